@@ -1,0 +1,73 @@
+"""What a link tells its shell. Values only; the link makes them, the shell acts on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from .frames import Caller, Kind
+from .jsonrpc import RequestId
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Welcomed:
+    """The link is up. `resumed` is False when this is a new session: whatever was open before is gone."""
+
+    resumed: bool
+    epoch: str
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    channel: str
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Generic[P]):
+    channel: str
+    kind: Kind
+    id: RequestId | None
+    related: RequestId | None
+    payload: P
+    caller: Caller | None
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    channel: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """The other end said goodbye; the socket closes next. `code` says whether and when to come back."""
+
+    code: int
+    reason: str
+    retry_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The other end broke the protocol: say bye and close this socket with 4400. The session may still be resumed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """Nothing was heard for too long: close this socket and dial again."""
+
+    waited_for: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The grace is over: the session can't be resumed any more."""
+
+
+Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Silence | Expired

@@ -1,0 +1,201 @@
+"""Frames of the link as values and as header text. Knows the shape of each frame, not when it is legal.
+
+A frame is a small JSON header and, for `msg`, an opaque payload after one newline. The link reads only headers; what a
+payload says is between the caller and the server.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from .eras import Era
+from .errors import RemoteProtocolError
+from .jsonrpc import RequestId, is_request_id
+
+SUBPROTOCOL: Final = "tabrelay.v1"
+BEARER_PREFIX: Final = "bearer."
+VERSION: Final = 1
+
+# Close codes are a contract: what a worker does next depends on nothing else.
+CLOSE_PROTOCOL: Final = 4400
+CLOSE_UNAUTHORIZED: Final = 4401
+CLOSE_FORBIDDEN: Final = 4403
+CLOSE_SLOW: Final = 4408
+CLOSE_REPLACED: Final = 4409
+CLOSE_GOING_AWAY: Final = 1001
+CLOSE_TOO_BIG: Final = 1009
+CLOSE_RESTART: Final = 1012
+
+
+class Kind(StrEnum):
+    """What a `msg` carries, said in the header so that nobody has to look into the payload."""
+
+    REQ = "req"
+    RES = "res"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done."""
+
+    era: Era
+    version: str
+    principal: str
+    client: dict[str, Any] | None = None
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    ready: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "era": self.era.value,
+            "version": self.version,
+            "principal": self.principal,
+            "client": self.client,
+            "capabilities": self.capabilities,
+            "ready": self.ready,
+        }
+
+    @classmethod
+    def from_dict(cls, value: object) -> Caller:
+        if not isinstance(value, dict):
+            raise RemoteProtocolError("a caller must be an object")
+        try:
+            era = Era(str(value.get("era")))
+        except ValueError:
+            raise RemoteProtocolError("a caller has no known era") from None
+        version, principal = value.get("version"), value.get("principal")
+        if not isinstance(version, str) or not isinstance(principal, str):
+            raise RemoteProtocolError("a caller needs a version and a principal")
+        client, capabilities = value.get("client"), value.get("capabilities")
+        return cls(
+            era=era,
+            version=version,
+            principal=principal,
+            client=client if isinstance(client, dict) else None,
+            capabilities=capabilities if isinstance(capabilities, dict) else {},
+            ready=value.get("ready") is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a worker says of itself: which server it offers, which instance it is, which code it runs."""
+
+    server: str
+    inst: str
+    build: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume."""
+
+    sid: str
+    epoch: str
+    build: str
+    grace_ms: int = 30_000
+    max_message: int = 16 * 1024 * 1024
+    window: int = 1024
+
+
+# name -> (type, required). A field of another type is a violation; a field that is not listed is ignored, so that a
+# later version can add one.
+_FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
+    "hello": {
+        "v": (list, True),
+        "build": (str, True),
+        "server": (str, True),
+        "inst": (str, True),
+        "sid": (str, False),
+        "rx": (int, True),
+    },
+    "welcome": {
+        "sid": (str, True),
+        "epoch": (str, True),
+        "build": (str, True),
+        "resumed": (bool, True),
+        "rx": (int, True),
+        "grace_ms": (int, True),
+        "max_msg": (int, True),
+        "window": (int, True),
+    },
+    "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
+    "msg": {"s": (int, True), "a": (int, True), "c": (str, True), "k": (str, True), "o": (dict, False)},
+    "close": {"s": (int, True), "a": (int, True), "c": (str, True), "why": (str, True)},
+    "ack": {"a": (int, True)},
+    "bye": {"code": (int, True), "reason": (str, True), "retry_ms": (int, False)},
+}
+
+
+def decode(header: str) -> dict[str, Any]:
+    """Parse one header and check its fields; raises RemoteProtocolError with the reason."""
+    try:
+        frame = json.loads(header)
+    except (ValueError, RecursionError):
+        raise RemoteProtocolError("a frame header is not JSON") from None
+    if not isinstance(frame, dict):
+        raise RemoteProtocolError("a frame header is not an object")
+    name = frame.get("t")
+    fields = _FIELDS.get(name) if isinstance(name, str) else None
+    if fields is None:
+        raise RemoteProtocolError(f"unknown frame type {ascii(name)[:40]}")
+    for name, (kind, required) in fields.items():
+        value = frame.get(name)
+        if value is None and not required:
+            continue
+        # type() and not isinstance: JSON true must not pass as the number 1
+        if type(value) is not kind:
+            raise RemoteProtocolError(f"frame {frame['t']}: field {name} must be {kind.__name__}")
+        if isinstance(value, int) and value < 0:
+            raise RemoteProtocolError(f"frame {frame['t']}: field {name} is negative")
+    return frame
+
+
+def request_id(frame: dict[str, Any], name: str) -> RequestId | None:
+    value = frame.get(name)
+    if value is None or is_request_id(value):
+        return value
+    raise RemoteProtocolError(f"frame {frame['t']}: field {name} is not a request id")
+
+
+def encode(**fields: Any) -> str:
+    """A header as text, for the frames that are rare. `msg` has its own writer in the link: it is the hot one."""
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def hello_header(greeting: Greeting, sid: str | None, rx: int) -> str:
+    fields: dict[str, Any] = {
+        "t": "hello",
+        "v": [VERSION, VERSION],
+        "build": greeting.build,
+        "server": greeting.server,
+        "inst": greeting.inst,
+        "rx": rx,
+    }
+    if sid is not None:
+        fields["sid"] = sid
+    return encode(**fields)
+
+
+def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
+    return encode(
+        t="welcome",
+        sid=terms.sid,
+        epoch=terms.epoch,
+        build=terms.build,
+        resumed=resumed,
+        rx=rx,
+        grace_ms=terms.grace_ms,
+        max_msg=terms.max_message,
+        window=terms.window,
+    )
+
+
+def split(text: str) -> tuple[str, str | None]:
+    """Cut one WebSocket message into header and payload. The payload keeps its own newlines: the link refuses those."""
+    header, newline, payload = text.partition("\n")
+    return header, payload if newline else None

@@ -1,0 +1,47 @@
+"""JSON-RPC 2.0 as MCP uses it: codes, and the three shapes of message. Builds values; never reads or writes text."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeGuard
+
+RequestId = int | str
+Message = dict[str, Any]
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+REQUEST_CANCELLED: Final = -32800
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+
+
+def is_request_id(value: object) -> TypeGuard[RequestId]:
+    """MCP narrows JSON-RPC: an id is a string or an integer, never null, a fraction or a boolean."""
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def result_message(id: RequestId, result: Any) -> Message:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def error_message(id: RequestId | None, code: int, message: str, data: Any = None) -> Message:
+    error: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return {"jsonrpc": "2.0", "id": id, "error": error}
+
+
+def notification(method: str, params: dict[str, Any] | None = None) -> Message:
+    message: Message = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return message
+
+
+def request(id: RequestId, method: str, params: dict[str, Any] | None = None) -> Message:
+    message = notification(method, params)
+    message["id"] = id
+    return message

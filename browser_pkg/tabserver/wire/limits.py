@@ -1,0 +1,26 @@
+"""Times and sizes of the link, in one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every one is a setting of the relay; these are the defaults."""
+
+    ack_after_s: float = 1.0
+    ack_after_messages: int = 16
+    ack_after_bytes: int = 64 * 1024
+    heartbeat_s: float = 20.0
+    watchdog_s: float = 50.0
+    watchdog_yield_s: float = 1.0
+    greeting_s: float = 5.0
+    grace_s: float = 30.0
+    replay_messages: int = 1024
+    replay_bytes: int = 32 * 1024 * 1024
+    max_message: int = 16 * 1024 * 1024
+
+
+DEFAULTS: Final = Limits()

@@ -1,0 +1,383 @@
+"""The link: a conversation between a worker and the relay that survives its sockets.
+
+Theory of operation
+-------------------
+A *socket* is one WebSocket; it drops, and nobody is surprised. A *link* is the conversation: it keeps what was sent until
+the other end has acknowledged it, and says it again on the next socket. Both ends are this class; they differ in who
+greets (`dialer`: the worker) and who answers (`accepter`: the relay).
+
+Every frame that matters (`open`, `msg`, `close`) has a sequence number `s` that counts up by one per direction and a
+cumulative acknowledgement `a`. A receiver drops what it has seen (`s <= rx`), takes the next (`s = rx + 1`) and treats a
+gap as a broken peer. On a new socket the worker says what it has received (`rx`) under which session (`sid`); the relay
+answers whether that session still exists, and both replay what the other has not seen. When the session is gone the
+worker starts from nothing: results for callers that no longer exist are dropped, never delivered to somebody else.
+
+Time is an argument. The class has no clock, no loop and no socket: a shell feeds it `connected`, `receive`,
+`disconnected`, `send`, `handle_timer`, then drains `events()` and `frames()` and re-arms one timer at `next_timer()`.
+
+What is *not* here: who may connect (the relay's gate), what a payload means (the MCP core), and when to dial again
+(the worker's transport).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar
+
+from . import frames
+from .errors import BufferFull, LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
+from .frames import Caller, Greeting, Kind, Terms
+from .jsonrpc import RequestId
+from .limits import DEFAULTS, Limits
+
+P = TypeVar("P")
+
+
+class Role(StrEnum):
+    DIALER = "dialer"
+    ACCEPTER = "accepter"
+
+
+class Phase(StrEnum):
+    """DOWN: no socket. GREETING: a socket, no welcome yet. UP: messages flow. OVER: the session can't be resumed."""
+
+    DOWN = "down"
+    GREETING = "greeting"
+    UP = "up"
+    OVER = "over"
+
+
+# The whole machine: (phase, what happens) -> phase. What is not in the table is not allowed.
+TRANSITIONS: Final[dict[tuple[Phase, str], Phase]] = {
+    (Phase.DOWN, "connected"): Phase.GREETING,
+    (Phase.GREETING, "greeted"): Phase.UP,
+    (Phase.GREETING, "disconnected"): Phase.DOWN,
+    (Phase.UP, "disconnected"): Phase.DOWN,
+    (Phase.DOWN, "expired"): Phase.OVER,
+}
+
+# Which frames each end takes in which phase. Anything else is a violation.
+ACCEPTS: Final[dict[tuple[Role, Phase], frozenset[str]]] = {
+    (Role.DIALER, Phase.GREETING): frozenset({"welcome", "bye"}),
+    (Role.DIALER, Phase.UP): frozenset({"open", "msg", "close", "ack", "bye"}),
+    (Role.ACCEPTER, Phase.GREETING): frozenset({"hello", "bye"}),
+    (Role.ACCEPTER, Phase.UP): frozenset({"msg", "close", "ack", "bye"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent(Generic[P]):
+    seq: int
+    header: str
+    payload: P | None
+    size: int
+
+
+class Link(Generic[P]):
+    """One end of a link. Make it with `Link.dialer(...)` in a worker or `Link.accepter(...)` in the relay."""
+
+    def __init__(
+        self,
+        role: Role,
+        *,
+        greeting: Greeting | None,
+        terms: Terms | None,
+        limits: Limits,
+        size: Callable[[P], int],
+    ) -> None:
+        self._role = role
+        self._greeting = greeting
+        self._terms = terms
+        self._limits = limits
+        self._size = size
+        self.phase = Phase.DOWN
+        self.sid: str | None = terms.sid if terms else None
+        self.epoch: str | None = terms.epoch if terms else None
+        self._max_message = min(limits.max_message, terms.max_message) if terms else limits.max_message
+        self._tx = 0
+        self._rx = 0
+        self._acked_to_peer = 0
+        self._unacked_bytes_in = 0
+        self._replay: deque[_Sent[P]] = deque()
+        self._replay_bytes = 0
+        self._outbox: list[tuple[str, P | None]] = []
+        self._events: list[Event] = []
+        self._timers: dict[str, float] = {}
+
+    @classmethod
+    def dialer(
+        cls,
+        greeting: Greeting,
+        limits: Limits = DEFAULTS,
+        size: Callable[[P], int] = len,  # type: ignore[assignment]
+    ) -> Link[P]:
+        """The worker's end: it greets and may ask to resume."""
+        return cls(Role.DIALER, greeting=greeting, terms=None, limits=limits, size=size)
+
+    @classmethod
+    def accepter(
+        cls,
+        terms: Terms,
+        limits: Limits = DEFAULTS,
+        size: Callable[[P], int] = len,  # type: ignore[assignment]
+    ) -> Link[P]:
+        """The relay's end: one object per session, found again by its `sid`."""
+        return cls(Role.ACCEPTER, greeting=None, terms=terms, limits=limits, size=size)
+
+    @property
+    def is_up(self) -> bool:
+        return self.phase is Phase.UP
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase is Phase.OVER
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many frames the other end has not confirmed yet."""
+        return len(self._replay)
+
+    # -- sockets ------------------------------------------------------------------------------------------------------
+
+    def connected(self, now: float) -> None:
+        """A socket opened. The dialer greets at once; the accepter waits for the greeting."""
+        self._move("connected")
+        self._outbox.clear()
+        self._timers.clear()
+        self._timers["greeting"] = now + self._limits.greeting_s
+        if self._greeting is not None:
+            self._outbox.append((frames.hello_header(self._greeting, self.sid, self._rx), None))
+
+    def disconnected(self, now: float) -> None:
+        """The socket is gone, however it went. What was not acknowledged stays for the next one."""
+        if (self.phase, "disconnected") not in TRANSITIONS:
+            return
+        self._move("disconnected")
+        self._outbox.clear()
+        self._timers.clear()
+        if self._role is Role.ACCEPTER:
+            self._timers["grace"] = now + self._limits.grace_s
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def open(self, channel: str, caller: Caller, now: float) -> None:
+        """Open a channel that lives until it is closed: a legacy session."""
+        self._queue(
+            f'{{"t":"open","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","o":{_compact(caller.to_dict())}}}',
+            None,
+            now,
+        )
+
+    def send(
+        self,
+        channel: str,
+        kind: Kind,
+        payload: P,
+        now: float,
+        *,
+        id: RequestId | None = None,
+        related: RequestId | None = None,
+        caller: Caller | None = None,
+    ) -> None:
+        """Send one message. With `caller`, the channel is opened for this one request and ends with its response."""
+        size = self._size(payload)
+        if size > self._max_message:
+            raise MessageTooLarge(f"message of {size:,} bytes, at most {self._max_message:,}")
+        header = f'{{"t":"msg","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","k":"{kind.value}"'
+        if id is not None:
+            header += f',"i":{id}' if isinstance(id, int) else f',"i":{json.dumps(id)}'
+        if related is not None:
+            header += f',"r":{related}' if isinstance(related, int) else f',"r":{json.dumps(related)}'
+        if caller is not None:
+            header += f',"o":{_compact(caller.to_dict())}'
+        self._queue(header + "}", payload, now, size)
+
+    def close(self, channel: str, why: str, now: float) -> None:
+        """Say that a channel ends: the caller left, or the session did."""
+        self._queue(
+            f'{{"t":"close","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","why":{json.dumps(why)}}}', None, now
+        )
+
+    def bye(self, code: int, reason: str, now: float, retry_ms: int | None = None) -> None:
+        """Say goodbye on this socket, before the shell closes it with the same code."""
+        fields: dict[str, Any] = {"t": "bye", "code": code, "reason": reason}
+        if retry_ms is not None:
+            fields["retry_ms"] = retry_ms
+        self._outbox.append((frames.encode(**fields), None))
+
+    def _queue(self, header: str, payload: P | None, now: float, size: int = 0) -> None:
+        if self.phase is Phase.OVER:
+            raise LocalProtocolError("the session is over")
+        size += len(header)
+        limits = self._limits
+        if len(self._replay) >= limits.replay_messages or self._replay_bytes + size > limits.replay_bytes:
+            raise BufferFull(f"{len(self._replay)} frames, {self._replay_bytes:,} bytes wait to be acknowledged")
+        self._tx += 1
+        self._replay.append(_Sent(self._tx, header, payload, size))
+        self._replay_bytes += size
+        if self.phase is Phase.UP:
+            self._outbox.append((header, payload))
+            self._acknowledged(now)
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def receive(self, header: str, payload: P | None, now: float) -> None:
+        """Take one frame from the current socket. A broken one becomes a Violation event, never an exception."""
+        try:
+            self._take(frames.decode(header), payload, len(header), now)
+        except RemoteProtocolError as error:
+            self._events.append(Violation(str(error)))
+
+    def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
+        kind = frame["t"]
+        if kind not in ACCEPTS.get((self._role, self.phase), ()):
+            raise RemoteProtocolError(f"frame {kind} is not legal while {self.phase.value}")
+        if self._role is Role.DIALER and self.phase is Phase.UP:
+            self._timers["watchdog"] = now + self._limits.watchdog_s
+        if "a" in frame:
+            self._confirm(frame["a"])
+        if "s" in frame:
+            size = header_size + (self._size(payload) if payload is not None else 0)
+            if not self._next_in_sequence(frame["s"], size, now):
+                return
+        if kind == "msg":
+            self._take_message(frame, payload)
+        elif kind == "open":
+            self._events.append(Opened(frame["c"], Caller.from_dict(frame["o"])))
+        elif kind == "close":
+            self._events.append(Closed(frame["c"], frame["why"]))
+        elif kind == "bye":
+            self._events.append(Parted(frame["code"], frame["reason"], frame.get("retry_ms")))
+        elif kind == "hello":
+            self._take_hello(frame, now)
+        elif kind == "welcome":
+            self._take_welcome(frame, now)
+
+    def _take_message(self, frame: dict[str, Any], payload: P | None) -> None:
+        if payload is None:
+            raise RemoteProtocolError("frame msg has no payload")
+        try:
+            kind = Kind(frame["k"])
+        except ValueError:
+            raise RemoteProtocolError(f"frame msg: unknown kind {ascii(frame['k'])[:40]}") from None
+        caller = Caller.from_dict(frame["o"]) if "o" in frame else None
+        self._events.append(
+            Received(frame["c"], kind, frames.request_id(frame, "i"), frames.request_id(frame, "r"), payload, caller)
+        )
+
+    def _next_in_sequence(self, seq: int, size: int, now: float) -> bool:
+        if seq <= self._rx:
+            return False
+        if seq != self._rx + 1:
+            raise RemoteProtocolError(f"frame {seq} after {self._rx}: something in between is missing")
+        self._rx = seq
+        self._unacked_bytes_in += size
+        limits = self._limits
+        if seq - self._acked_to_peer >= limits.ack_after_messages or self._unacked_bytes_in >= limits.ack_after_bytes:
+            self._say_ack(now)
+        else:
+            self._timers.setdefault("ack", now + limits.ack_after_s)
+        return True
+
+    def _confirm(self, upto: int) -> None:
+        if upto > self._tx:
+            raise RemoteProtocolError(f"acknowledged {upto}, but only {self._tx} were sent")
+        replay = self._replay
+        while replay and replay[0].seq <= upto:
+            self._replay_bytes -= replay.popleft().size
+
+    def _take_hello(self, frame: dict[str, Any], now: float) -> None:
+        assert self._terms is not None
+        low, high = (frame["v"] + [0, 0])[:2]
+        if not (isinstance(low, int) and isinstance(high, int) and low <= frames.VERSION <= high):
+            raise RemoteProtocolError(f"this relay speaks link version {frames.VERSION} only")
+        resumed = frame.get("sid") == self._terms.sid
+        if resumed:
+            self._confirm(frame["rx"])
+        self._outbox.append((frames.welcome_header(self._terms, resumed, self._rx), None))
+        self._greeted(resumed, self._terms.epoch, frame["build"], now)
+
+    def _take_welcome(self, frame: dict[str, Any], now: float) -> None:
+        if frame["resumed"]:
+            if frame["sid"] != self.sid:
+                raise RemoteProtocolError("welcome resumes a session that is not ours")
+            self._confirm(frame["rx"])
+        else:
+            # The relay does not know our session: whoever waited for these frames is gone.
+            self._tx = self._rx = self._acked_to_peer = self._unacked_bytes_in = 0
+            self._replay.clear()
+            self._replay_bytes = 0
+        self.sid, self.epoch = frame["sid"], frame["epoch"]
+        self._max_message = min(self._limits.max_message, frame["max_msg"])
+        self._greeted(frame["resumed"], frame["epoch"], frame["build"], now)
+
+    def _greeted(self, resumed: bool, epoch: str, build: str, now: float) -> None:
+        self._move("greeted")
+        self._timers.clear()
+        self._outbox.extend((sent.header, sent.payload) for sent in self._replay)
+        self._acknowledged(now)
+        if self._role is Role.DIALER:
+            self._timers["watchdog"] = now + self._limits.watchdog_s
+        self._events.append(Welcomed(resumed, epoch, build))
+
+    # -- acknowledging and timers -------------------------------------------------------------------------------------
+
+    def _say_ack(self, now: float) -> None:
+        self._outbox.append((f'{{"t":"ack","a":{self._rx}}}', None))
+        self._acknowledged(now)
+
+    def _acknowledged(self, now: float) -> None:
+        """A frame with the current `a` went out: no ack is owed, and the other end has heard from us."""
+        self._acked_to_peer = self._rx
+        self._unacked_bytes_in = 0
+        self._timers.pop("ack", None)
+        if self._role is Role.ACCEPTER:
+            self._timers["heartbeat"] = now + self._limits.heartbeat_s
+
+    def next_timer(self) -> float | None:
+        """When `handle_timer` wants to be called next; None while nothing is due."""
+        return min(self._timers.values(), default=None)
+
+    def handle_timer(self, now: float) -> None:
+        for name in [name for name, due in self._timers.items() if due <= now]:
+            del self._timers[name]
+            if name in ("ack", "heartbeat"):
+                self._say_ack(now)
+            elif name == "grace":
+                self._move("expired")
+                self._events.append(Expired())
+            elif name == "watchdog":
+                # A worker that was blocked has frames waiting unread: let it read them before it gives up.
+                self._timers["suspicion"] = now + self._limits.watchdog_yield_s
+            elif name == "suspicion":
+                if "watchdog" not in self._timers:
+                    self._events.append(Silence("a sign of life"))
+            else:
+                self._events.append(Silence("a greeting"))
+
+    # -- draining -----------------------------------------------------------------------------------------------------
+
+    def frames(self) -> list[tuple[str, P | None]]:
+        """What to write on the current socket, in order."""
+        drained, self._outbox = self._outbox, []
+        return drained
+
+    def events(self) -> list[Event]:
+        """What happened since the last call, in order."""
+        drained, self._events = self._events, []
+        return drained
+
+    def _move(self, what: str) -> None:
+        try:
+            self.phase = TRANSITIONS[self.phase, what]
+        except KeyError:
+            raise LocalProtocolError(f"{what} is not possible while {self.phase.value}") from None
+
+
+def _compact(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,56 @@
+"""The grammar of server names: one segment of a URL path, safe in a shell, a log and a page."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from .errors import ServerNameError
+
+MAX_NAME: Final = 64
+_GRAMMAR: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}", re.ASCII)
+
+# Paths that browsers, crawlers and MCP clients ask for at the root of any host by themselves: a server of that name
+# would answer them. `authorize`, `token`, `register` are where 2025-03-26 clients look for OAuth without metadata.
+RESERVED: Final = frozenset(
+    {
+        "apple-touch-icon.png",
+        "apple-touch-icon-precomposed.png",
+        "authorize",
+        "browserconfig.xml",
+        "favicon.ico",
+        "favicon.svg",
+        "index.html",
+        "manifest.json",
+        "manifest.webmanifest",
+        "messages",
+        "register",
+        "robots.txt",
+        "service-worker.js",
+        "sitemap.xml",
+        "sse",
+        "sw.js",
+        "token",
+    }
+)
+
+
+def check_server_name(name: str) -> str:
+    """Return `name` if a server may be called that; raise ServerNameError with a text that says what is wrong."""
+    shown = ascii(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…")
+    if not name:
+        raise ServerNameError("A server name can't be empty. Use letters, digits, '-', '_' and '.', such as: notes")
+    if name.startswith("-"):
+        raise ServerNameError(f"Server name {shown} is reserved: names that begin with '-' are the relay's own routes.")
+    if name.startswith("."):
+        raise ServerNameError(f"Server name {shown} is reserved: names that begin with '.' belong to the web.")
+    if name.lower() in RESERVED:
+        raise ServerNameError(f"Server name {shown} is reserved: browsers or MCP clients ask for it by themselves.")
+    if len(name) > MAX_NAME:
+        raise ServerNameError(f"Server name {shown} is too long: {len(name)} characters, at most {MAX_NAME}.")
+    if not _GRAMMAR.fullmatch(name):
+        raise ServerNameError(
+            f"Server name {shown} is not allowed: it must begin with a letter or digit and have only letters, digits, "
+            "'-', '_' and '.'."
+        )
+    return name
