@@ -1,0 +1,44 @@
+# Tabrelay's verbs. Every target first brings what it needs, and only what is missing: see .ci/setup.py.
+
+PYTHON ?= python3
+ARGS ?=
+SETUP = $(PYTHON) .ci/setup.py
+BIN = .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo serve test check format build clean
+
+help: ## Show this list
+	@echo 'usage: make TARGET [ARGS="flags passed on"]'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+
+demo: ## Start the relay and open the demo page (ARGS="--port 9000 --no-open")
+	@$(SETUP) demo
+	@exec $(BIN)/tabrelay demo $(ARGS)
+
+serve: ## Start the relay alone
+	@$(SETUP) demo
+	@exec $(BIN)/tabrelay serve $(ARGS)
+
+test: ## Run every test, in a real browser where it matters (ARGS="-k words")
+	@$(SETUP) test
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+check: ## Lint, format, types (Python and JavaScript) and import contracts
+	@$(SETUP) check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(SETUP) tsc
+
+format: ## Rewrite the Python files the way `make check` wants them
+	@$(SETUP) check
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+build: ## Make one self-contained wheel and its wheelhouse in dist/
+	@$(SETUP) build
+
+clean: ## Remove everything that make made (environment, packages, assets, wheels)
+	rm -rf .venv node_modules build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
