@@ -1,0 +1,140 @@
+"""Prepares the runtime assets: what a browser needs of Pyodide and PyScript, ready to be served.
+
+Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript}`, lays a `.gz` sibling
+beside each one that shrinks, and puts the licences next to what they cover. It downloads nothing and decides nothing
+about serving: `.ci/setup.py` brings the packages, the relay's `assets` module finds the result.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ROOT / "node_modules"
+TARGET = ROOT / "build" / "assets"
+NOTICES = Path(__file__).resolve().parent / "notices"
+STAMP = TARGET / ".stamp"
+
+PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+
+# PyScript loads these on demand for attributes that a tool page does not use; they are half of its size.
+PYSCRIPT_LEFT_OUT = ("codemirror", "py-editor", "py-game", "py-terminal")
+
+# The sizes worth a second copy on disk: below this the gzip header eats the gain.
+SMALLEST_GZIP_BYTES = 512
+
+_CHUNK = re.compile(r"""(?:\bimport\s*\(\s*|\bfrom\s*|\bimport\s*)["']\./([^"']+\.js)["']""")
+
+Say = Callable[[str], None]
+
+
+def fingerprint() -> str:
+    """Changes when the assets would: the two pinned versions, this file, and the notices."""
+    pins = json.loads((ROOT / "package.json").read_text())["dependencies"]
+    digest = hashlib.sha256(json.dumps(pins, sort_keys=True).encode())
+    for path in [Path(__file__), *sorted(NOTICES.iterdir())]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_fresh() -> bool:
+    return STAMP.is_file() and STAMP.read_text() == fingerprint()
+
+
+def prepare(say: Say = print) -> None:
+    """Make `build/assets` anew. The old one stays in place until the new one is whole."""
+    check_versions()
+    draft = TARGET.with_name("assets.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    _copy_pyodide(draft / "pyodide")
+    _copy_pyscript(draft / "pyscript")
+    files = [path for path in sorted(draft.rglob("*")) if path.is_file()]
+    for number, path in enumerate(files, 1):
+        size = path.stat().st_size
+        if size > 1_000_000:
+            say(f"  {number}/{len(files)} {path.relative_to(draft)} ({size / 1e6:.1f} MB)")
+        compress(path)
+    (draft / STAMP.name).write_text(fingerprint())
+    shutil.rmtree(TARGET, ignore_errors=True)
+    draft.rename(TARGET)
+
+
+def check_versions() -> None:
+    """Refuse to ship other versions than the pinned ones: a half-done install would go unnoticed otherwise."""
+    for name, version in json.loads((ROOT / "package.json").read_text())["dependencies"].items():
+        manifest = PACKAGES / name / "package.json"
+        found = json.loads(manifest.read_text())["version"] if manifest.is_file() else "nothing"
+        if found != version:
+            raise RuntimeError(
+                f"node_modules has {found} for {name}, package.json wants {version}: remove node_modules"
+            )
+
+
+def compress(path: Path) -> None:
+    """Lay `path.gz` beside `path` if that saves a tenth. No time in the header: same input, same bytes."""
+    raw = path.read_bytes()
+    if len(raw) < SMALLEST_GZIP_BYTES:
+        return
+    packed = gzip.compress(raw, compresslevel=9, mtime=0)
+    if len(packed) < 0.9 * len(raw):
+        path.with_name(path.name + ".gz").write_bytes(packed)
+
+
+def _copy_pyodide(target: Path) -> None:
+    target.mkdir(parents=True)
+    for name in PYODIDE_FILES:
+        shutil.copyfile(PACKAGES / "pyodide" / name, target / name)
+    # The package itself carries no licence file.
+    shutil.copyfile(NOTICES / "MPL-2.0.txt", target / "LICENSE")
+    for path in NOTICES.iterdir():
+        shutil.copyfile(path, target / path.name)
+
+
+def _copy_pyscript(target: Path) -> None:
+    package = PACKAGES / "@pyscript" / "core"
+    target.mkdir(parents=True)
+    for name in sorted(reachable(package / "dist", "core.js")):
+        shutil.copyfile(package / "dist" / name, target / name)
+    shutil.copyfile(package / "dist" / "core.css", target / "core.css")
+    shutil.copyfile(package / "LICENSE", target / "LICENSE")
+    licenses = target / "licenses"
+    licenses.mkdir()
+    for name, text in _licenses_of(package):
+        shutil.copyfile(text, licenses / f"{name.replace('/', '__')}.txt")
+
+
+def reachable(folder: Path, entry: str) -> set[str]:
+    """The chunks that `entry` can load, less those left out. Chunk names carry hashes, so follow the imports."""
+    found: set[str] = set()
+    ahead = [entry]
+    while ahead:
+        name = ahead.pop()
+        if name in found or name.startswith(PYSCRIPT_LEFT_OUT):
+            continue
+        found.add(name)
+        ahead.extend(_CHUNK.findall((folder / name).read_text()))
+    return found
+
+
+def _licenses_of(package: Path) -> Iterator[tuple[str, Path]]:
+    """The licence file of everything bundled into `package`: its dependencies, and theirs."""
+    seen: set[str] = set()
+    ahead = [package]
+    while ahead:
+        folder = ahead.pop()
+        for name in json.loads((folder / "package.json").read_text()).get("dependencies", {}):
+            if name in seen:
+                continue
+            seen.add(name)
+            nested = folder / "node_modules" / name
+            home = nested if nested.is_dir() else PACKAGES / name
+            ahead.append(home)
+            text = next(iter(sorted(home.glob("LICEN[CS]E*"))), None)
+            if text is not None:
+                yield name, text

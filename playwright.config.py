@@ -1,0 +1,98 @@
+"""Settings of the browser tests: timeouts, flags, and which Chromium to drive.
+
+A plain module, loaded by path (the name `playwright.config` would be looked up inside the installed Playwright). It
+holds no fixtures. Run as a script it prints the browser that it found, or an empty line.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+HEADLESS = os.environ.get("TABRELAY_HEADED", "") == ""
+
+# A stock Pyodide boot takes 3 to 4 s on two idle cores and several times that on two busy ones.
+BOOT_TIMEOUT_MS = 60_000
+ACTION_TIMEOUT_MS = 15_000
+NAVIGATION_TIMEOUT_MS = 30_000
+LAUNCH_TIMEOUT_MS = 60_000
+
+# The browser must not talk to anybody but the relay under test.
+ARGS = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+ON_PATH = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+
+
+def find_chromium() -> str | None:
+    """TABRELAY_CHROMIUM, then Playwright's own, then one on PATH. None when there is none."""
+    named = os.environ.get("TABRELAY_CHROMIUM")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise FileNotFoundError(f"TABRELAY_CHROMIUM is {named!r}, which is not a program")
+        return found
+    own = _playwrights_own()
+    if own is not None:
+        return own
+    return next((found for name in ON_PATH if (found := shutil.which(name))), None)
+
+
+def launch_options(**more: Any) -> dict[str, Any]:
+    """Arguments for `chromium.launch` or `launch_persistent_context`."""
+    executable = find_chromium()
+    if executable is None:
+        raise FileNotFoundError("no Chromium found; `make test` installs one, or set TABRELAY_CHROMIUM")
+    # Chromium refuses to start its sandbox for root, which is who containers are.
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    args = [*ARGS, *(["--no-sandbox"] if is_root else []), *more.pop("args", [])]
+    return {
+        "executable_path": executable,
+        "headless": HEADLESS,
+        "timeout": LAUNCH_TIMEOUT_MS,
+        "args": args,
+        **more,
+    }
+
+
+def _playwrights_own() -> str | None:
+    """The build that the installed Playwright wants, if downloaded. Looks at files: starting Playwright to ask is slow."""
+    spec = importlib.util.find_spec("playwright")
+    if spec is None or spec.origin is None:
+        return None
+    manifest = Path(spec.origin).parent / "driver" / "package" / "browsers.json"
+    if not manifest.is_file():
+        return None
+    browsers = json.loads(manifest.read_text())["browsers"]
+    revision = next(item["revision"] for item in browsers if item["name"] == "chromium")
+    folder = _browser_cache() / f"chromium-{revision}"
+    if not (folder / "INSTALLATION_COMPLETE").is_file():
+        return None
+    names = ("chrome-linux*/chrome", "chrome-mac*/*.app/Contents/MacOS/*", "chrome-win*/chrome.exe")
+    return next((str(path) for name in names for path in sorted(folder.glob(name))), None)
+
+
+def _browser_cache() -> Path:
+    named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "ms-playwright"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "ms-playwright"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-playwright"
+
+
+if __name__ == "__main__":
+    print(find_chromium() or "")
