@@ -1,0 +1,97 @@
+"""Composition root: the only file that knows every room. Builds the ASGI application out of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tabrelay import __version__
+from tabrelay.assets import Assets
+from tabrelay.config import Settings
+from tabrelay.faces.entry import Entry
+from tabrelay.faces.librarian import Librarian
+from tabrelay.faces.pages import pages
+from tabrelay.gate import Gate
+from tabrelay.peers.door import Door
+from tabrelay.policy import Policy, Principal, bracketed
+from tabrelay.registry import Registry
+from tabrelay.shelf import Shelf
+from tabrelay.switch import Switch
+from tabrelay.tokens import Tokens
+
+
+class Relay:
+    """The application behind the gate: `/{server}` goes straight to its face or peer, the rest to the pages."""
+
+    def __init__(self, settings: Settings, *, tokens: Tokens, policy: Policy, assets: Assets) -> None:
+        self._url = f"http://{bracketed(settings.host)}:{settings.port}"
+        self._shelf = Shelf(settings.home / "servers.json")
+        self._registry = Registry(self._shelf, declared=settings.servers)
+        self._assets = assets
+        switch = Switch(self._registry, settings)
+        self._entry = Entry(switch, settings)
+        self._librarian = Librarian(switch, __version__)
+        self._door = Door(self._registry, settings, assets.build, self._came_up)
+        self._pages = pages(assets, tokens, policy, self._status)
+
+    def _came_up(self, server: str) -> None:
+        self._entry.came_up(server)
+        self._librarian.came_up(server)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif _is_server_path(scope["path"]):
+            if scope["type"] == "websocket":
+                await self._door(scope, receive, send)
+            else:
+                await self._entry(scope, receive, send)
+        else:
+            await self._pages(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        self._shelf.flush()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _status(self, principal: Principal) -> dict[str, Any]:
+        def may_see(server: str) -> bool:
+            return principal.server is None or principal.server == server
+
+        return {
+            "version": __version__,
+            "build": self._assets.build,
+            "url": self._url,
+            "token_command": _token_command(),
+            "servers": self._registry.describe(self._url, may_see),
+        }
+
+
+def create_app(
+    settings: Settings,
+    *,
+    tokens: Tokens | None = None,
+    policy: Policy | None = None,
+    assets: Assets | None = None,
+) -> ASGIApp:
+    """The relay as one ASGI application. `settings.port` must be the port that clients will see."""
+    tokens = tokens or Tokens(settings.home)
+    policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
+    relay = Relay(settings, tokens=tokens, policy=policy, assets=assets or Assets.find())
+    return Gate(relay, policy, tokens, no_auth=settings.no_auth)
+
+
+def _is_server_path(path: str) -> bool:
+    """One segment that is not ours: `/notes`, but neither `/` nor `/-/…` nor `/.well-known/…`."""
+    return len(path) > 1 and path[1] not in "-." and "/" not in path[1:] and path != "/favicon.ico"
+
+
+def _token_command() -> str:
+    """How a person on this machine prints the token, with the program that is running now."""
+    program = Path(sys.argv[0])
+    return f"{program} token" if program.name == "tabrelay" else f"{sys.executable} -m tabrelay token"

@@ -1,0 +1,135 @@
+"""Values that travel through the switch, and the seam between a face and a peer. Knows neither HTTP nor WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tabrelay.errors import RelayError
+from tabserver.wire.frames import Caller
+from tabserver.wire.jsonrpc import RequestId
+
+# A caller that does not read its stream must not make the relay remember for ever: past this many unread notices the
+# oldest go. The reply is never dropped.
+MAX_UNREAD_NOTICES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request on its way to a server. `payload` is the JSON-RPC message as one line of text."""
+
+    channel: str
+    id: RequestId
+    method: str
+    payload: str
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The final response, as it came; `error_code` is set when it is a JSON-RPC error."""
+
+    payload: str
+    error_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A message that is no response: progress, a log line, a list that changed."""
+
+    payload: str
+
+
+class Pending:
+    """One call under way, seen from the face: notices, then exactly one reply or error.
+
+    One reader at a time. Everything is delivered on the event loop's own thread.
+    """
+
+    __slots__ = ("_failure", "_notices", "_reply", "_waiter", "call", "is_done", "on_done")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.is_done = False
+        self.on_done: Callable[[], None] | None = None
+        self._notices: deque[Notice] = deque(maxlen=MAX_UNREAD_NOTICES)
+        self._reply: Reply | None = None
+        self._failure: RelayError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    def notify(self, notice: Notice) -> None:
+        if not self.is_done:
+            self._notices.append(notice)
+            self._wake()
+
+    def finish(self, reply: Reply) -> None:
+        if not self.is_done:
+            self._reply = reply
+            self._end()
+
+    def fail(self, error: RelayError) -> None:
+        if not self.is_done:
+            self._failure = error
+            self._end()
+
+    async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
+        """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError."""
+        if not self._notices and not self.is_done:
+            loop = asyncio.get_running_loop()
+            self._waiter = waiter = loop.create_future()
+            timer = loop.call_later(timeout_s, _release, waiter) if timeout_s is not None else None
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        if self._notices:
+            return self._notices.popleft()
+        if self._failure is not None:
+            raise self._failure
+        return self._reply
+
+    def _end(self) -> None:
+        self.is_done = True
+        if self.on_done is not None:
+            self.on_done()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _release(self._waiter)
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Peer(Protocol):
+    """Where a server lives. The registry holds one per name; a face never sees it except through the switch."""
+
+    @property
+    def is_up(self) -> bool:
+        """Can a call be put on the way right now?"""
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def start(self, pending: Pending) -> None:
+        """Put a call on the way. Raises a RelayError when nothing was sent."""
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        """The caller has gone or waited too long: tell the server, expect nothing more."""
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        """A client's notification or response on a session's channel."""
+
+    def end(self, channel: str, why: str) -> None:
+        """A session's channel ends."""
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        """Where notices that belong to no request of the channel go, until it ends. Opens the channel if need be."""

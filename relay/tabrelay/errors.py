@@ -1,0 +1,127 @@
+"""Every error that a caller can get from the relay, in one tree. Each class knows its HTTP status and JSON-RPC code.
+
+Our own codes lie outside the range that JSON-RPC and MCP reserve. `delivered` is what an agent needs to know before it
+tries again: "no" means the tool certainly did not run, "unknown" means that nobody can say. Failures at run time are
+HTTP 200 with a JSON-RPC error, because clients lose code and data on any other status.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from tabserver.wire import jsonrpc
+
+Delivered = Literal["no", "unknown"]
+
+
+class RelayError(Exception):
+    """Root. Not raised itself."""
+
+    status: int = 200
+    code: int = jsonrpc.INTERNAL_ERROR
+    reason: str = "internal"
+    delivered: Delivered = "no"
+    retryable: bool = False
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+
+    def data(self, server: str | None) -> dict[str, Any]:
+        """The `data` member: the same shape for every error of ours."""
+        data: dict[str, Any] = {"reason": self.reason, "delivered": self.delivered, "retryable": self.retryable}
+        if server is not None:
+            data["server"] = server
+        if self.retry_after_ms is not None:
+            data["retry_after_ms"] = self.retry_after_ms
+        return data
+
+
+class ServerOffline(RelayError):
+    """The name is known, but no browser holds it, and waiting did not help."""
+
+    code = -31010
+    reason = "server_offline"
+    retryable = True
+
+
+class BrowserGone(RelayError):
+    """The browser left while it had the call; whether the tool ran is unknown."""
+
+    code = -31011
+    reason = "browser_gone"
+    delivered = "unknown"
+
+
+class DeadlinePassed(RelayError):
+    """No answer within the call's deadline; a cancel was sent."""
+
+    code = -31012
+    reason = "timeout"
+    delivered = "unknown"
+
+
+class Busy(RelayError):
+    """A queue or the number of calls in flight is at its limit."""
+
+    code = -31013
+    reason = "busy"
+    retryable = True
+
+
+class ResultTooLarge(RelayError):
+    """The browser's answer does not fit through the link, or is not an answer at all."""
+
+    code = -31014
+    reason = "result_too_large"
+    delivered = "unknown"
+
+
+class RelayUnavailable(RelayError):
+    """The relay is shutting down."""
+
+    code = -31015
+    reason = "relay_unavailable"
+    retryable = True
+
+
+class UnknownServer(RelayError):
+    """No server of that name was ever declared, paired or seen (or this token may not see it)."""
+
+    status = 404
+    code = -31016
+    reason = "unknown_server"
+
+
+class BadAnswer(RelayError):
+    """The browser answered with something that is not a JSON-RPC response to this request."""
+
+    code = jsonrpc.INTERNAL_ERROR
+    reason = "bad_answer"
+    delivered = "unknown"
+
+
+class BadRequest(RelayError):
+    """The client's HTTP request or message is wrong; says which rule it broke. The one class whose status varies."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        code: int = jsonrpc.INVALID_REQUEST,
+        reason: str = "invalid_request",
+        extra: dict[str, Any] | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.reason = reason
+        self.extra = extra or {}
+        self.headers = headers
+
+    def data(self, server: str | None) -> dict[str, Any]:
+        return {**super().data(server), **self.extra}

@@ -1,0 +1,1 @@
+"""Faces: the ways in. They never import a peer."""

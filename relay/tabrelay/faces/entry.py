@@ -1,0 +1,94 @@
+"""Where MCP over HTTP comes in: `/{server}`, every era at one URL. Decides the era, then hands over."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tabrelay.config import Settings
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
+from tabrelay.faces.handshake import Handshake
+from tabrelay.faces.modern import Modern
+from tabrelay.policy import Principal
+from tabrelay.switch import Switch
+from tabserver.wire import eras
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+
+
+class Entry:
+    """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
+
+    def __init__(self, switch: Switch, settings: Settings) -> None:
+        self._switch = switch
+        self._max_body = settings.max_body
+        self._modern = Modern(switch, settings)
+        self._handshake = Handshake(switch, settings)
+
+    def came_up(self, server: str) -> None:
+        self._handshake.came_up(server)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        principal: Principal = scope["state"]["principal"]
+        server = scope["path"].removeprefix("/")
+        try:
+            self._switch.registry.find(server)
+            if exchange.method == "POST":
+                await self._post(exchange, server, principal)
+            elif exchange.method not in ("GET", "DELETE"):
+                raise _not_allowed("GET, POST, DELETE")
+            elif _is_modern_version(exchange):
+                raise _not_allowed("POST")
+            elif exchange.method == "GET":
+                _check_accept(exchange, "text/event-stream")
+                await self._handshake.get(exchange, server, principal)
+            else:
+                await self._handshake.delete(exchange, server, principal)
+        except RelayError as error:
+            await exchange.error(error, None, server)
+
+    async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        content_type = (exchange.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if content_type != "application/json":
+            raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
+        _check_accept(exchange, "application/json", "text/event-stream")
+        body = await exchange.body(self._max_body)
+        if exchange.is_gone:
+            return
+        message = parse(body)
+        if _is_modern_version(exchange) or _has_envelope(message):
+            await self._modern(exchange, server, principal, message)
+        else:
+            await self._handshake.post(exchange, server, principal, message)
+
+
+def _is_modern_version(exchange: Exchange) -> bool:
+    version = exchange.header(VERSION_HEADER)
+    return version is not None and version not in eras.LEGACY_VERSIONS
+
+
+def _has_envelope(message: Any) -> bool:
+    """Body first: a modern request that lost its header must get the modern error, or clients take us for legacy."""
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and eras.META_VERSION in meta
+
+
+def _check_accept(exchange: Exchange, *wanted: str) -> None:
+    accepted = {
+        part.partition(";")[0].strip().lower() for value in exchange.headers(b"accept") for part in value.split(",")
+    }
+    for kind in wanted:
+        family = kind.partition("/")[0] + "/*"
+        if not accepted & {kind, family, "*/*"}:
+            raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
+
+
+def _not_allowed(methods: str) -> BadRequest:
+    return BadRequest(
+        f"This method is not allowed here. Allowed: {methods}.",
+        status=405,
+        reason="method_not_allowed",
+        headers=((b"allow", methods.encode()),),
+    )

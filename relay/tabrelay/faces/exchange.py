@@ -1,0 +1,167 @@
+"""One HTTP request and its answer, on plain ASGI: headers, body, JSON, an event stream. Knows nothing of MCP eras."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.errors import BadRequest, RelayError
+from tabserver.wire.jsonrpc import PARSE_ERROR, RequestId, error_message
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
+SSE_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+MAX_JSON_DEPTH: Final = 64
+
+
+class Exchange:
+    """A request being answered. `is_gone` turns true when the client has closed the connection."""
+
+    __slots__ = ("_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.method: str = scope["method"]
+        self.is_gone = False
+        self._receive = receive
+        self._send = send
+        self._streaming = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    # -- the request --------------------------------------------------------------------------------------------------
+
+    def headers(self, name: bytes) -> list[str]:
+        """All values of a header. The blanks around them go here: httptools leaves trailing ones on."""
+        return [value.decode("latin-1").strip(" \t") for key, value in self.scope["headers"] if key == name]
+
+    def header(self, name: bytes) -> str | None:
+        values = self.headers(name)
+        return values[0] if values else None
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body; a larger one than `limit` is refused before it is read to the end."""
+        announced = self.header(b"content-length")
+        if announced is not None and announced.isdigit() and int(announced) > limit:
+            raise _too_large(limit)
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.is_gone = True
+                return b""
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size > limit:
+                raise _too_large(limit)
+            if not message.get("more_body", False):
+                return b"".join(chunks) + chunk if chunks else chunk
+            chunks.append(chunk)
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Call `on_gone` when the client closes the connection. Costs a task, so only for answers that take a while."""
+
+        async def wait() -> None:
+            while True:
+                if (await self._receive())["type"] == "http.disconnect":
+                    self.is_gone = True
+                    on_gone()
+                    return
+
+        self._watcher = asyncio.create_task(wait())
+
+    def unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+        """A whole response at once."""
+        if self.is_gone:
+            return
+        length = (b"content-length", str(len(body)).encode())
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def json(self, status: int, body: bytes, headers: Iterable[Header] = ()) -> None:
+        await self.reply(status, body, (JSON_TYPE, *headers))
+
+    async def error(self, error: RelayError, id: RequestId | None, server: str | None) -> None:
+        """The one place where an error of ours becomes a response."""
+        body = error_body(error, id, server)
+        if self._streaming:
+            await self.event(body)
+        else:
+            await self.json(error.status, body, error.headers)
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._streaming
+
+    async def start_stream(self, headers: Iterable[Header] = ()) -> None:
+        """From here on the answer is an event stream with status 200."""
+        self._streaming = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+
+    async def event(self, payload: bytes) -> None:
+        """One message as one event. The payload is one line: whoever made it has checked."""
+        await self._chunk(b"event: message\ndata: " + payload + b"\n\n")
+
+    async def comment(self) -> None:
+        """Keep proxies and clients from thinking that the stream is dead."""
+        await self._chunk(b": ping\n\n")
+
+    async def end_stream(self) -> None:
+        if not self.is_gone:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _chunk(self, body: bytes) -> None:
+        if not self.is_gone:
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def error_body(error: RelayError, id: RequestId | None, server: str | None) -> bytes:
+    return orjson.dumps(error_message(id, error.code, error.message, error.data(server)))
+
+
+def parse(body: bytes) -> Any:
+    """The client's JSON. orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.", code=PARSE_ERROR, reason="parse_error") from None
+    # Counting brackets is cheap and nearly always enough; only a body with many of them is walked.
+    if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH and _is_deeper_than(value, MAX_JSON_DEPTH):
+        raise BadRequest(f"The body nests deeper than {MAX_JSON_DEPTH} levels.", reason="too_deep")
+    return value
+
+
+def _is_deeper_than(value: Any, levels: int) -> bool:
+    layer = [value]
+    while layer and levels >= 0:
+        layer = [
+            item
+            for node in layer
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
+            if isinstance(item, dict | list)
+        ]
+        levels -= 1
+    return bool(layer)
+
+
+def _too_large(limit: int) -> BadRequest:
+    return BadRequest(f"The body is larger than {limit:,} bytes.", status=413, reason="too_large")

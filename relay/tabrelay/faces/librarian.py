@@ -1,0 +1,121 @@
+"""The relay as a caller of its own: reads each server's catalogue when it comes up and when it says that it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.calls import Call, Notice, Peer
+from tabrelay.errors import RelayError
+from tabrelay.shelf import Catalogue
+from tabrelay.switch import Switch
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+log = logging.getLogger(__name__)
+
+MAX_PAGES: Final = 64
+MAX_TOOLS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Where the relay sits at one browser: its own channel, and what the server said of itself."""
+
+    peer: Peer
+    channel: str
+    about: dict[str, Any]
+
+
+class Librarian:
+    """Keeps the last known catalogue of every server. One channel and at most one reading task per server."""
+
+    def __init__(self, switch: Switch, version: str) -> None:
+        self._switch = switch
+        self._caller = Caller(
+            era=Era.LEGACY,
+            version=eras.NEWEST_LEGACY,
+            principal="relay",
+            client={"name": "tabrelay", "version": version},
+        )
+        self._ids = itertools.count(1)
+        self._readings: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._desks: dict[str, Desk] = {}
+
+    def came_up(self, server: str) -> None:
+        self._read(server)
+
+    def _read(self, server: str) -> None:
+        if server in self._readings:
+            self._again.add(server)
+            return
+        task = asyncio.create_task(self._reading(server))
+        self._readings[server] = task
+        task.add_done_callback(lambda _task: self._finished(server))
+
+    def _finished(self, server: str) -> None:
+        del self._readings[server]
+        if server in self._again:
+            self._again.discard(server)
+            self._read(server)
+
+    async def _reading(self, server: str) -> None:
+        try:
+            desk = await self._desk(server)
+            if desk is None:
+                return
+            while True:
+                tools = await self._tools(server, desk.channel)
+                self._switch.registry.keep_catalogue(server, Catalogue(desk.about, tuple(tools)))
+                if server not in self._again:
+                    return
+                self._again.discard(server)
+        except RelayError as error:
+            log.info("%s: could not read its catalogue: %s", server, error.message)
+
+    async def _desk(self, server: str) -> Desk | None:
+        """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
+        peer = self._switch.registry.holder(server)
+        if peer is None:
+            return None
+        desk = self._desks.get(server)
+        if desk is None or desk.peer is not peer:
+            channel = self._switch.new_channel()
+            about = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
+            self._switch.notify(server, channel, self._caller, _INITIALIZED)
+            peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
+            desk = self._desks[server] = Desk(peer, channel, about)
+        return desk
+
+    async def _tools(self, server: str, channel: str) -> list[dict[str, Any]]:
+        tools: list[dict[str, Any]] = []
+        cursor: str | None = None
+        for _page in range(MAX_PAGES):
+            result = await self._ask(server, channel, "tools/list", {"cursor": cursor} if cursor else {})
+            tools += [tool for tool in result.get("tools", ()) if isinstance(tool, dict)]
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str) or len(tools) >= MAX_TOOLS:
+                break
+        return tools[:MAX_TOOLS]
+
+    async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        id = next(self._ids)
+        payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
+        reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))
+        result = orjson.loads(reply.payload).get("result")
+        return result if isinstance(result, dict) else {}
+
+    def _heard(self, server: str, notice: Notice) -> None:
+        if orjson.loads(notice.payload).get("method") == "notifications/tools/list_changed":
+            self._read(server)
+
+
+_INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": {}}
+_INITIALIZED: Final = orjson.dumps(jsonrpc.notification("notifications/initialized")).decode()

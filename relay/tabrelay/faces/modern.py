@@ -1,0 +1,199 @@
+"""The 2026-07-28 face: every request carries its own envelope, there are no sessions, hanging up is cancelling.
+
+Owns the validation ladder and the status map; what a method means is the server's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.calls import Call, Reply
+from tabrelay.config import Settings
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.exchange import Exchange
+from tabrelay.faces.recall import recall_modern
+from tabrelay.faces.stream import answer
+from tabrelay.policy import Principal
+from tabrelay.switch import Switch
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+METHOD_HEADER: Final = b"mcp-method"
+NAME_HEADER: Final = b"mcp-name"
+# Where the value that `Mcp-Name` repeats stands in the params.
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+REMOVED: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/list",
+        "tasks/result",
+    }
+)
+PATIENCE_S: Final = 15.0
+STATUS: Final = {
+    jsonrpc.METHOD_NOT_FOUND: 404,
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    jsonrpc.HEADER_MISMATCH: 400,
+    jsonrpc.MISSING_CAPABILITY: 400,
+    jsonrpc.UNSUPPORTED_VERSION: 400,
+}
+
+
+class Modern:
+    """Answers modern POSTs."""
+
+    def __init__(self, switch: Switch, settings: Settings) -> None:
+        self._switch = switch
+        self._keepalive_s = settings.keepalive_s
+
+    async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
+        id: jsonrpc.RequestId | None = None
+        try:
+            if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+                raise BadRequest("The body must be one JSON-RPC request: an object with a method.")
+            if "id" not in message:
+                _check_notification(exchange)
+                await exchange.reply(202)
+                return
+            if not jsonrpc.is_request_id(message["id"]):
+                raise BadRequest("A request's id must be a string or an integer.")
+            id = message["id"]
+            meta = _check(exchange, message)
+            result = (
+                None
+                if self._switch.is_up(server)
+                else recall_modern(message["method"], server, self._switch.registry.find(server).catalogue)
+            )
+            if result is not None:
+                await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)))
+                return
+            await self._forward(exchange, server, principal, message, meta)
+        except RelayError as error:
+            await exchange.error(error, id, server)
+
+    async def _forward(
+        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
+    ) -> None:
+        client = meta.get(eras.META_CLIENT)
+        call = Call(
+            channel=self._switch.new_channel(),
+            id=message["id"],
+            method=message["method"],
+            # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
+            payload=orjson.dumps(message).decode(),
+            caller=Caller(
+                era=Era.MODERN,
+                version=meta[eras.META_VERSION],
+                principal=principal.id,
+                client=client if isinstance(client, dict) else None,
+                capabilities=meta[eras.META_CAPABILITIES],
+            ),
+        )
+        pending = await self._switch.start(server, call)
+        await answer(
+            exchange,
+            pending,
+            server,
+            patience_s=PATIENCE_S,
+            keepalive_s=self._keepalive_s,
+            status_of=_status,
+            on_gone=lambda: self._switch.abandon(server, pending, "the client closed the stream"),
+        )
+
+
+def _status(reply: Reply) -> int:
+    return STATUS.get(reply.error_code, 200) if reply.error_code is not None else 200
+
+
+def _check_notification(exchange: Exchange) -> None:
+    version = exchange.header(VERSION_HEADER)
+    if version is not None and version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+
+
+def _check(exchange: Exchange, message: dict[str, Any]) -> dict[str, Any]:
+    """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
+    for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
+        if len(exchange.headers(header)) > 1:
+            raise _mismatch(f"The header {header.decode()} is there more than once.")
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict):
+        raise _incomplete("params._meta is missing")
+    version = meta.get(eras.META_VERSION)
+    if not isinstance(version, str):
+        raise _incomplete(f"params._meta has no {eras.META_VERSION}")
+    if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
+        raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
+    _compare(exchange, VERSION_HEADER, version)
+    _compare(exchange, METHOD_HEADER, message["method"])
+    assert isinstance(params, dict)
+    named_by = NAMED_BY.get(message["method"])
+    if named_by is not None:
+        name = params.get(named_by)
+        if not isinstance(name, str):
+            raise _incomplete(f"params.{named_by} is missing")
+        _compare(exchange, NAME_HEADER, name, encoded=True)
+    if version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+    if message["method"] in REMOVED:
+        raise BadRequest(
+            f'"{message["method"]}" is not a method of {version}.',
+            status=404,
+            code=jsonrpc.METHOD_NOT_FOUND,
+            reason="method_not_found",
+        )
+    return meta
+
+
+def _compare(exchange: Exchange, header: bytes, expected: str, encoded: bool = False) -> None:
+    value = exchange.header(header)
+    if value is None:
+        raise _mismatch(f"The header {header.decode()} is missing.")
+    if encoded:
+        value = _decode(header, value)
+    if value != expected:
+        raise _mismatch(f"The header {header.decode()} does not say what the body says.")
+
+
+def _decode(header: bytes, value: str) -> str:
+    """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
+        return value
+    inner = value[9:-2]
+    try:
+        decoded = base64.b64decode(inner, validate=True)
+        text = decoded.decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise _mismatch(f"The header {header.decode()} has broken base64.") from None
+    if base64.b64encode(decoded).decode() != inner:
+        raise _mismatch(f"The header {header.decode()} has base64 that is not canonical.")
+    return text
+
+
+def _mismatch(text: str) -> BadRequest:
+    return BadRequest(text, code=jsonrpc.HEADER_MISMATCH, reason="header_mismatch")
+
+
+def _incomplete(text: str) -> BadRequest:
+    return BadRequest(f"The request is incomplete: {text}.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
+
+
+def _unsupported(version: str) -> BadRequest:
+    return BadRequest(
+        f"Protocol version {version!r} is not supported here.",
+        code=jsonrpc.UNSUPPORTED_VERSION,
+        reason="unsupported_version",
+        extra={"supported": list(eras.MODERN_VERSIONS), "requested": version},
+    )

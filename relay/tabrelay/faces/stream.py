@@ -1,0 +1,73 @@
+"""How a call's outcome reaches an HTTP client: one JSON body when it comes at once, an event stream when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.errors import RelayError
+from tabrelay.faces.exchange import Exchange, Header
+
+# Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
+GLANCE_S: Final = 0.05
+
+
+class Gone(RelayError):
+    """The client hung up; there is nobody to tell. Ends the wait, never leaves this module."""
+
+
+async def answer(
+    exchange: Exchange,
+    pending: Pending,
+    server: str,
+    *,
+    patience_s: float,
+    keepalive_s: float,
+    status_of: Callable[[Reply], int],
+    on_gone: Callable[[], None],
+    headers: tuple[Header, ...] = (),
+) -> None:
+    """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
+
+    `on_gone` is called when the client hangs up before the reply.
+    """
+    left = False
+
+    def hung_up() -> None:
+        nonlocal left
+        left = True
+        on_gone()
+        pending.fail(Gone("the client hung up"))
+
+    try:
+        event = await pending.next(GLANCE_S)
+        if isinstance(event, Reply):
+            await exchange.json(status_of(event), event.payload.encode(), headers)
+            return
+        exchange.watch(hung_up)
+        wait_s = max(patience_s - GLANCE_S, 0.0)
+        while not isinstance(event, Reply):
+            if event is None and not exchange.is_streaming:
+                event = await pending.next(wait_s)
+                if isinstance(event, Reply):
+                    await exchange.json(status_of(event), event.payload.encode(), headers)
+                    return
+            if not exchange.is_streaming:
+                await exchange.start_stream(headers)
+            if isinstance(event, Notice):
+                await exchange.event(event.payload.encode())
+            elif event is None:
+                await exchange.comment()
+            if not isinstance(event, Reply):
+                event = await pending.next(keepalive_s)
+        await exchange.event(event.payload.encode())
+    except Gone:
+        return
+    except RelayError as error:
+        if not left:
+            await exchange.error(error, pending.call.id, server)
+    finally:
+        exchange.unwatch()
+    if exchange.is_streaming:
+        await exchange.end_stream()

@@ -1,0 +1,1 @@
+"""Peers: the ways out. They never import a face."""

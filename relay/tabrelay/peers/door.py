@@ -1,0 +1,239 @@
+"""The door that browsers come through: one WebSocket at `/{server}` becomes a socket of a TabPeer.
+
+Runs behind the gate, so the principal is known. Plain ASGI: FastAPI has nothing to add to a byte pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from tabrelay.config import Settings
+from tabrelay.peers.tab import TabPeer
+from tabrelay.policy import Principal
+from tabrelay.registry import Registry
+from tabserver.wire import frames
+from tabserver.wire.errors import RemoteProtocolError, ServerNameError
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, SUBPROTOCOL, Terms
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tabserver.wire.names import check_server_name
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_QUEUED_FRAMES: Final = 4096
+
+
+class Door:
+    """ASGI application for WebSockets. Keeps the sessions that may be resumed."""
+
+    def __init__(self, registry: Registry, settings: Settings, build: str, on_up: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._build = build
+        self._on_up = on_up
+        self._epoch = secrets.token_hex(8)
+        self._limits = Limits(
+            greeting_s=settings.hello_deadline_s,
+            heartbeat_s=settings.heartbeat_s,
+            grace_s=settings.grace_s,
+            replay_messages=settings.replay_messages,
+            replay_bytes=settings.replay_bytes,
+            max_message=settings.max_message,
+        )
+        self._sessions: dict[str, TabPeer] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        principal: Principal = scope["state"]["principal"]
+        try:
+            server = check_server_name(scope["path"].removeprefix("/"))
+        except ServerNameError as error:
+            await _refuse(send, 404, str(error))
+            return
+        if SUBPROTOCOL not in scope.get("subprotocols", ()):
+            await _refuse(send, 400, f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
+            return
+        if self._is_held_by_another(server, principal):
+            await _refuse(send, 403, f'Server "{server}" is held by another principal.')
+            return
+        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+        socket = _Writer(send, self._settings.send_timeout_s)
+        writer = asyncio.create_task(socket.run())
+        try:
+            await self._serve(server, principal, _origin(scope), receive, socket)
+        finally:
+            await socket.finish()
+            await writer
+
+    async def _serve(
+        self, server: str, principal: Principal, origin: str | None, receive: Receive, socket: _Writer
+    ) -> None:
+        try:
+            async with asyncio.timeout(self._limits.greeting_s):
+                hello = await _next_text(receive)
+        except TimeoutError:
+            socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
+            return
+        if hello is None:
+            return
+        try:
+            peer = self._session(server, principal, origin, hello)
+        except RemoteProtocolError as error:
+            socket.write(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)
+            socket.close(CLOSE_PROTOCOL, str(error))
+            return
+        peer.attach(socket, hello)
+        try:
+            while (text := await _next_text(receive)) is not None:
+                peer.receive(socket, *frames.split(text))
+        finally:
+            peer.detach(socket)
+
+    def _is_held_by_another(self, server: str, principal: Principal) -> bool:
+        peer = self._registry.holder(server)
+        return isinstance(peer, TabPeer) and peer.is_up and peer.principal != principal.id
+
+    def _session(self, server: str, principal: Principal, origin: str | None, hello: str) -> TabPeer:
+        """The session that a greeting asks for, or a new one."""
+        if len(hello) > self._settings.max_hello:
+            raise RemoteProtocolError(f"a hello has at most {self._settings.max_hello} characters")
+        frame = frames.decode(hello)
+        if frame["t"] != "hello":
+            raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
+        if frame["server"] != server:
+            raise RemoteProtocolError("the hello names another server than the URL")
+        known = self._sessions.get(frame.get("sid", ""))
+        # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
+        if known is not None and (known.server, known.principal, known.origin, known.inst) == (
+            server,
+            principal.id,
+            origin,
+            frame["inst"],
+        ):
+            return known
+        terms = Terms(
+            sid=secrets.token_urlsafe(24),
+            epoch=self._epoch,
+            build=self._build,
+            grace_ms=round(self._limits.grace_s * 1000),
+            max_message=self._limits.max_message,
+        )
+        peer = TabPeer(
+            server,
+            inst=frame["inst"],
+            principal=principal.id,
+            origin=origin,
+            link=Link.accepter(terms, self._limits),
+            in_flight_limit=self._settings.in_flight_server,
+            on_up=self._up,
+            on_away=lambda peer: self._registry.away(peer.server, peer),
+            on_gone=self._gone,
+        )
+        self._sessions[terms.sid] = peer
+        return peer
+
+    def _up(self, peer: TabPeer) -> None:
+        displaced = self._registry.take(peer.server, peer)
+        if isinstance(displaced, TabPeer):
+            # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
+            displaced.retire(CLOSE_REPLACED, "another browser now offers this server")
+        log.info("%s: connected", peer.server)
+        self._on_up(peer.server)
+
+    def _gone(self, peer: TabPeer) -> None:
+        self._sessions.pop(peer.link.sid or "", None)
+        self._registry.release(peer.server, peer)
+        log.info("%s: gone", peer.server)
+
+    def shut(self, code: int, reason: str) -> None:
+        """The relay stops: tell every browser."""
+        for peer in list(self._sessions.values()):
+            peer.retire(code, reason)
+
+
+class _Writer:
+    """The only writer of one socket: frames leave in order, a send that hangs ends the socket."""
+
+    def __init__(self, send: Send, timeout_s: float) -> None:
+        self._send = send
+        self._timeout_s = timeout_s
+        self._queue: deque[str] = deque()
+        self._close: tuple[int, str] | None = None
+        self._wake = asyncio.Event()
+        self._broken = False
+
+    def write(self, header: str, payload: str | None) -> None:
+        if self._close is not None or self._broken:
+            return
+        if len(self._queue) >= MAX_QUEUED_FRAMES:
+            self._queue.clear()
+            self.close(CLOSE_SLOW, "the browser reads too slowly")
+            return
+        self._queue.append(header if payload is None else f"{header}\n{payload}")
+        self._wake.set()
+
+    def close(self, code: int, reason: str) -> None:
+        if self._close is None:
+            # RFC 6455: a close reason has at most 123 bytes
+            self._close = (code, reason.encode()[:120].decode(errors="ignore"))
+            self._wake.set()
+
+    async def finish(self) -> None:
+        self._broken = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue:
+                    async with asyncio.timeout(self._timeout_s):
+                        await self._send({"type": "websocket.send", "text": self._queue.popleft()})
+                if self._close is not None:
+                    code, reason = self._close
+                    async with asyncio.timeout(self._timeout_s):
+                        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                    return
+                if self._broken:
+                    return
+        except TimeoutError:
+            self.close(CLOSE_SLOW, "the browser reads too slowly")
+            await self._send({"type": "websocket.close", "code": CLOSE_SLOW, "reason": "too slow"})
+        except (OSError, RuntimeError):
+            # The socket went between two frames; the reader notices too and detaches the peer.
+            self._broken = True
+
+
+async def _next_text(receive: Receive) -> str | None:
+    """The next text message; None when the socket is gone. Binary is not of this protocol: read as nothing at all."""
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        text = message.get("text")
+        if text is not None:
+            return str(text)
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": text.encode()})
+
+
+def _origin(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"origin":
+            return str(value.decode("latin-1").strip())
+    return None

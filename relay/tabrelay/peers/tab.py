@@ -1,0 +1,298 @@
+"""A server that lives in a browser: the relay's end of a link and the calls that wait on it.
+
+A thin shell around `tabserver.wire.Link`: read, receive, dispatch events, write frames, re-arm one timer. The worker's
+`tabserver.reconnect` is its sibling; logic that both need belongs in the wire. Who may dial is decided by the gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import orjson
+
+from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy
+from tabserver.wire.errors import BufferFull, MessageTooLarge
+from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Violation, Welcomed
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, Caller, Kind
+from tabserver.wire.jsonrpc import RequestId, notification
+from tabserver.wire.link import Link
+
+log = logging.getLogger(__name__)
+
+
+class Socket(Protocol):
+    """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
+
+    def write(self, header: str, payload: str | None) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class TabPeer:
+    """One session with one browser worker. A new session is a new TabPeer; a new socket is not."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        inst: str,
+        principal: str,
+        origin: str | None,
+        link: Link[str],
+        in_flight_limit: int,
+        on_up: Callable[[TabPeer], None],
+        on_away: Callable[[TabPeer], None],
+        on_gone: Callable[[TabPeer], None],
+    ) -> None:
+        self.server = server
+        self.inst = inst
+        self.principal = principal
+        self.origin = origin
+        self.link = link
+        self._in_flight_limit = in_flight_limit
+        self._on_up = on_up
+        self._on_away = on_away
+        self._on_gone = on_gone
+        self._loop = asyncio.get_running_loop()
+        self._socket: Socket | None = None
+        self._pending: dict[tuple[str, RequestId], Pending] = {}
+        self._opened: set[str] = set()
+        self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone = False
+
+    # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        return self.link.is_up and not self._gone
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._pending)
+
+    def start(self, pending: Pending) -> None:
+        call = pending.call
+        key = (call.channel, call.id)
+        if len(self._pending) >= self._in_flight_limit:
+            raise Busy(
+                f'Server "{self.server}" has {len(self._pending)} calls in flight already. Try again in a moment.',
+                retry_after_ms=1000,
+            )
+        if key in self._pending:
+            raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
+        one_request = call.caller.era == "modern"
+        try:
+            if not one_request:
+                self._open(call.channel, call.caller)
+            self.link.send(
+                call.channel,
+                Kind.REQ,
+                call.payload,
+                self._loop.time(),
+                id=call.id,
+                caller=call.caller if one_request else None,
+            )
+        except BufferFull:
+            raise Busy(
+                f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000
+            ) from None
+        except MessageTooLarge as error:
+            raise BadRequest(f"The request is too large for a browser: {error}.", reason="too_large") from None
+        self._pending[key] = pending
+        self._pump()
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        call = pending.call
+        if self._pending.pop((call.channel, call.id), None) is None or self._gone:
+            return
+        if call.caller.era == "modern":
+            self._say(lambda now: self.link.close(call.channel, why, now))
+        else:
+            note = notification("notifications/cancelled", {"requestId": call.id, "reason": why})
+            self.notify(call.channel, call.caller, orjson.dumps(note).decode())
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        def say(now: float) -> None:
+            self._open(channel, caller)
+            kind = Kind.NOTE if '"method"' in payload else Kind.RES
+            self.link.send(channel, kind, payload, now)
+
+        self._say(say)
+
+    def end(self, channel: str, why: str) -> None:
+        self._sinks.pop(channel, None)
+        if channel in self._opened:
+            self._opened.discard(channel)
+            self._say(lambda now: self.link.close(channel, why, now))
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        self._sinks[channel] = sink
+        self._say(lambda _now: self._open(channel, caller))
+
+    def _open(self, channel: str, caller: Caller) -> None:
+        if channel not in self._opened:
+            self.link.open(channel, caller, self._loop.time())
+            self._opened.add(channel)
+
+    def _say(self, write: Callable[[float], None]) -> None:
+        """Send what nobody waits for: when the link has no room, it is not worth an error."""
+        if self._gone or self.link.is_over:
+            return
+        try:
+            write(self._loop.time())
+        except (BufferFull, MessageTooLarge) as error:
+            log.warning("%s: dropped a message to the browser: %s", self.server, error)
+        self._pump()
+
+    # -- the socket's side --------------------------------------------------------------------------------------------
+
+    def attach(self, socket: Socket, hello: str) -> None:
+        """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
+        now = self._loop.time()
+        stale, self._socket = self._socket, socket
+        if stale is not None:
+            self.link.disconnected(now)
+            stale.close(CLOSE_REPLACED, "the same worker has dialled again")
+        self.link.connected(now)
+        self.receive(socket, hello, None)
+
+    def receive(self, socket: Socket, header: str, payload: str | None) -> None:
+        if socket is self._socket:
+            self.link.receive(header, payload, self._loop.time())
+            self._pump()
+
+    def detach(self, socket: Socket) -> None:
+        """The socket closed. The session waits for the next one until its grace is over."""
+        if socket is not self._socket:
+            return
+        self._socket = None
+        self.link.disconnected(self._loop.time())
+        self._on_away(self)
+        self._pump()
+
+    def retire(self, code: int, reason: str) -> None:
+        """End the session now: another one took the name, or the relay stops."""
+        if self._gone:
+            return
+        if self._socket is not None:
+            self.link.bye(code, reason, self._loop.time())
+            self._write()
+            self._socket.close(code, reason)
+            self._socket = None
+        self._end(f'The browser that offers "{self.server}" left while it had the call ({reason}).')
+
+    def _pump(self) -> None:
+        self._write()
+        for event in self.link.events():
+            self._handle(event)
+        self._write()
+        self._arm()
+
+    def _write(self) -> None:
+        frames = self.link.frames()
+        if self._socket is not None:
+            for header, payload in frames:
+                self._socket.write(header, payload)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Received():
+                self._received(event)
+            case Welcomed():
+                self._on_up(self)
+            case Closed(channel, why):
+                self._channel_closed(channel, why)
+            case Violation(reason):
+                log.warning("%s: the browser broke the link's protocol: %s", self.server, reason)
+                self._drop(CLOSE_PROTOCOL, reason)
+            case Silence(waited_for):
+                self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
+            case Expired():
+                self._end(f'The browser that offers "{self.server}" left while it had the call and did not come back.')
+            case Parted(code, reason):
+                log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
+            case _:
+                log.debug("%s: ignored %r", self.server, event)
+
+    def _received(self, event: Received[str]) -> None:
+        if event.kind is Kind.RES and event.id is not None:
+            # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
+            pending = self._pending.pop((event.channel, event.id), None)
+            if pending is not None:
+                _settle(pending, event.payload)
+        elif event.kind is Kind.NOTE and _is_message(event.payload):
+            related = self._pending.get((event.channel, event.related)) if event.related is not None else None
+            if related is not None:
+                related.notify(Notice(event.payload))
+            elif event.channel in self._sinks:
+                self._sinks[event.channel](Notice(event.payload))
+
+    def _channel_closed(self, channel: str, why: str) -> None:
+        self._opened.discard(channel)
+        for key in [key for key in self._pending if key[0] == channel]:
+            self._pending.pop(key).fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
+
+    def _drop(self, code: int, reason: str) -> None:
+        socket = self._socket
+        if socket is not None:
+            self.link.bye(code, reason, self._loop.time())
+            self._write()
+            socket.close(code, reason)
+            self.detach(socket)
+
+    def _end(self, text: str) -> None:
+        self._gone = True
+        if self._timer is not None:
+            self._timer.cancel()
+        pending, self._pending = self._pending, {}
+        self._on_gone(self)
+        for waiting in pending.values():
+            waiting.fail(BrowserGone(text))
+
+    def _arm(self) -> None:
+        """One timer, moved only when it must fire earlier: most frames just push it further away."""
+        due = self.link.next_timer()
+        if due is None or self._gone:
+            return
+        if self._timer is None or self._timer.cancelled() or due < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(due, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.link.handle_timer(self._loop.time())
+        self._pump()
+
+
+def _is_message(payload: str) -> bool:
+    """One line of valid JSON. A raw newline would forge events on a caller's SSE stream."""
+    if "\n" in payload or "\r" in payload:
+        return False
+    try:
+        return isinstance(orjson.loads(payload), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _settle(pending: Pending, payload: str) -> None:
+    """Give the caller its answer, or the truth about an answer that is none."""
+    try:
+        message = orjson.loads(payload) if "\n" not in payload and "\r" not in payload else None
+    except orjson.JSONDecodeError:
+        message = None
+    if not isinstance(message, dict) or message.get("id") != pending.call.id:
+        pending.fail(BadAnswer("The browser's answer is not a JSON-RPC response to this request."))
+        return
+    error = message.get("error")
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        pending.finish(Reply(payload, error["code"]))
+    elif "result" in message:
+        pending.finish(Reply(payload))
+    else:
+        pending.fail(BadAnswer("The browser's answer has neither a result nor an error."))

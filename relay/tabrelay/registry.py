@@ -1,0 +1,146 @@
+"""Names and who holds them: leases, presence, the last known catalogue. Knows no transport and starts no call."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tabrelay.calls import Peer
+from tabrelay.errors import ServerOffline, UnknownServer
+from tabrelay.shelf import Catalogue, Shelf
+from tabserver.wire.names import check_server_name
+
+
+@dataclass(slots=True)
+class Entry:
+    """One name. It outlives the peers that hold it: with no peer the server is offline, never unknown."""
+
+    name: str
+    catalogue: Catalogue | None = None
+    last_seen: float | None = None
+    peer: Peer | None = None
+    since: float | None = None
+    calls: int = 0
+    up: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Registry:
+    """name -> Entry. A name is known once it was declared, paired or seen; the shelf remembers it over restarts."""
+
+    def __init__(self, shelf: Shelf, *, declared: Iterable[str] = (), wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._shelf = shelf
+        self._entries: dict[str, Entry] = {}
+        for name, record in shelf.load().items():
+            self._entries[name] = Entry(name, catalogue=record.catalogue, last_seen=record.last_seen)
+        for name in declared:
+            self.declare(name)
+
+    def declare(self, name: str) -> Entry:
+        """Make a name known: from the command line, a pairing, or a browser that dials in."""
+        entry = self._entries.get(check_server_name(name))
+        if entry is None:
+            entry = self._entries[name] = Entry(name)
+            self._shelf.remember(name, None, None)
+        return entry
+
+    def find(self, name: str) -> Entry:
+        entry = self._entries.get(name)
+        if entry is None:
+            raise UnknownServer(
+                f'No server is called "{name}". Open a page that offers it, or declare it: tabrelay serve {name}'
+                if name.isascii() and name.isprintable()
+                else "No server has that name."
+            )
+        return entry
+
+    def holder(self, name: str) -> Peer | None:
+        """Who holds the name, if anyone does; never raises."""
+        entry = self._entries.get(name)
+        return entry.peer if entry is not None else None
+
+    def take(self, name: str, peer: Peer) -> Peer | None:
+        """`peer` holds the name from now on; gives back whom it displaced, if anyone else."""
+        entry = self.declare(name)
+        displaced, entry.peer = entry.peer, peer
+        entry.since = entry.last_seen = self._wall()
+        entry.up.set()
+        self._shelf.remember(name, entry.catalogue, entry.last_seen)
+        return displaced if displaced is not peer else None
+
+    def away(self, name: str, peer: Peer) -> None:
+        """The peer's socket dropped: calls wait, the lease stays."""
+        entry = self._entries[name]
+        if entry.peer is peer:
+            entry.up.clear()
+            entry.last_seen = self._wall()
+
+    def release(self, name: str, peer: Peer) -> None:
+        """The peer is gone for good. Only the one who holds the name can give it up."""
+        entry = self._entries[name]
+        if entry.peer is peer:
+            entry.peer = None
+            entry.since = None
+            entry.up.clear()
+            entry.last_seen = self._wall()
+            self._shelf.remember(name, entry.catalogue, entry.last_seen)
+
+    def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
+        entry = self._entries[name]
+        entry.catalogue = catalogue
+        self._shelf.remember(name, catalogue, entry.last_seen)
+
+    async def reach(self, name: str, wait_s: float) -> Peer:
+        """The peer that can take a call now; waits up to `wait_s` for a browser that is away."""
+        entry = self.find(name)
+        if entry.peer is None or not entry.peer.is_up:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await entry.up.wait()
+            except TimeoutError:
+                raise ServerOffline(self._absence(entry), retry_after_ms=3000) from None
+        assert entry.peer is not None
+        return entry.peer
+
+    def _absence(self, entry: Entry) -> str:
+        if entry.last_seen is None:
+            return f'Server "{entry.name}" is not connected. Open its page (it was never seen here).'
+        ago = max(0, round(self._wall() - entry.last_seen))
+        return f'Server "{entry.name}" is not connected. Open its page (last seen {_span(ago)} ago).'
+
+    def describe(self, base_url: str, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
+        """The servers as the status route shows them."""
+        now = self._wall()
+        rows = []
+        for entry in sorted(self._entries.values(), key=lambda entry: entry.name):
+            if not may_see(entry.name):
+                continue
+            online = entry.peer is not None and entry.peer.is_up
+            info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
+            rows.append(
+                {
+                    "name": entry.name,
+                    "state": "online" if online else "offline",
+                    "since_s": round(now - entry.since, 1) if online and entry.since is not None else None,
+                    "last_seen_s": round(now - entry.last_seen, 1) if not online and entry.last_seen else None,
+                    "mcp_url": f"{base_url}/{entry.name}",
+                    "title": info.get("title") or info.get("name"),
+                    "tools": [
+                        {key: tool[key] for key in ("name", "title", "description") if key in tool}
+                        for tool in (entry.catalogue.tools if entry.catalogue else ())
+                    ],
+                    "in_flight": entry.peer.in_flight if entry.peer is not None else 0,
+                    "calls": entry.calls,
+                }
+            )
+        return rows
+
+
+def _span(seconds: int) -> str:
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,102 @@
+"""What outlives the relay: the names it has seen and the last catalogue of each, in one small file.
+
+Not a database: the whole file is read at start and written again, atomically, when something in it changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+log = logging.getLogger(__name__)
+
+# The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
+MAX_NAMES: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What a server said of itself: its `initialize` result and its tools, as legacy MCP shapes them."""
+
+    initialize: dict[str, Any] = field(default_factory=dict)
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    catalogue: Catalogue | None
+    last_seen: float | None
+
+
+class Shelf:
+    """One file of JSON, `servers.json`, private to the user. With no path it only remembers in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._records: dict[str, Record] = {}
+
+    def load(self) -> dict[str, Record]:
+        if self._path is not None and self._path.exists():
+            try:
+                self._records = dict(_read(self._path.read_bytes()))
+            except (OSError, ValueError, TypeError, AttributeError) as error:
+                # A broken memory is no reason not to start: the names come back when their pages do.
+                log.warning("Could not read %s (%s): starting without the servers it named.", self._path, error)
+        return dict(self._records)
+
+    def remember(self, name: str, catalogue: Catalogue | None, last_seen: float | None) -> None:
+        before = self._records.get(name)
+        self._records[name] = Record(catalogue, last_seen)
+        if len(self._records) > MAX_NAMES:
+            del self._records[min(self._records, key=lambda name: self._records[name].last_seen or 0.0)]
+        # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
+        if before is None or before.catalogue != catalogue:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the file now: after a change that matters, and when the relay stops."""
+        if self._path is None:
+            return
+        body = orjson.dumps(
+            {
+                name: {
+                    "last_seen": record.last_seen,
+                    "initialize": record.catalogue.initialize if record.catalogue else None,
+                    "tools": record.catalogue.tools if record.catalogue else None,
+                }
+                for name, record in self._records.items()
+            }
+        )
+        scratch = self._path.with_suffix(".tmp")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(body)
+            scratch.replace(self._path)
+        except OSError as error:
+            log.warning("Could not write %s (%s): servers will be forgotten at the next restart.", self._path, error)
+
+
+def _read(body: bytes) -> list[tuple[str, Record]]:
+    records = []
+    for name, record in orjson.loads(body).items():
+        try:
+            check_server_name(name)
+        except ServerNameError:
+            continue
+        catalogue = None
+        if isinstance(record.get("initialize"), dict):
+            tools = record.get("tools") or ()
+            catalogue = Catalogue(record["initialize"], tuple(tool for tool in tools if isinstance(tool, dict)))
+        last_seen = record.get("last_seen")
+        records.append((name, Record(catalogue, last_seen if isinstance(last_seen, int | float) else None)))
+    return records

@@ -1,0 +1,82 @@
+"""The switch: find the peer of a name, start the call, watch its deadline, cancel what is abandoned.
+
+It does not know how a call came in or how it goes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+
+from tabrelay.calls import Call, Pending, Reply
+from tabrelay.config import Settings
+from tabrelay.errors import DeadlinePassed
+from tabrelay.registry import Registry
+from tabserver.wire.frames import Caller
+
+log = logging.getLogger(__name__)
+
+
+class Switch:
+    """Between faces and peers. One per relay."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self.registry = registry
+        self._settings = settings
+        self._channels = itertools.count(1)
+
+    def new_channel(self) -> str:
+        """A channel id that was never used before in this process."""
+        return format(next(self._channels), "x")
+
+    async def start(self, server: str, call: Call) -> Pending:
+        """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
+        peer = await self.registry.reach(server, self._settings.away_wait_s)
+        pending = Pending(call)
+        peer.start(pending)
+        if call.method == "tools/call":
+            self.registry.find(server).calls += 1
+        timeout_s = self._settings.call_deadline_s
+
+        def deadline_passed() -> None:
+            pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{call.method}" within {timeout_s:g} s.'))
+            peer.cancel(pending, "timeout")
+
+        timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
+        started = time.monotonic()
+
+        def done() -> None:
+            timer.cancel()
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
+
+        pending.on_done = done
+        if pending.is_done:
+            done()
+        return pending
+
+    def abandon(self, server: str, pending: Pending, why: str) -> None:
+        """The caller left before the reply."""
+        peer = self.registry.holder(server)
+        if peer is not None and not pending.is_done:
+            peer.cancel(pending, why)
+
+    async def ask(self, server: str, call: Call) -> Reply:
+        """Start a call and wait for its reply, whatever notices come before."""
+        pending = await self.start(server, call)
+        while True:
+            event = await pending.next()
+            if isinstance(event, Reply):
+                return event
+
+    def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
+        """Pass a client's notification or response on, if anyone is there to hear it."""
+        peer = self.registry.holder(server)
+        if peer is not None and peer.is_up:
+            peer.notify(channel, caller, payload)
+
+    def is_up(self, server: str) -> bool:
+        peer = self.registry.holder(server)
+        return peer is not None and peer.is_up
