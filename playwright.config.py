@@ -67,7 +67,7 @@ def launch_options(**more: Any) -> dict[str, Any]:
 
 
 def _playwrights_own() -> str | None:
-    """The build that the installed Playwright wants, if downloaded. Looks at files: starting Playwright to ask is slow."""
+    """The build that the installed Playwright wants. Looks at files only: starting Playwright to ask is slow."""
     spec = importlib.util.find_spec("playwright")
     if spec is None or spec.origin is None:
         return None

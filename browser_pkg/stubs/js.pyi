@@ -1,0 +1,54 @@
+"""The global scope of JavaScript, as Pyodide shows it: the names that tabserver touches."""
+
+from collections.abc import Awaitable
+from typing import Any
+
+class _Console:
+    def debug(self, *values: object) -> None: ...
+    def error(self, *values: object) -> None: ...
+    def info(self, *values: object) -> None: ...
+    def log(self, *values: object) -> None: ...
+    def warn(self, *values: object) -> None: ...
+
+class _Performance:
+    def now(self) -> float: ...
+
+class _Date:
+    def now(self) -> float: ...
+
+class _Json:
+    def parse(self, text: str) -> Any: ...
+    def stringify(self, value: Any) -> str: ...
+
+class _Object:
+    def fromEntries(self, entries: Any) -> Any: ...
+
+class _AbortController:
+    signal: Any
+    def abort(self, reason: object = ...) -> None: ...
+
+class _AbortControllerFactory:
+    def new(self) -> _AbortController: ...
+
+class _AbortSignal:
+    def timeout(self, delay_ms: float) -> Any: ...
+
+console: _Console
+performance: _Performance
+Date: _Date
+JSON: _Json
+Object: _Object
+AbortController: _AbortControllerFactory
+AbortSignal: _AbortSignal
+
+def fetch(
+    resource: str,
+    *,
+    cache: str = ...,
+    headers: Any = ...,
+    method: str = ...,
+    body: str = ...,
+    signal: Any = ...,
+) -> Awaitable[Any]: ...
+def setTimeout(function: Any, delay_ms: float) -> int: ...
+def clearTimeout(timer: int) -> None: ...

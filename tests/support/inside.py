@@ -1,0 +1,46 @@
+"""What pyodide.mjs runs inside Pyodide: pytest over one folder, with one JSON line of counts at the end.
+
+Not a test and not imported by any. The expression at the end is the exit code, which the script hands to Node.
+"""
+
+import json
+import os
+import sys
+from collections import Counter
+
+sys.dont_write_bytecode = True  # both folders are the host's own
+sys.path[:0] = ["/repo", "/repo/browser_pkg"]
+sys.path.append("/packages")
+os.chdir("/repo")
+# Plug-ins of the host's environment may be compiled for it; the tests here need none.
+os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+
+import pytest  # noqa: E402 - the path to it is made above
+
+TESTS = os.environ["TESTS"]
+counts: Counter[str] = Counter()
+
+
+class Counting:
+    """Counts outcomes, a failing set-up among them."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            counts[report.outcome] += 1
+
+
+# The project's own settings name plug-ins that are not here, so this run has none; conftest files above TESTS stay out.
+code = pytest.main(
+    [
+        "-q",
+        "--import-mode=importlib",
+        "--rootdir=/repo",
+        f"--confcutdir={TESTS}",
+        f"-c{os.devnull}",
+        "-pno:cacheprovider",
+        TESTS,
+    ],
+    plugins=[Counting()],
+)
+print(json.dumps({"python": sys.version.split()[0], "platform": sys.platform, **counts}))
+int(code)

@@ -1,0 +1,17 @@
+// Runs tests/support/inside.py in Pyodide under Node: node pyodide.mjs RUNTIME ROOT SITE_PACKAGES TESTS
+// It boots the very files that the relay serves, and knows nothing of what the tests test.
+
+import { readFile } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
+
+const [runtime, root, packages, tests] = process.argv.slice(2);
+
+const { loadPyodide } = await import(pathToFileURL(`${runtime}/pyodide.mjs`).href);
+const python = await loadPyodide({ indexURL: `${runtime}/`, env: { HOME: "/home", TESTS: tests } });
+
+for (const [place, folder] of [["/repo", root], ["/packages", packages]]) {
+  python.FS.mkdirTree(place);
+  python.mountNodeFS(place, folder);
+}
+const script = await readFile(new URL("inside.py", import.meta.url), "utf8");
+process.exitCode = python.runPython(script, { filename: "/repo/tests/support/inside.py" });
