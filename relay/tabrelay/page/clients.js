@@ -1,0 +1,198 @@
+/**
+ * How to connect an MCP client to a server: the recipes as data, and the panel that shows them.
+ *
+ * No recipe holds a secret. Each names the command that prints the token, or a variable that holds it, so a page can be
+ * shown, shared and screen-recorded.
+ */
+
+import { element } from "./element.js";
+
+const VERSION = "2026-07-28";
+const COPIED_MS = 1600;
+
+/**
+ * @typedef {{ text: string, code?: string }} Step
+ * @typedef {{ id: string, label: string, steps: Step[] }} Recipe
+ * @typedef {{ tool: string, arguments: Record<string, unknown>, prompt: string }} Example
+ * @typedef {{ name: string, url: string, tokenCommand: string, example?: Example }} Target
+ */
+
+const CLIENTS = /** @type {const} */ ([
+  ["claude-code", "Claude Code"],
+  ["cursor", "Cursor"],
+  ["vscode", "VS Code"],
+  ["curl", "curl"],
+]);
+
+/**
+ * One recipe per client, in the order of `CLIENTS`.
+ *
+ * @param {Target} target
+ * @returns {Recipe[]}
+ */
+export function recipes(target) {
+  const ask = target.example ? [{ text: `Then ask it, for example: “${target.example.prompt}”` }] : [];
+  const steps = {
+    "claude-code": [...claudeCode(target), ...ask],
+    cursor: [...cursor(target), ...ask],
+    vscode: [...vscode(target), ...ask],
+    curl: curl(target),
+  };
+  return CLIENTS.map(([id, label]) => ({ id, label, steps: steps[id] }));
+}
+
+/** @param {Target} target @returns {Step[]} */
+function claudeCode({ name, url, tokenCommand }) {
+  const header = `"Authorization: Bearer $(${tokenCommand})"`;
+  return [{ text: "Run this in a terminal.", code: `claude mcp add --transport http ${name} ${url} \\\n  --header ${header}` }];
+}
+
+/** @param {Target} target @returns {Step[]} */
+function cursor({ name, url, tokenCommand }) {
+  const headers = { Authorization: "Bearer ${env:TABRELAY_TOKEN}" };
+  return [
+    { text: "Add this to ~/.cursor/mcp.json.", code: json({ mcpServers: { [name]: { url, headers } } }) },
+    {
+      text: "Cursor reads the token from its environment, so start it like this.",
+      code: `TABRELAY_TOKEN="$(${tokenCommand})" cursor .`,
+    },
+  ];
+}
+
+/** @param {Target} target @returns {Step[]} */
+function vscode({ name, url, tokenCommand }) {
+  const headers = { Authorization: "Bearer ${input:tabrelay-token}" };
+  const input = { type: "promptString", id: "tabrelay-token", description: "Tabrelay token", password: true };
+  return [
+    {
+      text: "Add this to .vscode/mcp.json.",
+      code: json({ servers: { [name]: { type: "http", url, headers } }, inputs: [input] }),
+    },
+    { text: "VS Code asks for the token once and keeps it safe. This prints it.", code: tokenCommand },
+  ];
+}
+
+/** @param {Target} target @returns {Step[]} */
+function curl({ url, tokenCommand, example }) {
+  const method = example ? "tools/call" : "tools/list";
+  const meta = {
+    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/clientCapabilities": {},
+  };
+  const what = example ? { name: example.tool, arguments: example.arguments } : {};
+  const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method, params: { ...what, _meta: meta } });
+  const lines = [
+    `curl ${url}`,
+    `  -H "Authorization: Bearer $(${tokenCommand})"`,
+    `  -H "Content-Type: application/json"`,
+    `  -H "Accept: application/json, text/event-stream"`,
+    `  -H "MCP-Protocol-Version: ${VERSION}"`,
+    `  -H "Mcp-Method: ${method}"`,
+    ...(example ? [`  -H "Mcp-Name: ${example.tool}"`] : []),
+    `  -d '${body.replaceAll("'", "'\\''")}'`,
+  ];
+  const text = example ? `One call of ${example.tool}, without any client.` : "The list of tools, without any client.";
+  return [{ text, code: lines.join(" \\\n") }];
+}
+
+/** @param {unknown} value @returns {string} */
+function json(value) {
+  return JSON.stringify(value, null, 2);
+}
+
+/**
+ * A row of tabs, one per client, over the steps of the chosen one. `update` does nothing when nothing changed, and keeps the choice.
+ *
+ * @param {HTMLElement} host
+ * @param {string} label what a screen reader calls the row of tabs
+ * @returns {{ update(target: Target): void }}
+ */
+export function clientPanel(host, label) {
+  const key = host.id || `panel-${crypto.randomUUID()}`;
+  const body = element("div", { class: "recipe", role: "tabpanel", id: `${key}-recipe` });
+  const strip = element("div", { class: "strip", role: "tablist", "aria-label": label });
+  const tabs = CLIENTS.map(([id, name]) => {
+    const attributes = { type: "button", role: "tab", id: `${key}-${id}`, "data-client": id, "aria-controls": body.id };
+    return element("button", attributes, name);
+  });
+  strip.append(...tabs);
+  host.replaceChildren(strip, body);
+
+  /** @type {Target | null} */
+  let target = null;
+  let chosen = 0;
+
+  function draw() {
+    tabs.forEach((tab, index) => {
+      tab.setAttribute("aria-selected", index === chosen ? "true" : "false");
+      tab.tabIndex = index === chosen ? 0 : -1;
+    });
+    body.setAttribute("aria-labelledby", tabs[chosen]?.id ?? "");
+    const steps = target ? (recipes(target)[chosen]?.steps ?? []) : [];
+    body.replaceChildren(...steps.flatMap(stepNodes));
+  }
+
+  tabs.forEach((tab, index) => {
+    tab.addEventListener("click", () => {
+      chosen = index;
+      draw();
+    });
+  });
+  strip.addEventListener("keydown", (event) => {
+    const last = tabs.length - 1;
+    const next = { ArrowRight: chosen + 1, ArrowLeft: chosen - 1, Home: 0, End: last }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    chosen = next < 0 ? last : next > last ? 0 : next;
+    draw();
+    tabs[chosen]?.focus();
+  });
+
+  return {
+    update(next) {
+      if (JSON.stringify(next) === JSON.stringify(target)) return;
+      target = next;
+      draw();
+    },
+  };
+}
+
+/** @param {Step} step @returns {HTMLElement[]} */
+function stepNodes({ text, code }) {
+  const said = element("p", {}, text);
+  return code === undefined ? [said] : [said, command(code)];
+}
+
+/**
+ * A command with a button that copies it.
+ *
+ * @param {string} text
+ * @returns {HTMLElement}
+ */
+export function command(text) {
+  const code = element("code", {}, text);
+  const button = element("button", { type: "button", class: "copy", "aria-label": "Copy the command" }, "Copy");
+  button.addEventListener("click", async () => {
+    const done = await copy(text, code);
+    button.textContent = done ? "Copied" : "Press Ctrl+C";
+    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
+  });
+  return element("div", { class: "command" }, element("pre", {}, code), button);
+}
+
+/**
+ * Where the clipboard is not to be had (plain http from another computer), selects the text instead.
+ *
+ * @param {string} text
+ * @param {HTMLElement} shown
+ * @returns {Promise<boolean>}
+ */
+async function copy(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    getSelection()?.selectAllChildren(shown);
+    return false;
+  }
+}

@@ -1,0 +1,65 @@
+/**
+ * Builds elements. Text always goes in as text nodes: names and descriptions come from other people's pages, so no
+ * markup is ever parsed here. It is not a framework: it keeps no state and never updates anything by itself.
+ */
+
+/**
+ * @template {keyof HTMLElementTagNameMap} K
+ * @param {K} tag
+ * @param {Record<string, string | number | boolean | null | undefined>} [attributes] false, null and undefined leave it out
+ * @param {...(Node | string | null)} children
+ * @returns {HTMLElementTagNameMap[K]}
+ */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    made.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children) {
+    if (child !== null) made.append(child);
+  }
+  return made;
+}
+
+/**
+ * The element with this id; a page without it is broken, and says so at once.
+ *
+ * @template {HTMLElement} T
+ * @param {string} id
+ * @param {new () => T} kind
+ * @returns {T}
+ */
+export function byId(id, kind) {
+  const found = document.getElementById(id);
+  if (!(found instanceof kind)) throw new Error(`the page has no #${id}`);
+  return found;
+}
+
+/**
+ * Writes only what changed, so that selections, focus and screen readers are left in peace by a page that polls.
+ *
+ * @param {Element} target
+ * @param {string} text
+ */
+export function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+/**
+ * How long something took or has lasted, in the fewest words that still help.
+ *
+ * @param {number} ms
+ * @returns {string}
+ */
+export function duration(ms) {
+  if (ms < 1) return "< 1 ms";
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  const s = ms / 1000;
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.floor(s)} s`;
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
+}

@@ -1,0 +1,90 @@
+/**
+ * One server on the relay's page: its state, its counters, its tools, and how to connect a client to it.
+ *
+ * A card is made once and then told what changed, so that an open choice or a selected text survives the next poll.
+ */
+
+import { clientPanel } from "./clients.js";
+import { duration, element, setText } from "./element.js";
+
+/**
+ * @typedef {{ name: string, title?: string, description?: string }} Tool
+ *
+ * @typedef {object} Server one entry of `GET /-/status`
+ * @property {string} name
+ * @property {"online" | "offline"} state
+ * @property {number} since_s
+ * @property {number | null} last_seen_s
+ * @property {string} mcp_url
+ * @property {string | null} title
+ * @property {Tool[]} tools
+ * @property {number} in_flight
+ * @property {number} calls
+ */
+
+/** @param {string} name */
+export function serverCard(name) {
+  const lamp = element("span", { class: "lamp" });
+  const presence = element("p", { class: "presence" });
+  const callCount = element("dd");
+  const runningCount = element("dd");
+  const toolList = element("ul", { class: "tools" });
+  const noTools = element("p", { class: "empty" }, "None are known yet.");
+  const panelHost = element("div", { id: `connect-${name}` });
+  const counters = element(
+    "dl",
+    {},
+    element("div", {}, element("dt", {}, "calls"), callCount),
+    element("div", {}, element("dt", {}, "running"), runningCount),
+  );
+  const root = element(
+    "article",
+    { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
+    element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
+    element(
+      "div",
+      { class: "columns" },
+      element("div", {}, element("h4", {}, "Tools"), toolList, noTools),
+      element("div", {}, element("h4", {}, "Connect a client"), panelHost),
+    ),
+  );
+  const panel = clientPanel(panelHost, `MCP clients for ${name}`);
+  let drawnTools = "";
+
+  return {
+    root,
+
+    /** @param {Server} server @param {string} tokenCommand */
+    update(server, tokenCommand) {
+      root.dataset.state = server.state;
+      lamp.dataset.lamp = server.state === "online" ? "clear" : "dark";
+      setText(presence, presenceOf(server));
+      setText(callCount, String(server.calls));
+      setText(runningCount, String(server.in_flight));
+      panel.update({ name, url: server.mcp_url, tokenCommand });
+      const next = JSON.stringify(server.tools);
+      if (next === drawnTools) return;
+      drawnTools = next;
+      noTools.hidden = server.tools.length > 0;
+      toolList.replaceChildren(...server.tools.map(toolRow));
+    },
+  };
+}
+
+/** @param {Server} server */
+function presenceOf({ state, since_s, last_seen_s, title }) {
+  const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
+  const called = title ? `, ${title}` : "";
+  if (state === "online") return `online for ${whole(since_s)}${called}`;
+  return last_seen_s === null ? `offline, not seen yet${called}` : `offline, last seen ${whole(last_seen_s)} ago${called}`;
+}
+
+/** @param {Tool} tool */
+function toolRow(tool) {
+  return element(
+    "li",
+    { "data-tool": tool.name },
+    element("p", { class: "name" }, tool.name),
+    tool.description ? element("p", { class: "about" }, tool.description) : null,
+  );
+}

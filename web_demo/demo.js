@@ -1,0 +1,150 @@
+/**
+ * The demo page: shows what the connection, the tools and the calls are doing.
+ *
+ * It offers no tool itself (see page_tools.js, page_tools.py and tools.py) and decides nothing: it draws what the worker says.
+ */
+
+import { clientPanel } from "/-/page/clients.js";
+import { byId, setText } from "/-/page/element.js";
+import { calls } from "./calls.js";
+import { catalogue } from "./catalogue.js";
+import { line } from "./line.js";
+import { startPython } from "./python.js";
+import { signal } from "./signal.js";
+
+/**
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").StateMessage} StateMessage
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").BootMessage} BootMessage
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").CatalogueMessage} CatalogueMessage
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").ActivityMessage} ActivityMessage
+ * @typedef {typeof import("./page_tools.js").connection} Connection
+ */
+
+const SERVER = "demo";
+const EXAMPLE = { tool: "add", arguments: { a: 2, b: 3 }, prompt: `Use ${SERVER} to add 2 and 3.` };
+const TRACKS = /** @type {const} */ ({ connected: "clear", connecting: "caution", waiting: "caution", stopped: "stop" });
+
+/** What the relay told about itself; until then, what can be guessed from the address. */
+const place = { origin: location.origin, program: "tabrelay", server: SERVER };
+
+/** @type {Connection | null} */
+let connection = null;
+/** @type {StateMessage | null} */
+let lastState = null;
+
+const panel = clientPanel(byId("connect-panel", HTMLElement), "MCP clients");
+const way = line();
+const tools = catalogue();
+const log = calls(nameOwner, (inFlight) => way.busy(inFlight > 0));
+const light = signal((action) => (action === "reload" ? location.reload() : connection?.retry()));
+
+/** @param {string} owner */
+function nameOwner(owner) {
+  if (owner === "worker") return "worker";
+  return owner === connection?.tab.id ? "this tab" : "another tab";
+}
+
+/** @param {string} tokenCommand @param {string} [url] */
+function showConnect(tokenCommand, url = `${place.origin}/${SERVER}`) {
+  panel.update({ name: SERVER, url, tokenCommand, example: EXAMPLE });
+}
+
+/** @param {StateMessage} state */
+function onState(state) {
+  lastState = state;
+  light.show(state, place);
+  way.track("worker", TRACKS[state.state]);
+  if (state.state === "connected") void askRelay();
+}
+
+/** @param {StateMessage["why"]} why @param {string | null} message */
+function stopped(why, message) {
+  onState({
+    t: "state", state: "stopped", why, message, retry_in_ms: null, server: SERVER, since_ms: Date.now(), attempts: 0,
+  });
+}
+
+/** @param {BootMessage} boot */
+function onBoot(boot) {
+  light.boot(boot);
+  const isUp = boot.stage === "ready";
+  way.tell("worker", isUp ? "Python" : boot.stage === "failed" ? "failed" : "starting");
+  way.track("tabs", isUp ? "clear" : boot.stage === "failed" ? "stop" : "caution");
+  if (boot.stage === "failed") stopped("boot_failed", boot.detail ?? null);
+  // Whatever the worker said before it was ready, the state is what counts from here on.
+  if (isUp && lastState) light.show(lastState, place);
+}
+
+/** @param {CatalogueMessage} message */
+function onCatalogue({ tools: entries }) {
+  tools.show(entries, connection?.tab.id ?? "");
+  const tabs = new Set(entries.map(({ owner }) => owner).filter((owner) => owner !== "worker"));
+  way.tell("tabs", tabs.size === 1 ? "this one" : `${tabs.size} offer tools`);
+}
+
+/** @param {ActivityMessage} activity */
+function onActivity(activity) {
+  way.tell("client", activity.client || "unnamed");
+  way.track("relay", "clear");
+  log.show(activity);
+}
+
+/** The relay knows best how it is called and reached; without an answer the guesses stand. */
+async function askRelay() {
+  try {
+    const headers = { Authorization: `Bearer ${localStorage.getItem("tabrelay.token") ?? ""}` };
+    const answer = await fetch("/-/status", { headers });
+    if (!answer.ok) return;
+    const status = await answer.json();
+    place.program = status.token_command.replace(/ token$/, "");
+    const own = status.servers.find((/** @type {{ name: string }} */ { name }) => name === SERVER);
+    showConnect(status.token_command, own?.mcp_url);
+    setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
+  } catch {
+    // The link's own state tells that the relay is gone; there is nothing to add.
+  }
+}
+
+/** Python in the page waits until the worker has its own: two at once would only slow each other down. */
+function startPythonOnce() {
+  if (document.querySelector('script[type="py"]')) return;
+  const note = byId("tools-note", HTMLElement);
+  /** @param {string} message */
+  const complain = (message) => {
+    note.hidden = false;
+    setText(note, `Python in this page (PyScript) failed: ${message}`);
+  };
+  startPython("/-/demo/page_tools.py", complain).catch((error) => complain(String(error)));
+}
+
+/** @param {Connection} made */
+function listen(made) {
+  connection = made;
+  /** @param {string} kind @param {(detail: any) => void} handle */
+  const on = (kind, handle) => made.addEventListener(kind, (event) => handle(/** @type {CustomEvent} */ (event).detail));
+  on("boot", onBoot);
+  on("state", (state) => {
+    onState(state);
+    startPythonOnce();
+  });
+  on("catalogue", onCatalogue);
+  on("activity", onActivity);
+  if (made.state) onState(made.state);
+}
+
+async function start() {
+  way.tell("relay", location.host);
+  way.tell("tabs", "this one");
+  showConnect("tabrelay token");
+  // Opening a pairing link over this very page changes only the fragment, which loads nothing by itself.
+  addEventListener("hashchange", () => location.hash.startsWith("#pair=") && location.reload());
+  if (!("SharedWorker" in globalThis)) return stopped("unsupported", null);
+  try {
+    // Imported late, so that this page can still say what went wrong when it fails.
+    listen((await import("./page_tools.js")).connection);
+  } catch (error) {
+    stopped("boot_failed", String(error));
+  }
+}
+
+void start();

@@ -1,0 +1,150 @@
+/**
+ * What the connection is doing, in words: a lamp, a title, what it means, and what to do about it.
+ *
+ * Pure: a state in, a notice out. It touches no document, so every sentence can be read (and tested) in one place.
+ */
+
+/**
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").StateMessage} StateMessage
+ * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").BootMessage} BootMessage
+ *
+ * @typedef {object} Notice
+ * @property {"clear" | "caution" | "stop" | "dark"} lamp
+ * @property {string} title
+ * @property {string} text
+ * @property {string} [todo] what the command below is for
+ * @property {string} [command]
+ * @property {"retry" | "take" | "reload"} [action]
+ * @property {boolean} [tellsDetail] whether the worker's own message adds something to these words
+ *
+ * @typedef {{ origin: string, program: string, server: string }} Place
+ */
+
+/**
+ * @param {StateMessage} state
+ * @param {Place} place
+ * @returns {Notice}
+ */
+export function noticeOf(state, place) {
+  if (state.state === "connected") {
+    return {
+      lamp: "clear",
+      title: "Connected",
+      text: `MCP clients reach this browser as “${place.server}”. Keep at least one tab open.`,
+    };
+  }
+  const known = state.why && REASONS[state.why];
+  if (known) return known(place);
+  if (state.state === "connecting") {
+    return { lamp: "caution", title: "Connecting", text: `Dialling the relay at ${place.origin}.` };
+  }
+  return {
+    lamp: state.state === "stopped" ? "stop" : "caution",
+    title: "Not connected",
+    text: "The relay cannot be reached at the moment.",
+    action: "retry",
+    tellsDetail: true,
+  };
+}
+
+/**
+ * @param {BootMessage} boot
+ * @returns {Notice}
+ */
+export function bootNotice(boot) {
+  return boot.stage === "download"
+    ? {
+        lamp: "caution",
+        title: "Fetching Python",
+        text: "The first visit brings Python into this browser, about 13 MB from your own computer. After that it is cached.",
+      }
+    : { lamp: "caution", title: "Starting Python", text: "The worker that serves all tabs of this browser is starting." };
+}
+
+/** @type {Record<NonNullable<StateMessage["why"]>, (place: Place) => Notice>} */
+const REASONS = {
+  relay_down: ({ origin, program }) => ({
+    lamp: "stop",
+    title: "The relay is not running",
+    text: `Nothing answers at ${origin}. Start it again; this page reconnects by itself.`,
+    todo: "In a terminal",
+    command: `${program} demo${portFlag(origin)}`,
+    action: "retry",
+  }),
+  not_paired: ({ program }) => ({
+    lamp: "stop",
+    title: "This page is not paired",
+    text: "The relay only lets in pages that came through a pairing link. A link works once and for a short time.",
+    todo: "Get a new link in a terminal, and open it in this browser",
+    command: `${program} pair`,
+    tellsDetail: true,
+  }),
+  unauthorized: ({ program }) => ({
+    lamp: "stop",
+    title: "The relay does not know this page any more",
+    text: "The token this page holds was refused: it was revoked, or the relay has a new home. Pair it once more.",
+    todo: "Get a new link in a terminal, and open it in this browser",
+    command: `${program} pair`,
+    tellsDetail: true,
+  }),
+  forbidden: ({ origin, program }) => ({
+    lamp: "stop",
+    title: "The relay refuses this address",
+    text: `It does not accept pages from ${origin}, or not for this server. Open the page at the address the relay prints, or pair it there.`,
+    todo: "Get a link that fits",
+    command: `${program} pair`,
+    tellsDetail: true,
+  }),
+  replaced: ({ server }) => ({
+    lamp: "dark",
+    title: "Another browser has taken over",
+    text: `“${server}” now runs in another browser or profile. This one waits, and does not fight for it.`,
+    action: "take",
+  }),
+  version: () => ({
+    lamp: "stop",
+    title: "This page is out of date",
+    text: "The relay was upgraded and speaks another version than this page. A reload brings the matching one.",
+    action: "reload",
+    tellsDetail: true,
+  }),
+  timeout: ({ origin }) => ({
+    lamp: "caution",
+    title: "The relay does not answer",
+    text: `${origin} took the connection but said nothing in time. It may be busy, or something in between holds the line.`,
+    action: "retry",
+  }),
+  lost: () => ({
+    lamp: "caution",
+    title: "The connection was lost",
+    text: "It was open a moment ago. The worker is dialling again by itself.",
+    action: "retry",
+  }),
+  closed: () => ({
+    lamp: "dark",
+    title: "Disconnected",
+    text: "This page closed its connection. Its tools are not on offer now.",
+    action: "retry",
+  }),
+  boot_failed: () => ({
+    lamp: "stop",
+    title: "Python could not start",
+    text: "The worker in this browser did not come up, so no tool can be offered.",
+    action: "reload",
+    tellsDetail: true,
+  }),
+  unsupported: () => ({
+    lamp: "stop",
+    title: "This browser cannot do it",
+    text: "Tabrelay needs SharedWorker, which this browser does not have. Current Chrome, Edge, Firefox and Safari on a computer do.",
+  }),
+};
+
+/** @type {Record<NonNullable<Notice["action"]>, string>} */
+export const ACTIONS = { retry: "Try now", take: "Use this browser", reload: "Reload" };
+
+/** @param {string} origin @returns {string} */
+function portFlag(origin) {
+  const { port } = new URL(origin);
+  return port === "" || port === "4747" ? "" : ` --port ${port}`;
+}
