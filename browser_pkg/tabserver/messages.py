@@ -1,0 +1,75 @@
+"""The text of one JSON-RPC message: reading it with faults that name the path, and writing it.
+
+What a method means is decided in `server`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final, NoReturn
+
+from .shapes import show
+from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, is_request_id
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Refusal(Exception):
+    """A JSON-RPC error that answers the request at hand."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
+    """Method and params of a message whose shape is as it must be."""
+    try:
+        message: object = json.loads(payload, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise Refusal(PARSE_ERROR, "The message is not valid JSON") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise Refusal(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0"')
+    if id is not None and (message.get("id") != id or not is_request_id(message["id"])):
+        raise Refusal(INVALID_REQUEST, f"id: expected {show(id)}, got {show(message.get('id'))}")
+    method, params = message.get("method"), message.get("params", {})
+    if not isinstance(method, str):
+        raise Refusal(INVALID_REQUEST, f"method: expected string, got {show(method)}")
+    if not isinstance(params, dict):
+        raise Refusal(INVALID_PARAMS, f"params: expected object, got {show(params)}")
+    if not isinstance(params.get("_meta", {}), dict):
+        raise Refusal(INVALID_PARAMS, f"params._meta: expected object, got {show(params['_meta'])}")
+    return method, params
+
+
+def read_level(value: object, path: str) -> str:
+    if not isinstance(value, str) or value not in LEVELS:
+        raise Refusal(INVALID_PARAMS, f"{path}: expected one of {', '.join(LEVELS)}, got {show(value)}")
+    return value
+
+
+def is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def loggable(data: Any) -> Any:
+    """What goes into a log message: the value itself, or, if JSON can't hold it, how Python shows it."""
+    try:
+        dump(data)
+    except (ValueError, TypeError, RecursionError):
+        return repr(data)
+    return data
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def dump(value: Any) -> str:
+    """One line of real JSON, which is what the link carries: no raw newline, no NaN, no half of a surrogate pair."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)

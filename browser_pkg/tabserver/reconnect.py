@@ -1,0 +1,398 @@
+"""Drives one Link over one socket after another: dial with a timeout, greet, pass on, and dial again after a drop.
+
+One loop: what comes from the socket goes through the link at once and its answers are written before control returns; a
+task is started only to dial. The link decides what a frame means, the Dialer how a socket is opened; here is only when.
+
+States, and what leads out of them:
+
+    stopped ──start──► connecting ──welcome──► connected ──drop──► waiting ──time, retry_now──► connecting
+                         │    └────fails, timeout────────────────────► ▲
+                         └──refused, replaced──► stopped ──retry_now──► connecting
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from .backoff import Backoff, Verdict
+from .channels import Channels
+from .sockets import Abort, Dialer, DialError, Socket
+from .wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
+from .wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
+from .wire.jsonrpc import RequestId
+from .wire.link import Link
+
+__all__ = ["Abort", "DialError", "Dialer", "Socket", "State", "Transport"]
+
+P = TypeVar("P")
+
+HIGH_WATER: Final = 1024 * 1024
+DRAIN_CHECK_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`state`: stopped, connecting, connected or waiting; `attempts`: how often it dialled since it was connected."""
+
+    state: str
+    why: str | None = None
+    message: str = ""
+    retry_in_ms: int | None = None
+    attempts: int = 0
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+@dataclass(slots=True, eq=False)
+class _Attempt(Generic[P]):
+    """One dial and the socket it gave. Whatever comes from an attempt that is not the current one is ignored."""
+
+    abort: Abort
+    deadline: Timer | None = None
+    socket: Socket[P] | None = None
+    up_since: float | None = None
+    parted: Parted | None = None
+    outbox: deque[tuple[str, P | None]] = field(default_factory=deque)
+    early: list[Callable[[], None]] = field(default_factory=list)
+
+
+class Transport(Generic[P]):
+    """The worker's connection to the relay. Set the callbacks, then `start()`: from then on it keeps itself up."""
+
+    def __init__(
+        self,
+        link: Link[P],
+        dialer: Dialer[P],
+        *,
+        clock: Callable[[], float],
+        new_abort: Callable[[], Abort],
+        jitter: Callable[[], float],
+        connect_timeout_s: float = 5.0,
+        call_later: CallLater | None = None,
+    ) -> None:
+        """`jitter`: numbers from 0 to 1, as `random.random` gives; `call_later`: the event loop's by default."""
+        self._link, self._dialer = link, dialer
+        self._clock, self._new_abort = clock, new_abort
+        self._backoff = Backoff(jitter)
+        self._connect_timeout_s = connect_timeout_s
+        self._given_call_later = call_later
+        self.on_open: Callable[[], None] = lambda: None
+        self.on_close: Callable[[int, str], None] = lambda code, reason: None
+        self.on_error: Callable[[Exception], None] = lambda error: None
+        self.on_message: Callable[[Received[P] | Opened | Closed], None] = lambda event: None
+        self.on_state: Callable[[State], None] = lambda state: None
+        self.state = State("stopped")
+        self.welcome: Welcomed | None = None
+        self._is_wanted = False
+        self._current: _Attempt[P] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._attempts = 0
+        self._channels = Channels(link, clock)
+        self._is_pumping = False
+        self._retry: Timer | None = None
+        self._drain: Timer | None = None
+        self._alarm: tuple[float, Timer] | None = None
+
+    # -- the handle ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        return self._link.is_up
+
+    async def start(self) -> None:
+        """Begin to dial and return; `on_open` and `on_state` tell how it goes. Started twice is started once."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._attempts = 0
+            self._backoff.reset()
+            self._dial()
+
+    async def close(self) -> None:
+        """Give up what is under way, say goodbye, and stay down until the next `start()`."""
+        self._is_wanted = False
+        self._cancel_retry()
+        attempt = self._current
+        if attempt is not None and self._link.is_up:
+            self._link.bye(1000, "closing", self._clock())
+            self._write(attempt)
+        self._leave(1000, "closing")
+        self._tell(State("stopped"))
+        # Dials that were aborted end by themselves; wait so that none outlives us.
+        tasks = self._tasks - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    def retry_now(self) -> None:
+        """Dial without waiting: the network is back, the page is looked at, or somebody asked. Also wakes a stop."""
+        if self._is_wanted and self._current is None:
+            self._dial()
+
+    def send(
+        self,
+        channel: str,
+        kind: Kind,
+        payload: P,
+        *,
+        id: RequestId | None = None,
+        related: RequestId | None = None,
+    ) -> None:
+        """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
+        self._channels.send(channel, kind, payload, id, related)
+        self._pump()
+
+    def close_channel(self, channel: str, why: str) -> None:
+        self._guarded(lambda: self._channels.close(channel, why))
+        self._pump()
+
+    # -- dialling -----------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        self._cancel_retry()
+        self._attempts += 1
+        attempt: _Attempt[P] = _Attempt(self._new_abort())
+        self._current = attempt
+        attempt.deadline = self._call_later(self._connect_timeout_s, lambda: self._timed_out(attempt))
+        task = asyncio.get_running_loop().create_task(self._run(attempt))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._tell(State("connecting", attempts=self._attempts))
+
+    async def _run(self, attempt: _Attempt[P]) -> None:
+        try:
+            socket = await self._dialer.dial(
+                attempt.abort,
+                lambda header, payload: self._heard(attempt, header, payload),
+                lambda code, reason: self._lost(attempt, code, reason),
+            )
+        except DialError as error:
+            self._failed(attempt, error)
+        except Exception as error:
+            self._failed(attempt, DialError("lost", f"{type(error).__name__}: {error}"))
+        else:
+            if attempt is not self._current:
+                socket.close(1000, "given up")
+                return
+            attempt.socket = socket
+            self._link.connected(self._clock())
+            self._pump()
+            # What the socket said between its opening and now.
+            for early in attempt.early:
+                early()
+            attempt.early.clear()
+
+    def _timed_out(self, attempt: _Attempt[P]) -> None:
+        seconds = f"{self._connect_timeout_s:g}"
+        self._failed(attempt, DialError("timeout", f"The relay did not answer within {seconds} s."))
+
+    def _failed(self, attempt: _Attempt[P], error: DialError) -> None:
+        """An attempt ended without a welcome."""
+        if attempt is not self._current:
+            return
+        self._leave(CLOSE_SLOW, error.why)
+        self._report(error)
+        self._settle(self._backoff.after_failure(error))
+
+    # -- one socket ---------------------------------------------------------------------------------------------------
+
+    def _heard(self, attempt: _Attempt[P], header: str, payload: P | None) -> None:
+        if attempt is not self._current:
+            return
+        if attempt.socket is None:
+            attempt.early.append(lambda: self._heard(attempt, header, payload))
+            return
+        self._link.receive(header, payload, self._clock())
+        self._pump()
+
+    def _lost(self, attempt: _Attempt[P], code: int, reason: str) -> None:
+        """The socket closed, or is as good as closed."""
+        if attempt is not self._current:
+            return
+        if attempt.socket is None:
+            attempt.early.append(lambda: self._lost(attempt, code, reason))
+            return
+        was_up = attempt.up_since is not None
+        self._leave(1000, "closed", told=(code, reason))
+        verdict = self._backoff.after_close(code, reason, attempt.parted, was_up=was_up)
+        if not was_up:
+            error = DialError(verdict.why, verdict.message, verdict.delay_s is None)
+            self._report(error)
+        self._settle(verdict)
+
+    def _leave(self, code: int, reason: str, told: tuple[int, str] | None = None) -> None:
+        """Let go of the current attempt, wherever it is, and close what it holds. `told`: what `on_close` hears."""
+        attempt, self._current = self._current, None
+        if attempt is None:
+            return
+        if attempt.deadline is not None:
+            attempt.deadline.cancel()
+        if self._drain is not None:
+            self._drain.cancel()
+            self._drain = None
+        now = self._clock()
+        self._link.disconnected(now)
+        self._arm()
+        if attempt.socket is None:
+            attempt.abort.abort(reason)
+            return
+        self._guarded(lambda: _close(attempt.socket, code, reason))
+        if attempt.up_since is not None:
+            self._backoff.was_up(now - attempt.up_since)
+            shown = told or (code, reason)
+            self._guarded(lambda: self.on_close(*shown))
+
+    def _settle(self, verdict: Verdict) -> None:
+        """Wait, or stop until somebody asks. (`close()` is something else: it makes `retry_now` deaf.)"""
+        if not self._is_wanted or self._current is not None:
+            return  # a callback has closed or dialled in the meantime
+        if verdict.delay_s is None:
+            self._tell(State("stopped", verdict.why, verdict.message, None, self._attempts))
+            return
+        self._retry = self._call_later(verdict.delay_s, self.retry_now)
+        retry_in_ms = round(verdict.delay_s * 1000)
+        self._tell(State("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _tell(self, state: State) -> None:
+        self.state = state
+        self._guarded(lambda: self.on_state(state))
+
+    # -- the loop: events, frames, timer ------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Act on what the link says and write what it wants written, until it has nothing more; then set one timer."""
+        if self._is_pumping:
+            return  # a callback sent something: the round that called it goes on
+        self._is_pumping = True
+        try:
+            while True:
+                events = self._link.events()
+                for event in events:
+                    self._take(event)
+                while (error := self._channels.flush()) is not None:
+                    self._report(error)
+                self._write(self._current)
+                if not events:
+                    break
+        finally:
+            self._is_pumping = False
+        self._arm()
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Received):
+            if event.caller is not None:
+                self._channels.opened(event.channel, is_single=True)
+            self._pass_on(event)
+        elif isinstance(event, Opened):
+            self._channels.opened(event.channel, is_single=False)
+            self._pass_on(event)
+        elif isinstance(event, Closed):
+            self._channels.closed(event.channel)
+            self._pass_on(event)
+        elif isinstance(event, Welcomed):
+            self._welcomed(event)
+        elif isinstance(event, Parted):
+            if self._current is not None:
+                self._current.parted = event
+        elif isinstance(event, Violation):
+            self._link.bye(CLOSE_PROTOCOL, event.reason, self._clock())
+            self._cut(CLOSE_PROTOCOL, event.reason)
+        elif isinstance(event, Silence):
+            self._cut(CLOSE_SLOW, f"waited in vain for {event.waited_for}")
+
+    def _welcomed(self, event: Welcomed) -> None:
+        attempt = self._current
+        assert attempt is not None
+        if attempt.deadline is not None:
+            attempt.deadline.cancel()
+        attempt.up_since = self._clock()
+        self.welcome = event
+        self._attempts = 0
+        if not event.resumed:
+            # A relay that does not know us has no use for the answers to an earlier one's callers.
+            for channel in self._channels.forget():
+                self._pass_on(Closed(channel, "the relay started anew"))
+        self._tell(State("connected"))
+        self._guarded(self.on_open)
+
+    def _cut(self, code: int, reason: str) -> None:
+        """Close the current socket from our side; the browser may take long to say that it did."""
+        attempt = self._current
+        if attempt is not None:
+            self._write(attempt)
+            self._guarded(lambda: _close(attempt.socket, code, reason))
+            self._lost(attempt, code, reason)
+
+    def _pass_on(self, event: Received[Any] | Opened | Closed) -> None:
+        self._guarded(lambda: self.on_message(event))
+
+    def _write(self, attempt: _Attempt[P] | None) -> None:
+        """Write to one socket, in order, as long as it takes more; then look again a little later."""
+        if attempt is None or attempt.socket is None:
+            return
+        attempt.outbox.extend(self._link.frames())
+        try:
+            while attempt.outbox and attempt.socket.buffered < HIGH_WATER:
+                attempt.socket.send(*attempt.outbox[0])
+                attempt.outbox.popleft()
+        except Exception as error:
+            self._report(error)
+            self._lost(attempt, 1006, "writing failed")
+            return
+        if attempt.outbox and self._drain is None:
+            self._drain = self._call_later(DRAIN_CHECK_S, self._drained)
+
+    def _drained(self) -> None:
+        self._drain = None
+        self._pump()
+
+    def _arm(self) -> None:
+        due = self._link.next_timer()
+        if self._alarm is not None:
+            if self._alarm[0] == due:
+                return
+            self._alarm[1].cancel()
+            self._alarm = None
+        if due is not None:
+            self._alarm = (due, self._call_later(max(0.0, due - self._clock()), self._ring))
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._link.handle_timer(self._clock())
+        self._pump()
+
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        if self._given_call_later is not None:
+            return self._given_call_later(delay_s, callback)
+        return asyncio.get_running_loop().call_later(delay_s, callback)
+
+    def _guarded(self, callback: Callable[[], None]) -> None:
+        """Run somebody else's code: what it raises must not take the connection down."""
+        try:
+            callback()
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        # An error handler that fails itself: nobody is left to be told.
+        with suppress(Exception):
+            self.on_error(error)
+
+
+def _close(socket: Socket[Any] | None, code: int, reason: str) -> None:
+    if socket is not None:
+        # A close reason is at most 123 bytes of UTF-8; a longer one makes a browser throw.
+        socket.close(code, reason.encode()[:120].decode(errors="ignore"))

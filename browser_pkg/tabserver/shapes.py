@@ -1,0 +1,378 @@
+"""Shapes: each gives its JSON Schema, and reads a JSON value with faults that name the path.
+
+Which Python type has which shape is decided in `schema`. This is deliberately no general JSON Schema validator: a
+schema that a page wrote by hand is checked by that page.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+Json = Any
+Schema = dict[str, Any]
+
+FAULTS_SHOWN: Final = 8
+
+
+@dataclass(slots=True)
+class Reading:
+    """One value being read. With `builds` False it is only checked: no dataclass is made, no `__post_init__` runs."""
+
+    builds: bool = True
+    faults: list[str] = field(default_factory=list)
+
+    def fault(self, path: str, text: str) -> None:
+        self.faults.append(f"{path}: {text}")
+
+
+class Shape(Protocol):
+    """One type. `kinds`: the JSON kinds it takes (empty: any), so that a union can tell its members apart."""
+
+    @property
+    def kinds(self) -> frozenset[str]: ...
+    @property
+    def label(self) -> str: ...
+    def schema(self) -> Schema: ...
+    def read(self, value: Json, path: str, reading: Reading) -> Any: ...
+
+
+def kind_of(value: object) -> str:
+    """The JSON name of a value's kind."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def show(value: Json) -> str:
+    """A value as it appears in a fault: its kind and, when that is short, itself."""
+    kind = kind_of(value)
+    if kind == "null":
+        return "null"
+    if kind in ("array", "object"):
+        return kind
+    text = json.dumps(value, ensure_ascii=False)
+    return f"{kind} {text if len(text) <= 42 else text[:40] + '…'}"
+
+
+def at(path: str, key: str) -> str:
+    return f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean "x"?`, or nothing when nothing is near."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def summary(faults: list[str]) -> str:
+    shown = faults[:FAULTS_SHOWN]
+    if len(faults) > FAULTS_SHOWN:
+        shown.append(f"… and {len(faults) - FAULTS_SHOWN} more")
+    return "\n".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    kinds: frozenset[str] = frozenset()
+    label: str = "any value"
+
+    def schema(self) -> Schema:
+        return {}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """str, int, float, bool or None. `take` returns the Python value, or raises ValueError with what is wrong."""
+
+    label: str
+    kinds: frozenset[str]
+    take: Callable[[Json], Any]
+    extra: tuple[tuple[str, str], ...] = ()
+
+    def schema(self) -> Schema:
+        return {"type": "string" if self.extra else self.label} | dict(self.extra)
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if kind_of(value) in self.kinds:
+            try:
+                return self.take(value)
+            except (ValueError, OverflowError):
+                pass
+        reading.fault(path, f"expected {self.label}, got {show(value)}")
+        return None
+
+
+def _take_integer(value: int | float) -> int:
+    # JSON has one kind of number: 3.0 is an integer there, and JavaScript could not write it otherwise.
+    if isinstance(value, int):
+        return value
+    if not value.is_integer():
+        raise ValueError
+    return int(value)
+
+
+def _take_number(value: int | float) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+_STRING: Final = frozenset({"string"})
+_NUMBER: Final = frozenset({"number"})
+SCALARS: Final[dict[Any, Scalar]] = {
+    str: Scalar("string", _STRING, str),
+    bool: Scalar("boolean", frozenset({"boolean"}), bool),
+    int: Scalar("integer", _NUMBER, _take_integer),
+    float: Scalar("number", _NUMBER, _take_number),
+    type(None): Scalar("null", frozenset({"null"}), lambda value: value),
+    datetime.datetime: Scalar("date-time string", _STRING, datetime.datetime.fromisoformat, (("format", "date-time"),)),
+    datetime.date: Scalar("date string", _STRING, datetime.date.fromisoformat, (("format", "date"),)),
+    datetime.time: Scalar("time string", _STRING, datetime.time.fromisoformat, (("format", "time"),)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Literal or Enum: a few values, compared together with their kind so that True is not 1."""
+
+    members: tuple[tuple[Json, Any], ...]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(kind_of(value) for value, _ in self.members)
+
+    @property
+    def label(self) -> str:
+        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value, _ in self.members)
+
+    def schema(self) -> Schema:
+        values = [value for value, _ in self.members]
+        types = {"integer" if isinstance(v, int) and not isinstance(v, bool) else kind_of(v) for v in values}
+        return {"type": types.pop(), "enum": values} if len(types) == 1 else {"enum": values}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        for known, member in self.members:
+            if kind_of(known) == kind_of(value) and known == value:
+                return member
+        hint = suggest(value, [v for v, _ in self.members if isinstance(v, str)]) if isinstance(value, str) else ""
+        reading.fault(path, f"expected {self.label}, got {show(value)}{hint}")
+        return None
+
+
+_ARRAY: Final = frozenset({"array"})
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """list, set, frozenset, Sequence, and tuple[X, ...]."""
+
+    item: Shape
+    make: Callable[[list[Any]], Any]
+    is_set: bool = False
+    kinds: frozenset[str] = _ARRAY
+    label: str = "array"
+
+    def schema(self) -> Schema:
+        schema: Schema = {"type": "array"}
+        if items := self.item.schema():
+            schema["items"] = items
+        if self.is_set:
+            schema["uniqueItems"] = True
+        return schema
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if not isinstance(value, list):
+            reading.fault(path, f"expected array, got {show(value)}")
+            return None
+        before = len(reading.faults)
+        items = [self.item.read(item, f"{path}[{index}]", reading) for index, item in enumerate(value)]
+        if len(reading.faults) > before or not reading.builds:
+            return None
+        try:
+            made = self.make(items)
+        except TypeError:
+            reading.fault(path, "the items of a set must be simple values")
+            return None
+        if self.is_set and len(made) < len(items):
+            reading.fault(path, "the items must differ from each other")
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """tuple[X, Y]: a fixed number of items, each of its own type."""
+
+    items: tuple[Shape, ...]
+    kinds: frozenset[str] = _ARRAY
+
+    @property
+    def label(self) -> str:
+        return f"array of {len(self.items)} items"
+
+    def schema(self) -> Schema:
+        count = len(self.items)
+        schema: Schema = {"type": "array", "minItems": count, "maxItems": count}
+        return schema | ({"prefixItems": [item.schema() for item in self.items]} if count else {})
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if not isinstance(value, list) or len(value) != len(self.items):
+            got = f"array of {len(value)}" if isinstance(value, list) else show(value)
+            reading.fault(path, f"expected {self.label}, got {got}")
+            return None
+        pairs = zip(self.items, value, strict=True)
+        return tuple(shape.read(item, f"{path}[{index}]", reading) for index, (shape, item) in enumerate(pairs))
+
+
+_OBJECT: Final = frozenset({"object"})
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """dict[str, X]."""
+
+    value: Shape
+    kinds: frozenset[str] = _OBJECT
+    label: str = "object"
+
+    def schema(self) -> Schema:
+        inner = self.value.schema()
+        return {"type": "object"} | ({"additionalProperties": inner} if inner else {})
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if not isinstance(value, dict):
+            reading.fault(path, f"expected object, got {show(value)}")
+            return None
+        return {key: self.value.read(item, at(path, key), reading) for key, item in value.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    shape: Shape
+    is_required: bool
+    default: Json = None
+    has_default: bool = False
+
+    def schema(self) -> Schema:
+        return self.shape.schema() | ({"default": self.default} if self.has_default else {})
+
+
+@dataclass(slots=True)
+class Record:
+    """Named properties: a dataclass, a TypedDict, or the arguments of a tool. Names that are not listed are refused."""
+
+    name: str
+    make: Callable[[dict[str, Any]], Any]
+    noun: str = "property"
+    properties: dict[str, Property] = field(default_factory=dict)
+    is_recursive: bool = False
+    kinds: frozenset[str] = _OBJECT
+
+    @property
+    def label(self) -> str:
+        return "object"
+
+    def schema(self) -> Schema:
+        return {"$ref": f"#/$defs/{self.name}"} if self.is_recursive else self.expanded()
+
+    def expanded(self) -> Schema:
+        schema: Schema = {"type": "object", "properties": {k: p.schema() for k, p in self.properties.items()}}
+        if required := [name for name, prop in self.properties.items() if prop.is_required]:
+            schema["required"] = required
+        return schema | {"additionalProperties": False}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if not isinstance(value, dict):
+            reading.fault(path, f"expected object, got {show(value)}")
+            return None
+        before = len(reading.faults)
+        for key in value:
+            if key not in self.properties:
+                absent = [name for name in self.properties if name not in value]
+                reading.fault(at(path, key), f"unknown {self.noun}{suggest(key, absent)}")
+        made: dict[str, Any] = {}
+        for key, prop in self.properties.items():
+            if key in value:
+                made[key] = prop.shape.read(value[key], at(path, key), reading)
+            elif prop.is_required:
+                reading.fault(at(path, key), f"missing, expected {prop.shape.label}")
+        if len(reading.faults) > before or not reading.builds:
+            return None
+        try:
+            return self.make(made)
+        except (TypeError, ValueError) as error:
+            # A dataclass may have rules of its own in __post_init__.
+            reading.fault(path, str(error) or type(error).__name__)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A union: the first member that fits wins."""
+
+    members: tuple[Shape, ...]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        every = [member.kinds for member in self.members]
+        return frozenset() if not all(every) else frozenset().union(*every)
+
+    @property
+    def label(self) -> str:
+        return " or ".join(member.label for member in self.members)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [member.schema() for member in self.members]}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        near: list[Reading] = []
+        for member in self.members:
+            trial = Reading(reading.builds)
+            read = member.read(value, path, trial)
+            if not trial.faults:
+                return read
+            if not member.kinds or kind_of(value) in member.kinds:
+                near.append(trial)
+        # One member of the right kind: its own faults say more than a list of all members.
+        if len(near) == 1:
+            reading.faults += near[0].faults
+        else:
+            reading.fault(path, f"expected {self.label}, got {show(value)}")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Annotated[X, "text"]."""
+
+    shape: Shape
+    text: str
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return self.shape.kinds
+
+    @property
+    def label(self) -> str:
+        return self.shape.label
+
+    def schema(self) -> Schema:
+        return self.shape.schema() | {"description": self.text}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        return self.shape.read(value, path, reading)
