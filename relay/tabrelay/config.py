@@ -1,0 +1,113 @@
+"""The relay's settings: flags, then environment (TABRELAY_*), then the defaults written here.
+
+Read once and passed down; nothing else looks at the environment. No setting is a secret: tokens have their own file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+KIB = 1024
+MIB = 1024 * 1024
+LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
+
+
+class ConfigError(ValueError):
+    """A setting that can't be used; the text names it and says what it should be."""
+
+
+def default_home() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_config_path("tabrelay"))
+
+
+def _setting(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"help": about})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every field can be set as TABRELAY_<NAME>; lists are separated by commas, sizes are bytes."""
+
+    host: str = _setting("127.0.0.1", "address to listen on")
+    port: int = _setting(4747, "port to listen on; 0 takes any free one")
+    home: Path = field(default_factory=default_home, metadata={"help": "state directory: token, paired pages"})
+    allow_hosts: tuple[str, ...] = _setting((), "more names under which this relay is reached")
+    allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
+    servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
+    no_auth: bool = _setting(False, "ask for no token (loopback only)")
+    log_level: str = _setting("warning", "how much is said on stderr")
+    open_browser: bool = _setting(True, "open the page when ready")
+    json: bool = _setting(False, "print one JSON line instead of text")
+
+    ping_interval_s: float = _setting(15.0, "WebSocket ping")
+    ping_timeout_s: float = _setting(15.0, "no pong for this long: the socket is dead")
+    abort_after_s: float = _setting(1.0, "a dead socket's close is cut off after this")
+    heartbeat_s: float = _setting(20.0, "silence after which the relay sends an ack, for the worker's watchdog")
+    hello_deadline_s: float = _setting(5.0, "a new socket's first frame must come within this")
+    max_hello: int = _setting(4 * KIB, "largest first frame")
+    grace_s: float = _setting(30.0, "a lost link and its calls are kept this long")
+    away_wait_s: float = _setting(10.0, "a new call waits this long for a browser that is away")
+    call_deadline_s: float = _setting(300.0, "a call that takes longer is cancelled")
+    keepalive_s: float = _setting(15.0, "comment line on a silent event stream")
+    max_message: int = _setting(16 * MIB, "largest message on the link, after reassembly")
+    max_part: int = _setting(512 * KIB, "larger messages travel in slices of this")
+    max_body: int = _setting(4 * MIB, "largest HTTP request body")
+    replay_bytes: int = _setting(32 * MIB, "replay buffer of a link, per direction")
+    replay_messages: int = _setting(1024, "replay buffer of a link, per direction")
+    replay_budget: int = _setting(256 * MIB, "all replay buffers together")
+    send_queue: int = _setting(1 * MIB, "unsent bytes after which a socket counts as slow")
+    send_timeout_s: float = _setting(10.0, "a send that takes longer: the socket is too slow")
+    in_flight_server: int = _setting(64, "running calls per server")
+    in_flight_caller: int = _setting(16, "running calls per caller")
+    session_idle_s: float = _setting(1800.0, "a handshake session without requests ends after this")
+    max_sessions: int = _setting(10_000, "handshake sessions at a time")
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Settings:
+        """``args``: what the command line gave, by field name; None or absent means not given."""
+        env = os.environ if env is None else env
+        values: dict[str, Any] = {}
+        for item in fields(cls):
+            name = f"TABRELAY_{item.name.upper()}"
+            if args.get(item.name) is not None:
+                values[item.name] = args[item.name]
+            elif env.get(name):
+                sample = item.default if item.default is not MISSING else Path()
+                values[item.name] = _parse(name, env[name], sample)
+        return cls(**values)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "home", Path(self.home).expanduser())
+        object.__setattr__(self, "log_level", self.log_level.lower())
+        for item in fields(self):
+            if isinstance(item.default, tuple):
+                object.__setattr__(self, item.name, tuple(getattr(self, item.name)))
+            elif isinstance(item.default, int | float) and getattr(self, item.name) < 0:
+                raise ConfigError(f"{item.name} can't be negative.")
+        if self.log_level not in LOG_LEVELS:
+            raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
+        if self.port > 65535:
+            raise ConfigError(f"A port is a number from 0 to 65535; got {self.port}.")
+
+
+def _parse(name: str, text: str, sample: Any) -> Any:
+    """Read an environment value as the type of the setting's default."""
+    if isinstance(sample, bool):
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off"):
+            return False
+        raise ConfigError(f"{name} must be 1 or 0; got {text!r}.")
+    if isinstance(sample, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        return type(sample)(text)
+    except ValueError:
+        kind = "a whole number" if isinstance(sample, int) else "a number"
+        raise ConfigError(f"{name} must be {kind}; got {text!r}.") from None

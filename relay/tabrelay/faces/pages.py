@@ -1,0 +1,200 @@
+"""The relay's own routes: its page at ``/`` and everything below ``/-/``: assets, demo, pairing, status.
+
+Who may come in was decided by the gate; here only pairing looks at the Origin again, because it must be one of ours.
+These are not hot paths, so they are plain FastAPI routes, without its documentation pages. No MCP is spoken here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from tabrelay import __version__
+from tabrelay.assets import Asset, Assets, AssetsMissing
+from tabrelay.codes import PERSON_TTL_S, CodeProblem
+from tabrelay.policy import Policy, Principal, Refuse
+from tabrelay.tokens import Tokens
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+PAGE_CSP = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; worker-src 'self'; font-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+DEMO_CSP = PAGE_CSP
+# A SharedWorker lives under the policy of its own script, not under that of the page which started it.
+WORKER_CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
+
+MAX_PAIR_BODY = 4096
+SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+PROBLEMS = {
+    CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
+    CodeProblem.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
+}
+
+Status = Callable[[Principal], dict[str, Any]]
+Probe = Callable[[Principal, str], Refuse | None]
+
+
+def pages(
+    assets: Assets,
+    tokens: Tokens,
+    policy: Policy,
+    status: Status,
+    *,
+    probe: Probe | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """The application for ``/`` and ``/-/``. ``probe`` may refuse a principal a name that its token would allow."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.add_exception_handler(404, _not_found)
+    _add_information(app, assets, status, probe)
+    _add_pairing(app, tokens, policy, clock)
+    _add_files(app, assets)
+    return app
+
+
+def _add_information(app: FastAPI, assets: Assets, status: Status, probe: Probe | None) -> None:
+    @app.api_route("/-/healthz", methods=["GET", "HEAD"])
+    async def healthz() -> Response:
+        body = {"status": "ok", "build": assets.build, "version": __version__}
+        return JSONResponse(body, headers={**SHARED, "Cache-Control": "no-store"})
+
+    @app.api_route("/-/manifest.json", methods=["GET", "HEAD"])
+    async def manifest() -> Response:
+        headers = {**SHARED, "Cache-Control": "no-cache"}
+        try:
+            # Hashing a runtime of 15 MB the first time must not hold up calls that are under way.
+            return JSONResponse(await asyncio.to_thread(assets.manifest), headers=headers)
+        except AssetsMissing as missing:
+            return JSONResponse({"error": "assets_missing", "message": str(missing)}, 503, headers=headers)
+
+    @app.get("/-/status")
+    async def current(request: Request) -> Response:
+        return JSONResponse(status(request.scope["state"]["principal"]))
+
+    @app.get("/-/probe/{server:path}")
+    async def may_serve(server: str, request: Request) -> Response:
+        """A browser is not told why its WebSocket was refused, so it asks here."""
+        try:
+            check_server_name(server)
+        except ServerNameError as problem:
+            return JSONResponse({"error": "forbidden", "message": str(problem)}, 403)
+        refusal = probe(request.scope["state"]["principal"], server) if probe else None
+        if refusal is not None:
+            return JSONResponse({"error": refusal.reason, "message": refusal.message}, refusal.status)
+        return Response(status_code=204)
+
+
+def _add_pairing(app: FastAPI, tokens: Tokens, policy: Policy, clock: Callable[[], float]) -> None:
+    @app.post("/-/pair")
+    async def pair(request: Request) -> Response:
+        origin = request.headers.get("origin", "").strip()
+        if not policy.is_own_origin(origin):
+            return JSONResponse({"error": "forbidden", "message": "Only the relay's own pages pair in this way."}, 403)
+        body = await _json_object(request)
+        if isinstance(body, Response):
+            return body
+        code = body.get("code")
+        if not isinstance(code, str):
+            return JSONResponse({"error": "invalid_request", "message": 'Expected {"code": "…"}.'}, 400)
+        got = tokens.redeem(code, origin, clock())
+        if isinstance(got, CodeProblem):
+            return JSONResponse({"error": got.value, "message": PROBLEMS[got]}, 403)
+        return JSONResponse({"token": got.token, "server": got.server}, headers={"Cache-Control": "no-store"})
+
+    @app.post("/-/codes")
+    async def codes(request: Request) -> Response:
+        code = tokens.mint(None, PERSON_TTL_S, clock())
+        # The gate has compared Host with the exact list, so it is safe to build an address on.
+        base = f"{request.scope['scheme']}://{request.headers['host'].strip()}"
+        body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
+        return JSONResponse(body, headers={"Cache-Control": "no-store"})
+
+
+def _add_files(app: FastAPI, assets: Assets) -> None:
+    async def index(request: Request) -> Response:
+        return _file(await asyncio.to_thread(assets.index), request, {"Content-Security-Policy": PAGE_CSP})
+
+    async def demo_folder() -> Response:
+        return Response(status_code=308, headers={"Location": "/-/demo/"})
+
+    async def own(path: str, request: Request) -> Response:
+        inside = request.url.path.removeprefix("/-/")
+        csp = DEMO_CSP if inside.startswith("demo/") else PAGE_CSP
+        return _file(await asyncio.to_thread(assets.lookup, inside), request, {"Content-Security-Policy": csp})
+
+    async def shared(path: str, request: Request) -> Response:
+        headers = {**SHARED, "Content-Security-Policy": WORKER_CSP}
+        return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
+
+    app.add_api_route("/", index, methods=["GET", "HEAD"])
+    app.add_api_route("/-/demo", demo_folder, methods=["GET", "HEAD"])
+    app.add_api_route("/-/demo/{path:path}", own, methods=["GET", "HEAD"])
+    app.add_api_route("/-/page/{path:path}", own, methods=["GET", "HEAD"])
+    app.add_api_route("/-/{path:path}", shared, methods=["GET", "HEAD"])
+
+
+def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Response:
+    """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
+    if asset is None:
+        return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
+    zipped = asset.gzip_body if _accepts_gzip(request.headers.get("accept-encoding", "")) else None
+    etag = f'"{asset.etag}-gz"' if zipped is not None else f'"{asset.etag}"'
+    headers = {
+        **headers,
+        "ETag": etag,
+        "Cache-Control": "public, max-age=31536000, immutable" if asset.immutable else "no-cache",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+    if asset.gzip_body is not None:
+        headers["Vary"] = "Accept-Encoding"
+    if _matches(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    if zipped is not None:
+        headers["Content-Encoding"] = "gzip"
+    return Response(asset.body if zipped is None else zipped, headers={**headers, "Content-Type": asset.mime})
+
+
+def _accepts_gzip(header: str) -> bool:
+    for part in header.split(","):
+        coding, _, quality = part.replace(" ", "").partition(";q=")
+        if coding.lower() == "gzip":
+            return quality.strip("0.") != "" if quality else True
+    return False
+
+
+def _matches(header: str, etag: str) -> bool:
+    """RFC 9110 §13.1.2: If-None-Match compares weakly."""
+    given = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return etag in given or "*" in given
+
+
+async def _json_object(request: Request) -> dict[str, Any] | Response:
+    """A small JSON object. The content type is required: forms, which any page may send, can't have it."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return JSONResponse({"error": "invalid_request", "message": "Send it as application/json."}, 415)
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_PAIR_BODY:
+            return JSONResponse({"error": "too_large", "message": f"At most {MAX_PAIR_BODY} bytes."}, 413)
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return JSONResponse({"error": "invalid_request", "message": "Expected a JSON object."}, 400)
+    return value
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)

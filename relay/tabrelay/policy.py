@@ -1,0 +1,197 @@
+"""Who may come in: hosts, origins and scopes, decided on plain values.
+
+Every answer is either None (admitted) or a :class:`Refuse` that carries its HTTP status and a sentence naming the fix.
+The lists are exact. There is deliberately no pattern, no suffix and no "starts with": each of these has been a hole in
+some local server. This module reads no request, no file and no clock, and does not know what a token looks like.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+CALL = "call"  # an MCP client that calls tools
+SERVE = "serve"  # a browser that offers them
+ADMIN = "admin"  # the token file's own token: may mint pairing codes
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
+_NAME = re.compile(rf"(?P<name>\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>\d{{1,5}}))?")
+
+
+class PolicyError(ValueError):
+    """An --allow-host or --allow-origin value that can't be used; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever stands behind a request; everything that is owned is owned by one of these."""
+
+    id: str
+    scopes: frozenset[str]
+    origin: str | None = None
+    server: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A refusal as a value: what to answer, and what the reader can do about it."""
+
+    status: int
+    reason: str
+    message: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The exact lists. ``origins`` holds every admitted origin, ``own_origins`` those of the relay's own pages."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+    own_origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def for_address(
+        cls, host: str, port: int, allow_hosts: Sequence[str] = (), allow_origins: Sequence[str] = ()
+    ) -> Policy:
+        """The lists of a relay that listens on this address. The port must be the real one, learnt after the bind."""
+        names = list(LOOPBACK_NAMES)
+        if not is_wildcard(host) and bracketed(host) not in names:
+            names.append(bracketed(host))
+        hosts: set[str] = set()
+        own: set[str] = set()
+        for name in names:
+            _admit(name, port, hosts, own, ("http",))
+        for value in allow_hosts:
+            name, given = _split_host(value)
+            if given is None:
+                # A bare name means this relay under that name: behind a proxy on port 80 or 443, or directly.
+                _admit(name, 80, hosts, own, ("http",))
+                _admit(name, 443, hosts, own, ("https",))
+            _admit(name, given or port, hosts, own, ("http", "https"))
+        return cls(frozenset(hosts), frozenset(own | {parse_origin(value) for value in allow_origins}), frozenset(own))
+
+    def check_host(self, values: Sequence[str]) -> Refuse | None:
+        """``values``: every Host header of the request. RFC 9112 §3.2: none or several is an error of the client."""
+        if len(values) == 1 and values[0].strip(" \t").lower() in self.hosts:
+            return None
+        if len(values) != 1:
+            return Refuse(421, "forbidden", f"A request needs exactly one Host header; this one has {len(values)}.")
+        name = shown(values[0])
+        return Refuse(
+            421,
+            "forbidden",
+            f'"{name}" is not a name of this relay. If you reach it under that name on purpose, '
+            f"start it with --allow-host {name}",
+        )
+
+    def check_origin(self, origin: str | None) -> Refuse | None:
+        """Programs send no Origin and are admitted here (their token is checked next); browsers always send one."""
+        if origin is None or origin in self.origins:
+            return None
+        if origin == "null":
+            return Refuse(
+                403, "forbidden", 'Pages with the opaque origin "null" (files, sandboxes) are never admitted.'
+            )
+        name = shown(origin)
+        return Refuse(
+            403,
+            "forbidden",
+            f"Pages of {name} may not use this relay. If you trust them, start it with --allow-origin {name}",
+        )
+
+    def is_own_origin(self, origin: str | None) -> bool:
+        return origin is not None and origin in self.own_origins
+
+
+def allows(principal: Principal, scope: str | None, server: str | None) -> Refuse | None:
+    """May this principal do this (``scope``; None: anything valid will do) to this server?"""
+    if scope is not None and scope not in principal.scopes:
+        has = ", ".join(sorted(principal.scopes)) or "nothing"
+        return Refuse(
+            403,
+            "forbidden",
+            f'This token may not do that: it is for "{has}", and "{scope}" is needed.',
+            (("WWW-Authenticate", f'Bearer realm="tabrelay", error="insufficient_scope", scope="{scope}"'),),
+        )
+    if principal.server is not None and server is not None and principal.server != server:
+        return Refuse(403, "forbidden", f'This token is for the server "{principal.server}" only.')
+    return None
+
+
+def unauthorized(scope: str | None, was_given: bool) -> Refuse:
+    """The 401 of a missing or unknown token. RFC 6750 §3.1: no error code when no token was sent at all."""
+    fix = "Pair this page again: tabrelay pair" if scope == SERVE else "The command `tabrelay token` prints it."
+    said = "This token is not known to the relay (any more)." if was_given else "This needs a token."
+    error = ', error="invalid_token"' if was_given else ""
+    needed = f', scope="{scope}"' if scope else ""
+    return Refuse(
+        401, "unauthorized", f"{said} {fix}", (("WWW-Authenticate", f'Bearer realm="tabrelay"{error}{needed}'),)
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Is this bind address reachable from this computer only?"""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """Does this bind address mean every interface?"""
+    try:
+        return host == "" or ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    bare = host.strip("[]").lower()
+    return f"[{bare}]" if ":" in bare else bare
+
+
+def parse_origin(value: str) -> str:
+    """The serialised origin a browser would send for ``value``: lower case, no default port, no path."""
+    parts = urlsplit(value.strip())
+    try:
+        port = parts.port
+    except ValueError:
+        raise PolicyError(f'--allow-origin "{shown(value)}": the port is not a number.') from None
+    if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise PolicyError(f'--allow-origin "{shown(value)}": write it as scheme://host:port, e.g. https://app.example')
+    name = bracketed(parts.hostname)
+    if parts.username is not None or not _NAME.fullmatch(name):
+        raise PolicyError(f'--allow-origin "{shown(value)}": only exact hosts are possible, no wildcards.')
+    suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
+    return f"{parts.scheme}://{name}{suffix}"
+
+
+def shown(value: str) -> str:
+    """Text of a stranger, made safe to repeat in a message: printable ASCII, bounded."""
+    return "".join(c if " " <= c <= "~" and c not in '"\\<>' else "?" for c in value[:100])
+
+
+def _split_host(value: str) -> tuple[str, int | None]:
+    match = _NAME.fullmatch(value.strip().lower())
+    if match is None:
+        raise PolicyError(f'--allow-host "{shown(value)}": write it as host or host:port, without scheme or wildcard.')
+    port = match["port"]
+    return match["name"], int(port) if port else None
+
+
+def _admit(name: str, port: int, hosts: set[str], origins: set[str], schemes: Sequence[str]) -> None:
+    hosts.add(f"{name}:{port}")
+    if port in DEFAULT_PORTS.values():
+        hosts.add(name)
+    for scheme in schemes:
+        origins.add(f"{scheme}://{name}" if DEFAULT_PORTS[scheme] == port else f"{scheme}://{name}:{port}")

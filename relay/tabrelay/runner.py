@@ -1,0 +1,152 @@
+"""Runs the application: binds the port first, then hands it to uvicorn, and stops without noise.
+
+The port is bound before anything is built, since the exact Host list needs the real one and a busy port deserves a
+better answer than a traceback. Nothing here knows what the application does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+import threading
+from collections.abc import Callable, Generator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from tabrelay.config import Settings
+
+FREE_PORTS_TRIED = 100
+LINGER_S = 1.0  # running HTTP responses get this long after a stop signal; their browsers are gone by then
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class BindError(Exception):
+    """The address can't be used. ``free_port`` is one that can, when the problem is that the port is taken."""
+
+    def __init__(self, message: str, free_port: int | None = None) -> None:
+        super().__init__(message)
+        self.free_port = free_port
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that holds the port."""
+    name = host.strip("[]")
+    try:
+        return _bind(name, port)
+    except socket.gaierror:
+        raise BindError(f"{host} is not an address or name that this computer knows.") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            free = _free_port(name, port)
+            raise BindError(f"Port {port} is taken (maybe by another tabrelay). Free: {free}.", free) from None
+        if error.errno == errno.EACCES:
+            raise BindError(f"Port {port} needs special rights. Use one above 1023.") from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise BindError(f"{host} is not an address of this computer.") from None
+        raise BindError(f"Can't listen on {host} port {port}: {error.strerror}.") from None
+
+
+def _bind(name: str, port: int) -> socket.socket:
+    family, kind, proto, _, address = socket.getaddrinfo(
+        name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        if hasattr(signal, "SIGHUP"):  # POSIX; on Windows the option would let two programs share the port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(128)  # with SO_REUSEADDR, some systems report a taken port only here
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _free_port(name: str, taken: int) -> int:
+    for port in [*range(taken + 1, min(taken + FREE_PORTS_TRIED, 65536)), 0]:
+        with contextlib.suppress(OSError), _bind(name, port) as sock:
+            return int(sock.getsockname()[1])
+    return 0
+
+
+class AbortingWebSocket(WebSocketsSansIOProtocol):
+    """uvicorn closes a socket whose peer went silent with ``transport.close()``, which waits for a flush that can't
+    happen when the peer is gone: the connection would never be freed. This one cuts it off a moment later."""
+
+    abort_after_s = 1.0
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.loop.call_later(self.abort_after_s, self.transport.abort)
+
+
+class Runner(uvicorn.Server):
+    """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
+        # the application finish in its own way, where uvicorn would cancel it and log a traceback.
+        timer = asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _cut(self) -> None:
+        for connection in list(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Unlike uvicorn's: a signal that was obeyed is not raised again, so that a normal stop exits with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.force_exit = self.should_exit  # the second one does not wait
+        self.should_exit = True
+
+
+def run(app: Any, settings: Settings, sock: socket.socket, on_ready: Callable[[], None]) -> None:
+    """Serve until a signal comes."""
+    AbortingWebSocket.abort_after_s = settings.abort_after_s
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws=AbortingWebSocket,
+        loop="auto",
+        ws_ping_interval=settings.ping_interval_s,
+        ws_ping_timeout=settings.ping_timeout_s,
+        ws_max_size=settings.max_message + settings.max_hello,  # a frame is a message and its header
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(LINGER_S) + 2,
+    )
+    Runner(config, on_ready).run(sockets=[sock])

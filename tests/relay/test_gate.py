@@ -1,0 +1,368 @@
+"""The gate in front of everything: in this process with raw headers, and on a real port where the status matters."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Message, Receive, Scope, Send
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+from tabrelay.gate import Gate
+from tabrelay.policy import Policy
+from tabrelay.tokens import Tokens
+from tests.support.asgi import Answer, dial, request
+
+HOST = ("Host", "127.0.0.1:4747")
+OWN = "http://127.0.0.1:4747"
+ALLOWED = "https://app.example"
+BAD_ORIGINS = ["https://evil.example", "null", f"{OWN}.evil.example", "http://127.0.0.1:4748"]
+
+SHARED = ["/-/healthz", "/-/manifest.json", "/-/assets/js-0/worker.js", "/-/worker.js", "/-/client.js", "/-/ports.d.ts"]
+PAGES = ["/", "/-/demo", "/-/demo/", "/-/demo/tools.py", "/-/page/page.js", "/favicon.ico", "/.well-known/x"]
+CLOSED = [
+    "/demo",
+    "/demo/sse",
+    "/-/status",
+    "/-/codes",
+    "/-/probe/demo",
+    "/-/",
+    "/-/new",
+    "/-/demo.html",
+    "/--/x",
+    "//x",
+]
+
+
+class RecordingApp:
+    """Stands behind the gate, answers everything, and remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        if scope["type"] == "websocket":
+            await receive()
+            chosen = scope["subprotocols"][0] if scope["subprotocols"] else None
+            await send({"type": "websocket.accept", "subprotocol": chosen})
+            await send({"type": "websocket.close", "code": 1000})
+        elif scope["type"] == "http":
+            headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-cache")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"inside"})
+
+
+class House:
+    """A gate with a recording application behind it, and tokens of every kind."""
+
+    def __init__(self, home: Path, port: int = 4747, no_auth: bool = False) -> None:
+        self.app = RecordingApp()
+        self.tokens = Tokens(home)
+        self.master = self.tokens.master()
+        self.serve = self.tokens.issue(OWN, None, ["serve"])
+        self.serve_notes = self.tokens.issue(OWN, "notes", ["serve"])
+        policy = Policy.for_address("127.0.0.1", port, allow_origins=[ALLOWED])
+        self.gate = Gate(self.app, policy, self.tokens, no_auth=no_auth)
+
+    async def ask(self, method: str, path: str, *headers: tuple[str, str], token: str | None = None) -> Answer:
+        extra = [("Authorization", f"Bearer {token}")] if token else []
+        return await request(self.gate, method, path, [HOST, *headers, *extra])
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "state")
+
+
+def bearer(token: str) -> str:
+    return "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("path", SHARED + PAGES)
+async def test_what_is_public_by_name_needs_no_token(house: House, path: str) -> None:
+    assert (await house.ask("GET", path)).status == 200
+    assert (await house.ask("HEAD", path)).status == 200
+
+
+@pytest.mark.parametrize("path", SHARED + PAGES)
+async def test_what_is_public_is_so_for_reading_only(house: House, path: str) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert (await house.ask(method, path)).status == 401
+
+
+@pytest.mark.parametrize("path", CLOSED)
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"])
+async def test_every_other_route_is_closed_without_a_token(house: House, method: str, path: str) -> None:
+    answer = await house.ask(method, path)
+    assert answer.status == 401
+    challenge = answer.header("www-authenticate")
+    assert challenge is not None
+    assert challenge.startswith('Bearer realm="tabrelay"')
+    assert house.app.scopes == []
+
+
+@pytest.mark.parametrize("path", PAGES + CLOSED + ["/-/pair"])
+@pytest.mark.parametrize("origin", BAD_ORIGINS)
+async def test_no_route_but_the_shared_files_is_open_to_another_origin(house: House, path: str, origin: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        preflight = ("Access-Control-Request-Method", "POST")
+        answer = await house.ask(method, path, ("Origin", origin), preflight, token=house.master)
+        assert answer.status == 403
+        assert answer.header("access-control-allow-origin") is None
+    assert house.app.scopes == []
+
+
+@pytest.mark.parametrize("origin", BAD_ORIGINS)
+async def test_the_worker_can_be_imported_from_any_origin(house: House, origin: str) -> None:
+    for path in SHARED:
+        assert (await house.ask("GET", path, ("Origin", origin))).status == 200
+
+
+@pytest.mark.parametrize("path", SHARED + PAGES + CLOSED)
+@pytest.mark.parametrize(
+    "hosts",
+    [[], ["evil.example:4747"], ["localhost.evil:4747"], ["localhost.:4747"], ["127.0.0.1:80"], ["127.0.0.1:4747"] * 2],
+)
+async def test_under_another_name_nothing_is_served_at_all(house: House, path: str, hosts: list[str]) -> None:
+    headers = [("Host", host) for host in hosts] + [("Authorization", f"Bearer {house.master}")]
+    assert (await request(house.gate, "GET", path, headers)).status == 421
+    assert (await dial(house.gate, path, headers)).status == 421
+    assert house.app.scopes == []
+
+
+async def test_two_origin_headers_are_as_bad_as_a_foreign_one(house: House) -> None:
+    answer = await house.ask("POST", "/demo", ("Origin", OWN), ("Origin", OWN), token=house.master)
+    assert answer.status == 403
+
+
+async def test_blanks_around_header_values_do_not_count(house: House) -> None:
+    headers = [("Host", " 127.0.0.1:4747\t"), ("Origin", f"{OWN} "), ("Authorization", f" Bearer  {house.master} ")]
+    assert (await request(house.gate, "POST", "/demo", headers)).status == 200
+
+
+async def test_a_caller_comes_in_with_the_token_and_gets_a_principal(house: House) -> None:
+    answer = await house.ask("POST", "/demo", token=house.master)
+    assert (answer.status, answer.body) == (200, b"inside")
+    principal = house.app.scopes[0]["state"]["principal"]
+    assert principal == house.tokens.identify(house.master, None)
+
+
+async def test_a_stale_principal_never_gets_through_a_public_route(house: House) -> None:
+    await house.ask("GET", "/")
+    assert house.app.scopes[0]["state"]["principal"] is None
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer", "Bearer ", "Bearer nonsense", "Basic {0}", "{0}", "Bearer {0}x", "Bearer {0}, Bearer {0}"]
+)
+async def test_a_bad_authorization_is_unauthorized(house: House, value: str) -> None:
+    answer = await house.ask("POST", "/demo", ("Authorization", value.format(house.master)))
+    assert answer.status == 401
+    assert 'error="invalid_token"' in (answer.header("www-authenticate") or "")
+
+
+async def test_two_authorization_headers_are_refused_even_if_one_is_right(house: House) -> None:
+    answer = await house.ask("POST", "/demo", ("Authorization", "Bearer x"), token=house.master)
+    assert answer.status == 401
+
+
+async def test_a_token_in_the_query_is_no_token(house: House) -> None:
+    assert (await house.ask("POST", f"/demo?token={house.master}")).status == 401
+
+
+async def test_a_pages_token_may_serve_and_look_but_not_call(house: House) -> None:
+    own = ("Origin", OWN)
+    assert (await house.ask("POST", "/demo", own, token=house.serve)).status == 403
+    assert (await house.ask("GET", "/-/status", own, token=house.serve)).status == 200
+    assert (await house.ask("GET", "/-/probe/demo", own, token=house.serve)).status == 200
+    assert (await dial(house.gate, "/demo", [HOST, own], ["tabrelay.v1", bearer(house.serve)])).is_accepted
+
+
+async def test_only_the_token_files_token_mints_codes(house: House) -> None:
+    assert (await house.ask("POST", "/-/codes", token=house.serve)).status == 403
+    assert (await house.ask("POST", "/-/codes", token=house.master)).status == 200
+
+
+async def test_the_probe_tells_a_bad_token_from_a_wrong_origin_and_a_wrong_server(house: House) -> None:
+    assert (await house.ask("GET", "/-/probe/demo", ("Origin", OWN), token="tr_unknown")).status == 401
+    wrong_origin = await house.ask("GET", "/-/probe/demo", ("Origin", ALLOWED), token=house.serve)
+    assert wrong_origin.status == 403
+    assert "another origin" in wrong_origin.json()["message"]
+    wrong_server = await house.ask("GET", "/-/probe/demo", ("Origin", OWN), token=house.serve_notes)
+    assert wrong_server.status == 403
+    assert '"notes"' in wrong_server.json()["message"]
+    assert (await house.ask("GET", "/-/probe/notes", ("Origin", OWN), token=house.serve_notes)).status == 200
+
+
+async def test_a_refusal_on_a_server_is_a_json_rpc_error(house: House) -> None:
+    answer = await house.ask("POST", "/demo")
+    body = answer.json()
+    assert answer.header("content-type") == "application/json"
+    assert (body["jsonrpc"], body["id"], body["error"]["code"]) == ("2.0", None, -32600)
+    assert body["error"]["data"] == {"reason": "unauthorized", "delivered": "no", "retryable": False, "server": "demo"}
+    assert "tabrelay token" in body["error"]["message"]
+
+
+async def test_a_refusal_elsewhere_is_a_plain_error(house: House) -> None:
+    assert set((await house.ask("GET", "/-/status")).json()) == {"error", "message"}
+
+
+async def test_nothing_behind_the_gate_sees_a_token(house: House) -> None:
+    secret = bearer(house.master)
+    headers = [HOST, ("Sec-WebSocket-Protocol", f"tabrelay.v1, {secret}")]
+    await dial(house.gate, "/demo", headers, ["tabrelay.v1", secret])
+    await house.ask("POST", "/demo", token=house.master)
+    assert house.app.scopes[0]["subprotocols"] == ["tabrelay.v1"]
+    shown = repr(house.app.scopes)
+    assert house.master not in shown
+    assert secret not in shown
+
+
+@pytest.mark.parametrize("path", CLOSED + PAGES + SHARED + ["/-/pair"])
+async def test_no_websocket_is_open_without_a_token(house: House, path: str) -> None:
+    for origin in ([], [("Origin", OWN)]):
+        answer = await dial(house.gate, path, [HOST, *origin], ["tabrelay.v1"])
+        assert answer.status == 401
+    assert house.app.scopes == []
+
+
+@pytest.mark.parametrize("origin", BAD_ORIGINS)
+async def test_no_websocket_is_open_to_another_origin(house: House, origin: str) -> None:
+    answer = await dial(house.gate, "/demo", [HOST, ("Origin", origin)], ["tabrelay.v1", bearer(house.master)])
+    assert answer.status == 403
+
+
+@pytest.mark.parametrize("entries", [["bearer."], ["bearer.!!"], ["bearer.w7w"], ["bearer.YQ", "bearer.YQ"]])
+async def test_a_malformed_bearer_entry_is_unauthorized(house: House, entries: list[str]) -> None:
+    assert (await dial(house.gate, "/demo", [HOST], ["tabrelay.v1", *entries])).status == 401
+
+
+async def test_a_program_may_dial_with_an_authorization_header(house: House) -> None:
+    headers = [HOST, ("Authorization", f"Bearer {house.master}")]
+    assert (await dial(house.gate, "/demo", headers, ["tabrelay.v1"])).is_accepted
+
+
+async def test_a_server_that_cannot_answer_a_handshake_closes_with_our_code(house: House) -> None:
+    assert (await dial(house.gate, "/demo", [HOST], can_answer=False)).close_code == 4401
+    foreign = [HOST, ("Origin", "null")]
+    assert (await dial(house.gate, "/demo", foreign, can_answer=False)).close_code == 4403
+
+
+async def test_an_allowed_origin_gets_cors_on_answers_and_on_refusals(house: House) -> None:
+    for token in (house.master, None):
+        for path in ("/demo", "/-/status", "/-/probe/demo"):
+            answer = await house.ask("GET", path, ("Origin", ALLOWED), token=token)
+            assert answer.header("access-control-allow-origin") == ALLOWED
+            assert "Mcp-Session-Id" in (answer.header("access-control-expose-headers") or "")
+            assert "WWW-Authenticate" in (answer.header("access-control-expose-headers") or "")
+            assert "Origin" in (answer.header("vary") or "")
+            assert answer.header("access-control-allow-credentials") is None
+
+
+async def test_a_preflight_of_an_allowed_origin_names_the_mcp_headers(house: House) -> None:
+    wanted = ("Access-Control-Request-Headers", "mcp-param-city, x-evil, mcp-method,mcp-param-a b")
+    method = ("Access-Control-Request-Method", "POST")
+    answer = await house.ask("OPTIONS", "/demo", ("Origin", ALLOWED), method, wanted)
+    assert answer.status == 204
+    allowed = (answer.header("access-control-allow-headers") or "").lower().split(", ")
+    for name in ("content-type", "accept", "authorization", "mcp-protocol-version", "mcp-method", "mcp-name"):
+        assert name in allowed
+    assert {"mcp-session-id", "last-event-id", "mcp-param-city"} <= set(allowed)
+    assert not {"x-evil", "mcp-param-a b"} & set(allowed)
+    assert answer.header("access-control-allow-methods") == "GET, POST, DELETE"
+    assert house.app.scopes == []
+
+
+async def test_codes_have_no_cors_for_anyone(house: House) -> None:
+    method = ("Access-Control-Request-Method", "POST")
+    assert (await house.ask("OPTIONS", "/-/codes", ("Origin", ALLOWED), method)).status == 401
+    answer = await house.ask("POST", "/-/codes", ("Origin", ALLOWED), token=house.master)
+    assert answer.header("access-control-allow-origin") is None
+
+
+async def test_every_answer_has_the_safe_headers_without_doubling_the_apps(house: House) -> None:
+    for answer in (await house.ask("POST", "/demo", token=house.master), await house.ask("POST", "/demo")):
+        assert answer.header("x-content-type-options") == "nosniff"
+        assert answer.header("referrer-policy") == "no-referrer"
+    assert (await house.ask("POST", "/demo", token=house.master)).header("cache-control") == "no-cache"
+    assert (await house.ask("POST", "/demo")).header("cache-control") == "no-store"
+
+
+async def test_without_auth_host_and_origin_still_count_and_codes_stay_closed(tmp_path: Path) -> None:
+    house = House(tmp_path / "state", no_auth=True)
+    assert (await house.ask("POST", "/demo")).status == 200
+    assert (await dial(house.gate, "/demo", [HOST, ("Origin", OWN)], ["tabrelay.v1"])).is_accepted
+    assert house.app.scopes[0]["state"]["principal"].id == "anyone"
+    assert (await house.ask("POST", "/demo", ("Origin", "https://evil.example"))).status == 403
+    assert (await request(house.gate, "POST", "/demo", [("Host", "evil.example")])).status == 421
+    assert (await house.ask("POST", "/-/codes")).status == 403
+
+
+async def test_start_and_stop_of_the_application_pass_through(house: House) -> None:
+    async def receive() -> Message:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError
+
+    await house.gate({"type": "lifespan"}, receive, send)
+    assert house.app.scopes == [{"type": "lifespan"}]
+
+
+@asynccontextmanager
+async def listening(home: Path) -> AsyncIterator[tuple[House, int]]:
+    """The gate on a real port, with the protocols the relay uses."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        house = House(home, port)
+        config = uvicorn.Config(house.gate, http="httptools", ws="websockets-sansio", lifespan="off", log_config=None)
+        server = uvicorn.Server(config)
+        config.load()
+        server.lifespan = config.lifespan_class(config)
+        await server.startup([sock])
+        try:
+            yield house, port
+        finally:
+            await server.shutdown()
+
+
+async def refused_with(port: int, **options: Any) -> int:
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(f"ws://127.0.0.1:{port}/demo", **options):
+            pass
+    return int(caught.value.response.status_code)
+
+
+async def test_a_real_browser_handshake_is_refused_before_the_101_with_its_status(tmp_path: Path) -> None:
+    async with listening(tmp_path / "state") as (house, port):
+        entries = [Subprotocol("tabrelay.v1"), Subprotocol(bearer(house.master))]
+        own: Any = f"http://127.0.0.1:{port}"
+        foreign: Any = "https://evil.example"
+        assert await refused_with(port, subprotocols=entries[:1]) == 401
+        assert await refused_with(port, subprotocols=entries, origin=foreign) == 403
+        assert await refused_with(port, subprotocols=entries, additional_headers={"Host": "evil.example"}) in (400, 421)
+        async with connect(f"ws://127.0.0.1:{port}/demo", subprotocols=entries, origin=own) as ws:
+            assert ws.subprotocol == "tabrelay.v1"
+
+
+async def test_a_rebound_name_is_misdirected_on_a_real_port(tmp_path: Path) -> None:
+    async with listening(tmp_path / "state") as (_, port):
+        for host in ("evil.example", f"localhost.evil:{port}", f"localhost.:{port}"):
+            for upgrade in ("", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                writer.write(f"GET /demo HTTP/1.1\r\nHost: {host}\r\n{upgrade}{key}\r\n".encode())
+                status = await asyncio.wait_for(reader.readline(), 10)
+                writer.close()
+                await writer.wait_closed()
+                assert status.startswith(b"HTTP/1.1 421 ")
