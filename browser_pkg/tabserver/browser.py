@@ -1,0 +1,349 @@
+"""The browser, for everybody else: the only file that imports `js` and `pyodide`.
+
+Sockets, ports, abort signals, Web Locks and files, each behind the Protocol that its user wrote; and the lifetimes of
+the proxies that JavaScript holds on to. It carries out and reports; what to do about it is decided by its callers, and
+all of those run on CPython too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import js
+from pyodide.ffi import JsException, create_proxy, to_js
+
+from .wire.frames import BEARER_PREFIX, SUBPROTOCOL
+
+_HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
+
+
+DialErrorMaker = Callable[[str, str, bool], Exception]
+
+
+class Shim(Protocol):
+    """js/shim.js."""
+
+    def listen(self, port: Any, receive: Any) -> None: ...
+    def post(self, port: Any, json: str) -> None: ...
+    def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any) -> Any: ...
+    def whenFree(self, name: str, tell: Any) -> Callable[[], None]: ...
+    def whenOnline(self, tell: Any) -> None: ...
+
+
+def now_s() -> float:
+    """Seconds since the worker started; it never runs backwards."""
+    return float(js.performance.now()) / 1000
+
+
+def now_ms() -> float:
+    """Milliseconds since 1970, as pages understand time."""
+    return float(js.Date.now())
+
+
+def report(error: BaseException, while_doing: str) -> None:
+    """The end of the road for an exception that nobody expected: the worker's console."""
+    import traceback
+
+    js.console.error(f"tabrelay: {while_doing}\n" + "".join(traceback.format_exception(error)))
+
+
+def guarded(function: Callable[..., None], while_doing: str) -> Callable[..., None]:
+    """An exception in a listener would vanish in the browser; let the console have it, and let the worker live."""
+
+    def call(*args: Any) -> None:
+        try:
+            function(*args)
+        except Exception as error:
+            report(error, while_doing)
+
+    return call
+
+
+class Port:
+    """One page's MessagePort. `gone` is called once, when the tab whose lock was given to `watch` has died."""
+
+    def __init__(self, shim: Shim, port: Any) -> None:
+        self._shim = shim
+        self._port = port
+        self._watched: str | None = None
+        self._stop_watch: Callable[[], None] = lambda: None
+        self._proxies: list[Any] = []
+
+    def listen(self, receive: Callable[[dict[str, Any], str | None], None]) -> None:
+        def take(head: str, body: str | None) -> None:
+            receive(json.loads(head), body)
+
+        proxy = create_proxy(guarded(take, "a message from a page failed"))
+        self._proxies.append(proxy)
+        self._shim.listen(self._port, proxy)
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        self._shim.post(self._port, json.dumps(message))
+
+    def watch(self, lock: str, gone: Callable[[], None]) -> None:
+        """Learn of the tab's death: the browser gives us the lock that the tab held."""
+        if lock == self._watched:
+            return
+        self._stop_watch()
+        self._watched = lock
+
+        def tell() -> None:
+            self._close()
+            gone()
+
+        proxy = create_proxy(guarded(tell, "a tab's end could not be handled"))
+        self._proxies.append(proxy)
+        self._stop_watch = self._shim.whenFree(lock, proxy)
+
+    def _close(self) -> None:
+        self._port.onmessage = None
+        self._port.close()
+        _release(self._proxies)
+
+
+class Aborter:
+    """An AbortController."""
+
+    def __init__(self) -> None:
+        self._controller = js.AbortController.new()
+        self.reason: str | None = None
+
+    def abort(self, reason: str) -> None:
+        if self.reason is None:
+            self.reason = reason
+            self._controller.abort(reason)
+
+    @property
+    def aborted(self) -> bool:
+        return bool(self._controller.signal.aborted)
+
+    @property
+    def signal(self) -> Any:
+        return self._controller.signal
+
+
+class WebSocket:
+    """An open WebSocket."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def send(self, header: str, payload: str | None) -> None:
+        self._socket.send(header if payload is None else f"{header}\n{payload}")
+
+    def close(self, code: int, reason: str) -> None:
+        # A script may say 1000 or 3000-4999 and nothing else; the rest is the browser's own vocabulary.
+        allowed = code if code == 1000 or 3000 <= code <= 4999 else 1000
+        self._socket.close(allowed, reason.encode()[:_HIGHEST_REASON].decode(errors="ignore"))
+
+    @property
+    def buffered(self) -> int:
+        return int(self._socket.bufferedAmount)
+
+
+class Dialer:
+    """Opens sockets to one server of one relay, and finds out why one does not open.
+
+    `error` makes what is raised then, of a reason that pages know, a text, and whether it is in vain to dial again.
+    """
+
+    def __init__(self, shim: Shim, relay: str, server: str, error: DialErrorMaker) -> None:
+        self._shim = shim
+        self._relay = relay.rstrip("/")
+        self._server = server
+        self._error = error
+        self.token = ""
+
+    async def dial(
+        self, abort: Any, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
+    ) -> WebSocket:
+        if not self.token:
+            raise self._error("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
+        # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
+        await self._find_relay(abort)
+        dialling = _Dialling(self._shim, on_message, on_close)
+        try:
+            return await dialling.open(self._url(), self._protocols(), abort)
+        except JsException as error:
+            raise self._error("forbidden", f"The browser refuses to dial {self._url()}: {error}", True) from error
+        except _NotOpened:
+            raise await self._why_refused(abort) from None
+
+    def _url(self) -> str:
+        return f"ws{self._relay.removeprefix('http')}/{self._server}"
+
+    def _protocols(self) -> list[str]:
+        # A browser can't set headers on a WebSocket; the subprotocols are the one field that a script may fill.
+        token = base64.urlsafe_b64encode(self.token.encode()).decode().rstrip("=")
+        return [SUBPROTOCOL, BEARER_PREFIX + token]
+
+    async def _find_relay(self, abort: Aborter) -> None:
+        try:
+            response = await js.fetch(f"{self._relay}/-/healthz", cache="no-store", signal=abort.signal)
+        except JsException as error:
+            raise self._not_there(abort) from error
+        if not response.ok:
+            raise self._error("relay_down", f"{self._relay} answers {response.status}: is that the relay?", False)
+
+    async def _why_refused(self, abort: Aborter) -> Exception:
+        """A browser says of a refused handshake only that it failed. The same question over HTTP has an answer."""
+        headers = to_js(
+            {"Authorization": f"Bearer {self.token}", "Accept": "application/json"},
+            dict_converter=js.Object.fromEntries,
+        )
+        url = f"{self._relay}/{self._server}"
+        try:
+            response = await js.fetch(url, cache="no-store", headers=headers, signal=abort.signal)
+            text = await _reason(response)
+        except JsException:
+            return self._not_there(abort)
+        if abort.aborted:
+            return self._not_there(abort)
+        if response.status == 401:
+            return self._error("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
+        if response.status == 403:
+            return self._error("forbidden", text or f'This page may not serve "{self._server}".', True)
+        return self._error("lost", "The relay is there, but its WebSocket could not be opened.", False)
+
+    def _not_there(self, abort: Aborter) -> Exception:
+        if abort.aborted:
+            return self._error("timeout", f"The relay at {self._relay} did not answer in time.", False)
+        return self._error("relay_down", f"No relay answers at {self._relay}. Start it with: tabrelay serve", False)
+
+
+class _NotOpened(Exception):
+    """The socket was given up, or closed before it opened; the browser does not say why."""
+
+
+class _Dialling:
+    """One attempt: a socket on its way, and the listeners it has until it closes."""
+
+    def __init__(
+        self, shim: Shim, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
+    ) -> None:
+        self._shim = shim
+        self._on_message = on_message
+        self._on_close = on_close
+        self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_handed_over = False
+        self._is_closed = False
+        self._proxies: list[Any] = []
+
+    async def open(self, url: str, protocols: list[str], abort: Aborter) -> WebSocket:
+        if abort.aborted:
+            raise _NotOpened
+        listeners = [
+            self._listener(self._opened, "a socket's opening failed"),
+            self._listener(self._received, "a frame from the relay failed"),
+            self._listener(self._closed, "a socket's end could not be handled"),
+        ]
+        try:
+            socket = self._shim.openSocket(url, to_js(protocols), *listeners)
+        except JsException:
+            _release(self._proxies)
+            raise
+        given_up = create_proxy(lambda _event: self._give_up())
+        abort.signal.addEventListener("abort", given_up)
+        try:
+            await self._outcome
+            # The event loop may come back here late: look again before the socket counts as open.
+            if abort.aborted or self._is_closed:
+                raise _NotOpened
+        except BaseException:
+            # Aborted or cancelled: a socket that is closed before it opened never opens late.
+            socket.close()
+            raise
+        finally:
+            abort.signal.removeEventListener("abort", given_up)
+            given_up.destroy()
+        self._is_handed_over = True
+        return WebSocket(socket)
+
+    def _listener(self, function: Callable[..., None], while_doing: str) -> Any:
+        proxy = create_proxy(guarded(function, while_doing))
+        self._proxies.append(proxy)
+        return proxy
+
+    def _opened(self) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(None)
+
+    def _received(self, header: str, payload: str | None) -> None:
+        # The relay says nothing before it is greeted, so nothing can be lost before the hand-over.
+        if self._is_handed_over:
+            self._on_message(header, payload)
+
+    def _closed(self, code: int, reason: str) -> None:
+        self._is_closed = True
+        _release(self._proxies)
+        if not self._outcome.done():
+            self._outcome.set_exception(_NotOpened())
+        elif self._is_handed_over:
+            self._on_close(code, reason)
+
+    def _give_up(self) -> None:
+        if not self._outcome.done():
+            self._outcome.set_exception(_NotOpened())
+
+
+async def _reason(response: Any) -> str | None:
+    """The message in an error body of the relay, if it has one."""
+    try:
+        body = json.loads(await response.text())
+    except ValueError:
+        return None
+    error = body.get("error") if isinstance(body, dict) else None
+    text = error.get("message") if isinstance(error, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _release(proxies: list[Any]) -> None:
+    """Give proxies back, but not while one of them is being called."""
+    gone, proxies[:] = proxies[:], []
+    asyncio.get_running_loop().call_soon(lambda: [proxy.destroy() for proxy in gone])
+
+
+async def fetch_text(url: str, timeout_s: float) -> str:
+    """The text behind a URL; raises OSError with what went wrong."""
+    try:
+        response = await js.fetch(url, cache="no-cache", signal=js.AbortSignal.timeout(timeout_s * 1000))
+        if not response.ok:
+            raise OSError(f"the server answers {response.status}")
+        return str(await response.text())
+    except JsException as error:
+        raise OSError(str(error)) from error
+
+
+def when_online(shim: Shim, tell: Callable[[], None]) -> None:
+    shim.whenOnline(create_proxy(guarded(tell, "coming online failed")))
+
+
+def to_javascript(value: Any) -> Any:
+    """JSON-like data as a JavaScript value."""
+    return js.JSON.parse(json.dumps(value))
+
+
+def to_python(value: Any) -> Any:
+    """A JavaScript value as plain Python data, in which null is None."""
+    return json.loads(js.JSON.stringify(value))
+
+
+def lasting(function: Callable[..., Any]) -> Any:
+    """A function that JavaScript may keep and call for as long as the page lives."""
+    return create_proxy(function)
+
+
+def when_aborted(signal: Any, tell: Callable[[], None]) -> Callable[[], None]:
+    """Call `tell` when a signal is aborted; returns what ends the watch."""
+    proxy = create_proxy(lambda _event: tell())
+    signal.addEventListener("abort", proxy)
+
+    def stop() -> None:
+        signal.removeEventListener("abort", proxy)
+        _release([proxy])
+
+    return stop

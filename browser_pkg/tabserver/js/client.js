@@ -1,0 +1,456 @@
+/**
+ * The page's side: attach this tab to the shared worker and offer its functions as tools.
+ *
+ *     import { connect } from "http://localhost:4747/-/client.js";
+ *     const connection = connect({ server: "notes" });
+ *     connection.offerTool({ name: "title", description: "The page's title", execute: () => document.title });
+ *
+ * The connection to the relay belongs to the worker and outlives this page. This file holds no protocol: it keeps the tab
+ * attached through worker crashes, the back/forward cache and relay restarts, and runs the tab's tools.
+ *
+ * @import {
+ *   BootMessage, CallMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
+ *   Tool, ToolDefinition, Why
+ * } from "./ports.js"
+ */
+
+import { hold, pause, whenFree } from "./wait.js";
+import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
+import { describe, toResult } from "./result.js";
+
+export { pair, toResult };
+
+const TAB_KEY = "tabrelay.tab";
+const HEALTH_TIMEOUT_MS = 5_000;
+const RETRY_MS = [1_000, 2_000, 3_000];
+const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/;
+
+/** @type {Map<string, Connection>} */
+const connections = new Map();
+
+/**
+ * Attach this tab to a server. Called again for the same server, it returns the same connection.
+ * @param {ConnectOptions} options
+ * @returns {Connection}
+ */
+export function connect(options) {
+  if (!options?.server) throw new TypeError('connect() needs the name of a server: connect({ server: "notes" })');
+  const relay = new URL(options.relay ?? import.meta.url, document.baseURI).origin;
+  const key = `${relay}/${options.server}`;
+  const known = connections.get(key);
+  if (known && !known.isClosed) {
+    known.extend(options);
+    return known;
+  }
+  const connection = new Connection(relay, options);
+  connections.set(key, connection);
+  return connection;
+}
+
+/**
+ * One tab's attachment to one server. Events: "state", "catalogue", "activity", "boot", "module_failed"; the message is
+ * in `event.detail`.
+ */
+export class Connection extends EventTarget {
+  isClosed = false;
+  /** The last of each, for pages that come to listen late. @type {StateMessage} */
+  state;
+  /** @type {BootMessage | null} */
+  boot = null;
+  /** @type {CatalogueMessage | null} */
+  catalogue = null;
+  tab = { id: "" };
+
+  #relay;
+  #server;
+  /** @type {string | undefined} */
+  #token;
+  /** @type {string | URL | undefined} */
+  #workerFile;
+  /** @type {Set<string>} */
+  #modules = new Set();
+  /** @type {Map<string, Tool>} */
+  #tools = new Map();
+  /** Running calls of the current worker. @type {Map<string, AbortController>} */
+  #calls = new Map();
+  /** Absent while there is no worker. @type {MessagePort | undefined} */
+  #port;
+  /** Releases the lock that says this tab lives. @type {(() => void) | undefined} */
+  #release;
+  #lock = "";
+  #closing = new AbortController();
+  /** Cuts a pause short. @type {AbortController} */
+  #hurry = new AbortController();
+  #restarts = 0;
+
+  /**
+   * @param {string} relay
+   * @param {ConnectOptions} options
+   */
+  constructor(relay, options) {
+    super();
+    this.#relay = relay;
+    this.#server = options.server;
+    this.#workerFile = options.worker;
+    this.state = this.#makeState("connecting", null, "Starting");
+    this.#note(options);
+    this.#listen();
+    void this.#start();
+  }
+
+  /**
+   * Offer a tool; a second one of the same name replaces the first. Abort `signal` to withdraw it.
+   * @param {Tool} tool
+   * @param {{signal?: AbortSignal}} [options]
+   */
+  offerTool(tool, { signal } = {}) {
+    if (!TOOL_NAME.test(tool?.name ?? "")) {
+      throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${JSON.stringify(tool?.name)}`);
+    }
+    if (typeof tool.execute !== "function") throw new TypeError(`Tool "${tool.name}" has no function \`execute\``);
+    if (signal?.aborted) return;
+    const definition = defineTool(tool);
+    this.#tools.set(tool.name, tool);
+    this.#post({ t: "offer", tools: [definition] });
+    signal?.addEventListener(
+      "abort",
+      () => {
+        if (this.#tools.get(tool.name) !== tool) return;
+        this.#tools.delete(tool.name);
+        this.#post({ t: "withdraw", names: [tool.name] });
+      },
+      { once: true },
+    );
+  }
+
+  /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
+  retry() {
+    this.#hurry.abort();
+    this.#post({ t: "retry" });
+  }
+
+  /** Close the worker's connection to the relay, for all tabs, until somebody retries. */
+  stop() {
+    this.#post({ t: "stop" });
+  }
+
+  /** Take this tab away. The worker and the other tabs go on. */
+  close() {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.#post({ t: "detach" });
+    this.#closing.abort();
+    this.#hurry.abort();
+    this.#forgetWorker("The tab closed its connection");
+    this.#release?.();
+    this.#setState("stopped", "closed", "This tab closed its connection.");
+  }
+
+  /**
+   * A second connect() for this server adds what it brings.
+   * @param {ConnectOptions} options
+   */
+  extend(options) {
+    const before = this.#modules.size;
+    this.#note(options);
+    if (options.token) this.#post({ t: "token", token: options.token });
+    if (this.#modules.size > before) this.#attach();
+  }
+
+  /** @param {ConnectOptions} options */
+  #note(options) {
+    this.#token = options.token ?? this.#token;
+    for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
+  }
+
+  #listen() {
+    const { signal } = this.#closing;
+    const tell = () => this.#post({ t: "tab", ...tabInfo() });
+    document.addEventListener("visibilitychange", tell, { signal });
+    addEventListener("focus", tell, { signal });
+    const titles = new MutationObserver(tell);
+    const title = document.querySelector("title");
+    if (title) titles.observe(title, { childList: true });
+    signal.addEventListener("abort", () => titles.disconnect());
+    // A page in the back/forward cache keeps its lock, so it has to say that it left, and that it is back.
+    addEventListener("pagehide", () => {
+      this.#post({ t: "detach" });
+      this.#abortCalls("The tab was left");
+    }, { signal });
+    addEventListener("pageshow", (event) => event.persisted && this.#attach(), { signal });
+    // Another tab of this origin paired.
+    addEventListener("storage", (event) => {
+      if (event.key !== TOKEN_KEY || !event.newValue) return;
+      this.#hurry.abort();
+      this.#post({ t: "token", token: event.newValue });
+    }, { signal });
+  }
+
+  // -- the way up: token, relay, lock, worker -----------------------------------------------------------------------
+
+  async #start() {
+    if (!("SharedWorker" in globalThis) || !navigator.locks) {
+      const reason = isSecureContext ? "This browser has no shared workers." : "It needs https, or a page on localhost.";
+      this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${reason}`);
+      return;
+    }
+    try {
+      await this.#findToken();
+      const build = await this.#findRelay();
+      await this.#holdLock();
+      if (!this.isClosed) this.#startWorker(build);
+    } catch (error) {
+      if (!this.isClosed) this.#setState("stopped", "boot_failed", describe(error));
+    }
+  }
+
+  async #findToken() {
+    while (!this.isClosed && !this.#token) {
+      const { token, problem } = await pair(this.#relay);
+      if (token) return;
+      this.#setState("stopped", "not_paired", problem ?? "This page is not paired with the relay. Run: tabrelay pair");
+      await this.#pause();
+    }
+  }
+
+  /**
+   * Wait until the relay answers, and learn its build. The page asks first, so that a browser which wants the user's
+   * permission to reach the local network has a window to ask in.
+   */
+  async #findRelay() {
+    for (let attempt = 1; !this.isClosed; attempt++) {
+      try {
+        const signal = AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), this.#closing.signal]);
+        const response = await fetch(`${this.#relay}/-/healthz`, { cache: "no-store", signal });
+        if (response.ok) return String((await response.json()).build);
+      } catch {
+        // Refused, reset or timed out: all mean that there is no relay to talk to.
+      }
+      const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
+      const message = `No relay answers at ${this.#relay}. Start it with: tabrelay serve`;
+      this.#setState("waiting", "relay_down", message, { retry_in_ms: wait_ms, attempts: attempt });
+      await this.#pause(wait_ms);
+    }
+    return "";
+  }
+
+  async #holdLock() {
+    if (this.#release) return;
+    // A duplicated tab starts with a copy of the session's storage: the lock shows that the id is taken.
+    let id = sessionStorage.getItem(TAB_KEY) ?? crypto.randomUUID();
+    let release = await hold(`tabrelay-tab:${this.#server}:${id}`);
+    if (!release) {
+      id = crypto.randomUUID();
+      release = await hold(`tabrelay-tab:${this.#server}:${id}`);
+    }
+    sessionStorage.setItem(TAB_KEY, id);
+    this.tab = { id };
+    this.#lock = `tabrelay-tab:${this.#server}:${id}`;
+    this.#release = release;
+    if (this.isClosed) release?.();
+  }
+
+  /** @param {string} build */
+  #startWorker(build) {
+    const file = this.#workerFile ?? new URL("/-/worker.js", this.#relay);
+    // Another build is another worker: a new relay must not talk to code that an old one left running.
+    const url = new URL(file, document.baseURI);
+    url.searchParams.set("v", build);
+    if (url.origin !== location.origin) {
+      throw new Error(
+        `A page of another origin than the relay's needs a worker file of its own, with the line: ` +
+          `import "${this.#relay}/-/worker.js"; Pass its address: connect({ server, relay, worker })`,
+      );
+    }
+    const options = { type: "module", name: `tabrelay:${this.#server}`, extendedLifetime: true };
+    const worker = new SharedWorker(url, /** @type {WorkerOptions} */ (options));
+    const { port } = worker;
+    worker.onerror = () => {
+      if (this.#port !== port) return;
+      this.#forgetWorker("The worker could not start");
+      this.#setState("stopped", "boot_failed", `The worker could not start. Does ${url.href} load?`);
+      void this.#pause().then(() => this.#start());
+    };
+    this.#port = port;
+    port.onmessage = (event) => {
+      if (this.#port === port) this.#receive(event.data);
+    };
+    this.#setState("connecting", null, "Starting the worker");
+    this.#attach();
+  }
+
+  #attach() {
+    if (!this.#port) return;
+    this.#post({
+      t: "attach",
+      tab: { id: this.tab.id, ...tabInfo() },
+      lock: this.#lock,
+      server: this.#server,
+      token: this.#token ?? storedToken() ?? "",
+      modules: [...this.#modules],
+    });
+    const tools = [...this.#tools.values()].map(defineTool);
+    if (tools.length) this.#post({ t: "offer", tools });
+  }
+
+  /**
+   * Nothing tells a page that its worker died, but the lock that the worker held becomes free.
+   * @param {string} lock
+   */
+  async #watchWorker(lock) {
+    const port = this.#port;
+    if (!(await whenFree(lock, this.#closing.signal)) || this.#port !== port) return;
+    this.#forgetWorker("The worker ended");
+    this.#setState("connecting", "lost", "The worker ended and is being started again.");
+    // The first time at once; a worker that dies again and again is not hammered.
+    await this.#pause(this.#restarts++ === 0 ? 0 : 3_000);
+    await this.#start();
+  }
+
+  /** @param {string} reason */
+  #forgetWorker(reason) {
+    this.#abortCalls(reason);
+    this.#port?.close();
+    this.#port = undefined;
+  }
+
+  // -- messages -----------------------------------------------------------------------------------------------------
+
+  /** @param {FromWorker} message */
+  #receive(message) {
+    switch (message.t) {
+      case "worker":
+        return void this.#watchWorker(message.lock);
+      case "boot":
+        this.boot = message;
+        this.#tell("boot", message);
+        if (message.stage !== "failed") return;
+        return this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+      case "state":
+        if (message.state === "connected") this.#restarts = 0;
+        this.state = message;
+        return this.#tell("state", message);
+      case "catalogue":
+        this.catalogue = message;
+        return this.#tell("catalogue", message);
+      case "activity":
+        return this.#tell("activity", message);
+      case "call":
+        return void this.#run(message);
+      case "cancel":
+        return this.#calls.get(message.call)?.abort(new DOMException(message.reason, "AbortError"));
+      case "refused":
+        return console.error(`tabrelay: tool "${message.name}" was refused: ${message.message}`);
+      case "module_failed":
+        console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
+        return this.#tell("module_failed", message);
+    }
+  }
+
+  /** @param {CallMessage} message */
+  async #run({ call, name, arguments: args, caller }) {
+    const port = this.#port; // a reply belongs to the worker that asked
+    const post = (/** @type {FromPage} */ reply) => port?.postMessage(reply);
+    const abort = new AbortController();
+    const { signal } = abort;
+    this.#calls.set(call, abort);
+    try {
+      const tool = this.#tools.get(name);
+      if (!tool) throw new Error(`This tab does not offer "${name}" any more.`);
+      const value = await tool.execute(args, {
+        call,
+        signal,
+        caller,
+        progress: (progress, total, text) =>
+          post({ t: "progress", call, progress, ...(total == null ? {} : { total }), ...(text ? { message: text } : {}) }),
+        log: (level, data) => post({ t: "log", call, level, data: plain(data) }),
+      });
+      const json = JSON.stringify(toResult(value));
+      if (!signal.aborted) post({ t: "result", call, json });
+    } catch (error) {
+      if (!signal.aborted) post({ t: "error", call, message: describe(error) });
+    } finally {
+      this.#calls.delete(call);
+    }
+  }
+
+  /** @param {string} reason */
+  #abortCalls(reason) {
+    for (const abort of this.#calls.values()) abort.abort(new DOMException(reason, "AbortError"));
+    this.#calls.clear();
+  }
+
+  /** @param {FromPage} message */
+  #post(message) {
+    this.#port?.postMessage(message);
+  }
+
+  // -- telling the page ---------------------------------------------------------------------------------------------
+
+  /**
+   * @param {StateMessage["state"]} state
+   * @param {Why | null} why
+   * @param {string} message
+   * @param {{retry_in_ms?: number, attempts?: number}} [more]
+   */
+  #setState(state, why, message, more) {
+    this.state = this.#makeState(state, why, message, more);
+    this.#tell("state", this.state);
+  }
+
+  /**
+   * @param {StateMessage["state"]} state
+   * @param {Why | null} why
+   * @param {string} message
+   * @param {{retry_in_ms?: number, attempts?: number}} [more]
+   * @returns {StateMessage}
+   */
+  #makeState(state, why, message, { retry_in_ms, attempts = 0 } = {}) {
+    const server = this.#server;
+    return { t: "state", state, why, message, retry_in_ms: retry_in_ms ?? null, server, since_ms: Date.now(), attempts };
+  }
+
+  /**
+   * @param {string} type
+   * @param {object} detail
+   */
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  /** @param {number} [ms] */
+  async #pause(ms) {
+    this.#hurry = new AbortController();
+    await pause(ms, AbortSignal.any([this.#hurry.signal, this.#closing.signal]));
+  }
+}
+
+/**
+ * What the worker gets to know of a tool: plain data, without its function.
+ * @param {Tool} tool
+ * @returns {ToolDefinition}
+ */
+function defineTool({ name, title, description, inputSchema, outputSchema, annotations }) {
+  return /** @type {ToolDefinition} */ (
+    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations })
+  );
+}
+
+/**
+ * A copy that is nothing but data: what JSON can't say would make postMessage throw.
+ * @param {unknown} value
+ * @returns {unknown}
+ */
+function plain(value) {
+  return JSON.parse(JSON.stringify(value) ?? "null");
+}
+
+function tabInfo() {
+  const { origin, pathname, search } = location; // not the fragment: it may hold a pairing code
+  return {
+    title: document.title,
+    url: origin + pathname + search,
+    visible: document.visibilityState === "visible",
+    focused: document.hasFocus(),
+  };
+}

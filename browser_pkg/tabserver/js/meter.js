@@ -1,0 +1,104 @@
+/**
+ * Watches the downloads of a boot: counts bytes, and notices when one fails or when nothing moves any more.
+ * It tells; what to do about it is the worker's business.
+ */
+
+const TIMEOUT_MS = 60_000;
+const TELL_EVERY_MS = 100;
+
+export class Meter {
+  /** Rejects when the boot can't succeed any more; never resolves. @type {Promise<never>} */
+  failed;
+
+  #tell;
+  #loaded = 0;
+  #total = 0;
+  #isTotalKnown = true;
+  #toldAt = 0;
+  #isDownloading = true;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  /** @type {(error: Error) => void} */
+  #reject = () => {};
+
+  /** @param {(loaded: number, total: number | undefined) => void} tell */
+  constructor(tell) {
+    this.#tell = tell;
+    this.failed = new Promise((_, reject) => {
+      this.#reject = reject;
+    });
+    this.#rearm();
+  }
+
+  /** Everything is here: say nothing more of downloads. The time-out goes on until `stop`. */
+  arrived() {
+    this.#isDownloading = false;
+    this.#rearm();
+  }
+
+  stop() {
+    this.#isDownloading = false;
+    clearTimeout(this.#timer);
+  }
+
+  /**
+   * @param {Error} error
+   * @returns {never}
+   */
+  fail(error) {
+    this.#reject(error);
+    throw error;
+  }
+
+  /**
+   * Look on while a response is read. The bytes of a clone are counted, so that Pyodide gets the response it asked for:
+   * browsers keep compiled wasm only for a response that came from the network.
+   * @param {Promise<Response>} pending
+   * @param {RequestInfo | URL} input
+   */
+  async watch(pending, input) {
+    const url = input instanceof Request ? input.url : String(input);
+    const response = await pending.catch((error) => this.fail(new Error(`Could not load ${url}: ${error.message}`)));
+    if (!response.ok) this.fail(new Error(`Could not load ${url}: the relay answered ${response.status}.`));
+    this.#rearm();
+    const reader = response.clone().body?.getReader();
+    if (reader) this.#count(reader, response.headers).catch((error) => this.#reject(error));
+    return response;
+  }
+
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
+   * @param {Headers} headers
+   */
+  async #count(reader, headers) {
+    const length = Number(headers.get("content-length"));
+    // The length of a compressed response is not the number of bytes that will be read.
+    if (!length || headers.get("content-encoding")) this.#isTotalKnown = false;
+    this.#total += length;
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      this.#loaded += value.byteLength;
+      if (!this.#isDownloading) continue;
+      this.#rearm();
+      this.#report();
+    }
+  }
+
+  #report() {
+    const now = performance.now();
+    if (now - this.#toldAt < TELL_EVERY_MS) return;
+    this.#toldAt = now;
+    const isTotalKnown = this.#isTotalKnown && this.#loaded <= this.#total;
+    this.#tell(this.#loaded, isTotalKnown ? this.#total : undefined);
+  }
+
+  /** The time-out counts from the last sign of progress: a slow network is not a failure. */
+  #rearm() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(
+      () => this.#reject(new Error(`Python did not start: no progress for ${TIMEOUT_MS / 1000} s.`)),
+      TIMEOUT_MS,
+    );
+  }
+}

@@ -1,0 +1,187 @@
+// What pages and the worker say to each other over a MessagePort, and what a page may pass to client.js.
+// Plain data only, so that the same file serves both sides: the `dom` and `webworker` libraries collide.
+
+// -- page -> worker ----------------------------------------------------------------------------------------------------
+
+export interface TabInfo {
+  title: string;
+  url: string;
+  visible: boolean;
+  focused: boolean;
+}
+
+export interface Annotations {
+  title?: string;
+  readOnlyHint?: boolean;
+  destructiveHint?: boolean;
+  idempotentHint?: boolean;
+  openWorldHint?: boolean;
+}
+
+export interface ToolDefinition {
+  name: string;
+  title?: string;
+  description?: string;
+  inputSchema?: object;
+  outputSchema?: object;
+  annotations?: Annotations;
+}
+
+export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
+
+export type FromPage =
+  // First on every port, and again after a return from the back/forward cache. `lock` is a Web Lock that the tab holds:
+  // when the worker gets it, the tab is gone.
+  | { t: "attach"; tab: TabInfo & { id: string }; lock: string; server: string; token: string; modules: string[] }
+  | ({ t: "tab" } & TabInfo)
+  | { t: "token"; token: string }
+  | { t: "offer"; tools: ToolDefinition[] }
+  | { t: "withdraw"; names: string[] }
+  | { t: "detach" }
+  // `json` is a CallToolResult as JSON text: the worker moves it without looking inside.
+  | { t: "result"; call: string; json: string }
+  | { t: "error"; call: string; message: string }
+  | { t: "progress"; call: string; progress: number; total?: number; message?: string }
+  | { t: "log"; call: string; level: LogLevel; data: unknown }
+  | { t: "retry" }
+  | { t: "stop" };
+
+// -- worker -> page ----------------------------------------------------------------------------------------------------
+
+export interface BootMessage {
+  t: "boot";
+  stage: "download" | "start" | "ready" | "failed";
+  loaded?: number;
+  total?: number;
+  detail?: string;
+}
+
+export type Why =
+  | "relay_down"
+  | "unauthorized"
+  | "forbidden"
+  | "replaced"
+  | "version"
+  | "timeout"
+  | "lost"
+  | "closed"
+  | "not_paired"
+  | "boot_failed"
+  | "unsupported";
+
+export interface StateMessage {
+  t: "state";
+  state: "connecting" | "connected" | "waiting" | "stopped";
+  why: Why | null;
+  message: string | null;
+  retry_in_ms: number | null;
+  server: string;
+  /** When this state began, in milliseconds since 1970. */
+  since_ms: number;
+  attempts: number;
+}
+
+export interface CatalogueEntry {
+  name: string;
+  title?: string;
+  description?: string;
+  /** "worker", or the id of the tab that gets the call. */
+  owner: string;
+  tab?: { id: string; title: string; url: string };
+}
+
+export interface CatalogueMessage {
+  t: "catalogue";
+  tools: CatalogueEntry[];
+}
+
+export interface CallerInfo {
+  client: { name?: string; version?: string } | null;
+  principal: string;
+  era: "modern" | "legacy";
+}
+
+export interface CallMessage {
+  t: "call";
+  call: string;
+  name: string;
+  arguments: Record<string, unknown>;
+  caller: CallerInfo;
+}
+
+export interface ActivityMessage {
+  t: "activity";
+  call: string;
+  name: string;
+  owner: string;
+  phase: "started" | "progress" | "done" | "failed" | "cancelled";
+  /** Milliseconds since 1970. */
+  at_ms: number;
+  /** How long the call took; when it has ended. */
+  ms?: number;
+  client?: string;
+  progress?: number;
+  total?: number;
+  error?: string;
+}
+
+export type FromWorker =
+  // First on every port: the Web Lock that this worker holds as long as it lives.
+  | { t: "worker"; lock: string }
+  | BootMessage
+  | StateMessage
+  | CatalogueMessage
+  | CallMessage
+  | { t: "cancel"; call: string; reason: string }
+  | ActivityMessage
+  | { t: "refused"; name: string; message: string }
+  | { t: "module_failed"; url: string; message: string };
+
+// -- client.js ---------------------------------------------------------------------------------------------------------
+
+export interface ConnectOptions {
+  /** The name of the MCP server: the last part of its URL. */
+  server: string;
+  /** Where the relay is; the origin that client.js came from if left out. */
+  relay?: string;
+  /** The relay's token; else the one that pairing stored. */
+  token?: string;
+  /** URLs of Python files whose tools run in the worker. */
+  modules?: string[];
+  /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
+  worker?: string | URL;
+}
+
+export interface CallContext {
+  /** The id of this call, as in the "activity" events. */
+  call: string;
+  /** Aborted when the caller cancels, or when the worker is lost. */
+  signal: AbortSignal;
+  caller: CallerInfo;
+  progress(progress: number, total?: number, message?: string): void;
+  log(level: LogLevel, data: unknown): void;
+}
+
+export interface Tool extends ToolDefinition {
+  // Arguments are what the input schema says, so authors may type them as they like.
+  execute(args: any, context: CallContext): unknown;
+}
+
+// -- worker.js ---------------------------------------------------------------------------------------------------------
+
+export interface Manifest {
+  version: string;
+  build: string;
+  tabserver: string;
+  pyodide: string;
+}
+
+/** The part of Pyodide that worker.js uses. */
+export interface Pyodide {
+  unpackArchive(archive: ArrayBuffer, format: string, options?: { extractDir?: string }): void;
+  pyimport(name: string): any;
+}
+
+export interface PyodideModule {
+  loadPyodide(options: { indexURL: string }): Promise<Pyodide>;
+}

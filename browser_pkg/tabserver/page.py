@@ -1,0 +1,90 @@
+"""Python tools of a page (PyScript, main thread): `offer` them through the page's own connection.
+
+    from tabserver import tool
+    from tabserver.page import offer
+    from pyscript.js_modules import tabrelay
+
+    @tool
+    def count_words(text: str) -> int:
+        return len(text.split())
+
+    offer(tabrelay.connect, server="notes")
+
+The page's client.js owns the connection; this adds the functions. It is not for PyScript's own workers: a shared worker
+can't be reached from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from . import browser
+from .tools import InvalidArguments, Result, Toolbox, default_toolbox, text_result
+from .wire.frames import Caller
+from .wire.jsonrpc import RequestId
+
+
+def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **options: Any) -> Any:
+    """Offer every tool of this page, now and later, and return the connection that `connect` of client.js made."""
+    connection = connect(browser.to_javascript({"server": server, **options}))
+    offered: dict[str, dict[str, Any]] = {}
+
+    def offer_new() -> None:
+        for description in toolbox.tools():
+            if offered.get(description["name"]) is not description:
+                offered[description["name"]] = description
+                tool = browser.to_javascript(description)
+                tool.execute = browser.lasting(_executor(toolbox, description["name"]))
+                connection.offerTool(tool)
+
+    toolbox.on_change = offer_new
+    offer_new()
+    return connection
+
+
+def _executor(toolbox: Toolbox, name: str) -> Callable[[Any, Any], Any]:
+    def execute(arguments: Any, context: Any) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def done(result: Result) -> None:
+            if not answer.done():
+                answer.set_result(browser.to_javascript(result))
+
+        try:
+            cancel = toolbox.call(name, browser.to_python(arguments), PageContext(context), done)
+        except InvalidArguments as error:
+            done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+        if answer.done():
+            return answer.result()
+        unwatch = browser.when_aborted(context.signal, lambda: cancel("The caller cancelled the call."))
+        answer.add_done_callback(lambda _: unwatch())
+        return answer
+
+    return execute
+
+
+class PageContext:
+    """The Context of a tool that runs in a page, made of what client.js gives to `execute`."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    @property
+    def caller(self) -> Caller:
+        return Caller.from_dict({"version": "", "capabilities": {}} | browser.to_python(self._context.caller))
+
+    @property
+    def request_id(self) -> RequestId:
+        return str(self._context.call)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return bool(self._context.signal.aborted)
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self._context.progress(progress, total, message)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        self._context.log(level, browser.to_javascript(data))

@@ -1,0 +1,224 @@
+"""The shared worker's composition root: ports, hub, MCP core and link, put together once per worker.
+
+`start` is what worker.js calls when Python is up. Everything that needs a browser comes from `browser`; what happens is
+decided in the rooms that this file connects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import random
+import re
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from . import browser
+from .hub import Hub
+from .reconnect import DialError, State, Transport
+from .server import Server
+from .tools import default_toolbox
+from .wire.errors import ServerNameError
+from .wire.frames import Greeting
+from .wire.link import Link
+from .wire.names import check_server_name
+
+# Long enough for a page to offer its tools one after the other, too short for anybody to notice.
+COALESCE_S: Final = 0.02
+MODULE_TIMEOUT_S: Final = 10.0
+
+
+def start(shim: browser.Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
+    """Bring up the worker; returns what takes over a page's port."""
+    # The state of `random` may come out of a memory snapshot, the same in every browser.
+    random.seed()
+    return Worker(shim, relay, build, version).accept
+
+
+class Worker:
+    """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
+
+    def __init__(self, shim: browser.Shim, relay: str, build: str, version: str) -> None:
+        self._shim = shim
+        self._new_service = partial(Service, shim=shim, relay=relay, build=build, version=version)
+        self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer)
+        self._modules = Modules()
+        self._service: Service | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def accept(self, js_port: Any) -> None:
+        port = browser.Port(self._shim, js_port)
+        port.listen(partial(self._receive, port))
+
+    def _receive(self, port: browser.Port, message: dict[str, Any], body: str | None) -> None:
+        kind, service = message["t"], self._service
+        if kind == "attach":
+            self._attach(port, message)
+        elif kind == "detach":
+            self._hub.detach(port)
+        elif service is not None and kind == "token":
+            service.use_token(message["token"])
+        elif service is not None and kind == "retry":
+            self._run(service.retry())
+        elif service is not None and kind == "stop":
+            self._run(service.stop())
+        else:
+            self._hub.receive(port, message, body)
+            if service is not None and kind == "tab" and message.get("visible"):
+                service.hurry()
+
+    def _attach(self, port: browser.Port, message: dict[str, Any]) -> None:
+        service = self._service
+        if service is None:
+            try:
+                service = self._service = self._new_service(self._hub, message["server"])
+            except ServerNameError as error:
+                port.send(describe_state(State("stopped", "forbidden", str(error)), message["server"]))
+                return
+        port.watch(message["lock"], partial(self._hub.detach, port))
+        self._hub.attach(port, message["tab"])
+        port.send(service.state)
+        self._run(self._begin(service, message["modules"], message["token"]))
+
+    async def _begin(self, service: Service, modules: list[str], token: str) -> None:
+        # First the tools, then the link: the first caller must not see half of them.
+        for url in modules:
+            if (problem := await self._modules.load(url)) is not None:
+                self._hub.broadcast({"t": "module_failed", "url": url, "message": problem})
+        await service.start(token)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        # The loop itself keeps tasks by weak references only.
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            browser.report(error, "a task of the worker failed")
+
+
+class Service:
+    """One server's MCP core on its link, and what the pages are told about its state."""
+
+    def __init__(self, hub: Hub, server: str, *, shim: browser.Shim, relay: str, build: str, version: str) -> None:
+        self._hub = hub
+        self._server_name = check_server_name(server)
+        self._dialer = browser.Dialer(shim, relay, server, DialError)
+        link: Link[str] = Link.dialer(Greeting(server=server, inst=uuid.uuid4().hex, build=build))
+        self._transport = Transport(
+            link,
+            self._dialer,
+            clock=browser.now_s,
+            new_abort=browser.Aborter,
+            jitter=random.random,
+        )
+        core = Server(server, version, self._hub, self._transport.send)
+        self._transport.on_message = core.receive
+        self._transport.on_state = self._tell
+        self._transport.on_error = _report_bug
+        self._hub.on_change = core.catalogue_changed
+        self._is_started = False
+        self.state = describe_state(State("connecting", None, "Connecting to the relay"), server)
+        browser.when_online(shim, self.hurry)
+
+    async def start(self, token: str) -> None:
+        self.use_token(token)
+        if not self._is_started:
+            self._is_started = True
+            await self._transport.start()
+
+    async def stop(self) -> None:
+        """Stay down, also for tabs that come later, until somebody asks to retry."""
+        await self._transport.close()
+
+    async def retry(self) -> None:
+        """Somebody asked for it: whatever the reason to wait or to stop was, try now."""
+        await self._transport.start()
+        self._transport.retry_now()
+
+    def hurry(self) -> None:
+        """A good moment (the network is back, a tab is looked at): do not wait any longer, but wake no stopped link."""
+        if self.state["state"] == "waiting":
+            self._transport.retry_now()
+
+    def use_token(self, token: str) -> None:
+        if not token or token == self._dialer.token:
+            return
+        self._dialer.token = token
+        if self.state["state"] == "stopped" and self.state["why"] in ("unauthorized", "forbidden", "not_paired"):
+            self._transport.retry_now()
+
+    def _tell(self, state: State) -> None:
+        self.state = describe_state(state, self._server_name)
+        self._hub.broadcast(self.state)
+
+
+def describe_state(state: State, server: str) -> dict[str, Any]:
+    return {
+        "t": "state",
+        "state": state.state,
+        "why": state.why,
+        "message": state.message,
+        "retry_in_ms": state.retry_in_ms,
+        "server": server,
+        "since_ms": browser.now_ms(),
+        "attempts": state.attempts,
+    }
+
+
+class Modules:
+    """Python files that pages brought along: each is fetched and imported once, whoever asks."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tabrelay-"))
+        self._loads: dict[str, asyncio.Task[str | None]] = {}
+
+    async def load(self, url: str) -> str | None:
+        """Import the file behind a URL; returns what went wrong. A file that failed is tried again when asked for."""
+        if url not in self._loads:
+            self._loads[url] = asyncio.get_running_loop().create_task(self._load(url))
+        problem = await self._loads[url]
+        if problem is not None:
+            self._loads.pop(url, None)
+        return problem
+
+    async def _load(self, url: str) -> str | None:
+        try:
+            source = await browser.fetch_text(url, MODULE_TIMEOUT_S)
+            self._import(url, source)
+        except (Exception, SystemExit) as error:
+            browser.report(error, f"{url} could not be loaded")
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def _import(self, url: str, source: str) -> None:
+        # The same URL has the same name every time, so that a second try replaces the tools of the first.
+        name = "page_" + re.sub(r"\W+", "_", url.partition("://")[2].partition("?")[0].removesuffix(".py"))
+        path = self._folder / f"{name}.py"
+        path.write_text(source)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+
+
+def _report_bug(error: Exception) -> None:
+    # A dial that failed is part of the state that the pages are told.
+    if not isinstance(error, DialError):
+        browser.report(error, "the connection to the relay met an error")
+
+
+def _defer(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(COALESCE_S, function)

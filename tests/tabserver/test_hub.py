@@ -1,0 +1,398 @@
+"""The hub: tabs come and go, one catalogue for all of them, and calls that reach the right tab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabserver.hub import Hub
+from tabserver.tools import Cancel, Context, InvalidArguments, Result, Toolbox, UnknownTool, tool
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+from tests.support.port import FakePort
+
+
+class RecordingContext:
+    """What the MCP core gives to a call; keeps what the tool said."""
+
+    caller = Caller(Era.MODERN, "2026-07-28", "token:ab12", {"name": "probe", "version": "1"})
+    request_id = 7
+    is_cancelled = False
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self.said.append(("progress", progress, total, message))
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        if level == "loud":
+            raise ValueError("unknown log level 'loud'")
+        self.said.append(("log", level, data))
+
+
+class House:
+    """A hub with a clock that stands still until moved, and deferred work that runs when told to."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_000.0
+        self.due: list[Callable[[], None]] = []
+        self.changes = 0
+        self.toolbox = Toolbox()
+        self.hub = Hub(self.toolbox, now_ms=lambda: self.time_ms, defer=self.due.append, on_change=self._changed)
+        self.results: list[Result] = []
+        self.context = RecordingContext()
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def settle(self) -> None:
+        while self.due:
+            self.due.pop(0)()
+
+    def tab(self, id: str, *names: str, visible: bool = True, **more: Any) -> FakePort:
+        port = FakePort()
+        self.hub.attach(port, {"id": id, "title": f"Tab {id}", "url": f"http://localhost/{id}", "visible": visible})
+        if names:
+            self.hub.receive(port, {"t": "offer", "tools": [{"name": name} | more for name in names]})
+        return port
+
+    def show(self, port: FakePort, visible: bool, focused: bool = False) -> None:
+        self.hub.receive(port, {"t": "tab", "title": "", "url": "", "visible": visible, "focused": focused})
+
+    def call(self, name: str, **arguments: Any) -> Cancel:
+        return self.hub.call(name, arguments, self.context, self.results.append)
+
+    def names(self) -> list[str]:
+        return [tool["name"] for tool in self.hub.tools()]
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def text_of(result: Result) -> str:
+    return str(result["content"][0]["text"])
+
+
+def reply(house: House, port: FakePort, result: object) -> None:
+    house.hub.receive(port, {"t": "result", "call": port.last("call")["call"]}, json.dumps(result))
+
+
+# -- the catalogue -----------------------------------------------------------------------------------------------------
+
+
+def test_worker_tools_come_first_and_tab_tools_follow_by_name(house: House) -> None:
+    house.tab("a", "zoom", "ask")
+
+    @tool(toolbox=house.toolbox)
+    def zebra() -> str:
+        return ""
+
+    assert house.names() == ["zebra", "ask", "zoom"]
+
+
+def test_a_name_offered_by_two_tabs_is_listed_once(house: House) -> None:
+    house.tab("a", "info")
+    house.tab("b", "info")
+    assert house.names() == ["info"]
+
+
+def test_withdrawn_tools_vanish(house: House) -> None:
+    port = house.tab("a", "info", "draw")
+    house.hub.receive(port, {"t": "withdraw", "names": ["info", "never-offered"]})
+    assert house.names() == ["draw"]
+
+
+def test_the_tools_of_a_tab_that_left_vanish_and_the_others_stay(house: House) -> None:
+    port = house.tab("a", "info", "draw")
+    house.tab("b", "info")
+    house.hub.detach(port)
+    assert house.names() == ["info"]
+
+
+def test_an_offer_replaces_the_one_of_the_same_name(house: House) -> None:
+    port = house.tab("a", "info", description="old")
+    house.hub.receive(port, {"t": "offer", "tools": [{"name": "info", "description": "new"}]})
+    assert [tool["description"] for tool in house.hub.tools()] == ["new"]
+
+
+def test_a_tool_without_input_schema_takes_any_object(house: House) -> None:
+    house.tab("a", "info")
+    assert house.hub.tools() == [{"name": "info", "inputSchema": {"type": "object"}}]
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [{"name": "no spaces"}, {"name": ""}, {}, "info", {"name": "x", "inputSchema": {"type": "array"}}],
+)
+def test_a_bad_offer_is_refused_with_a_reason_and_the_good_one_beside_it_stays(house: House, offered: Any) -> None:
+    port = house.tab("a")
+    house.hub.receive(port, {"t": "offer", "tools": [offered, {"name": "fine"}]})
+    assert house.names() == ["fine"]
+    assert port.last("refused")["message"]
+
+
+def test_changes_that_come_together_are_told_once(house: House) -> None:
+    port = house.tab("a", "one", "two")
+    house.hub.receive(port, {"t": "offer", "tools": [{"name": "three"}]})
+    assert len(house.due) == 1
+    before = len(port.of("catalogue"))
+    house.settle()
+    assert house.changes == 1
+    assert len(port.of("catalogue")) == before + 1
+
+
+def test_a_change_that_changes_no_tool_is_not_told_to_callers(house: House) -> None:
+    port = house.tab("a", "info")
+    house.settle()
+    house.hub.receive(port, {"t": "tab", "title": "Renamed", "url": "", "visible": True})
+    house.settle()
+    assert house.changes == 1
+    assert port.last("catalogue")["tools"][0]["tab"]["title"] == "Renamed"
+
+
+def test_a_new_tab_hears_at_once_what_is_offered_and_by_whom(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def add(a: int, b: int) -> int:
+        "Add two numbers."
+        return a + b
+
+    house.tab("a", "info")
+    newcomer = house.tab("b")
+    assert newcomer.last("catalogue")["tools"] == [
+        {"name": "add", "description": "Add two numbers.", "owner": "worker"},
+        {"name": "info", "owner": "a", "tab": {"id": "a", "title": "Tab a", "url": "http://localhost/a"}},
+    ]
+
+
+def test_a_worker_tool_that_is_declared_later_is_told_too(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def late() -> str:
+        return ""
+
+    house.settle()
+    assert house.changes == 1
+
+
+def test_a_page_that_attaches_again_keeps_its_tools(house: House) -> None:
+    port = house.tab("a", "info")
+    house.hub.attach(port, {"id": "a", "title": "Tab a", "url": "", "visible": True})
+    assert house.names() == ["info"]
+    assert len(house.hub.tabs) == 1
+
+
+def test_messages_of_a_page_that_left_are_dropped(house: House) -> None:
+    port = house.tab("a")
+    house.hub.detach(port)
+    house.hub.receive(port, {"t": "offer", "tools": [{"name": "ghost"}]})
+    house.hub.detach(port)
+    assert house.names() == []
+
+
+# -- who gets the call -------------------------------------------------------------------------------------------------
+
+
+def test_a_call_goes_to_the_visible_tab(house: House) -> None:
+    seen = house.tab("a", "info")
+    hidden = house.tab("b", "info", visible=False)
+    house.call("info")
+    assert seen.of("call") and not hidden.of("call")
+
+
+def test_among_hidden_tabs_the_one_seen_last_gets_the_call(house: House) -> None:
+    first, second = house.tab("a", "info"), house.tab("b", "info")
+    house.tab("c", "info", visible=False)
+    house.show(second, False)
+    house.show(first, False)
+    house.call("info")
+    assert first.of("call") and not second.of("call")
+
+
+def test_among_visible_tabs_the_one_focused_last_gets_the_call(house: House) -> None:
+    first, second = house.tab("a", "info"), house.tab("b", "info")
+    house.show(first, True, focused=True)
+    house.show(second, True)  # only its title changed
+    house.call("info")
+    assert first.of("call") and not second.of("call")
+
+
+def test_the_worker_keeps_a_name_that_a_tab_offers_too(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def info() -> str:
+        return "from the worker"
+
+    port = house.tab("a", "info")
+    house.call("info")
+    assert not port.of("call")
+    assert text_of(house.results[0]) == "from the worker"
+    assert house.names() == ["info"]
+
+
+def test_the_tab_learns_what_is_called_and_by_whom(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info", depth=2)
+    message = port.last("call")
+    assert message["name"] == "info"
+    assert message["arguments"] == {"depth": 2}
+    assert message["caller"] == {
+        "client": {"name": "probe", "version": "1"},
+        "principal": "token:ab12",
+        "era": "modern",
+    }
+    assert json.dumps(message)
+
+
+def test_an_unknown_tool_is_refused(house: House) -> None:
+    with pytest.raises(UnknownTool):
+        house.call("nothing")
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_reaches_the_caller_unchanged(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    result = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": None}, "_meta": {"x": 1}}
+    reply(house, port, result)
+    assert house.results == [result]
+
+
+def test_only_the_first_answer_counts(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    reply(house, port, {"content": []})
+    reply(house, port, {"content": [{"type": "text", "text": "again"}]})
+    assert house.results == [{"content": []}]
+
+
+def test_a_tab_can_not_answer_for_another(house: House) -> None:
+    port, thief = house.tab("a", "info"), house.tab("b")
+    house.call("info")
+    house.hub.receive(thief, {"t": "result", "call": port.last("call")["call"]}, '{"content":[]}')
+    assert house.results == []
+
+
+@pytest.mark.parametrize("result", [None, "text", [], {}, {"content": "text"}])
+def test_a_result_that_is_none_becomes_a_clear_error(house: House, result: object) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    reply(house, port, result)
+    assert house.results[0]["isError"]
+    assert "info" in text_of(house.results[0])
+
+
+def test_an_error_of_the_tab_is_a_failed_result_with_its_message(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.hub.receive(port, {"t": "error", "call": port.last("call")["call"], "message": "no such note"})
+    assert house.results[0]["isError"]
+    assert text_of(house.results[0]) == "no such note"
+
+
+def test_progress_and_logs_reach_the_caller(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    call = port.last("call")["call"]
+    house.hub.receive(port, {"t": "progress", "call": call, "progress": 1, "total": 3})
+    house.hub.receive(port, {"t": "log", "call": call, "level": "info", "data": {"x": 1}})
+    house.hub.receive(port, {"t": "log", "call": call, "level": "loud", "data": "hey"})
+    assert house.context.said == [
+        ("progress", 1, 3, None),
+        ("log", "info", {"x": 1}),
+        ("log", "warning", "unknown log level 'loud': hey"),
+    ]
+
+
+def test_the_end_of_a_tab_fails_its_calls_at_once_and_names_it(house: House) -> None:
+    port, other = house.tab("a", "info"), house.tab("b", "draw")
+    house.call("info")
+    house.call("draw")
+    house.hub.detach(port)
+    assert len(house.results) == 1
+    assert house.results[0]["isError"]
+    assert '"Tab a"' in text_of(house.results[0])
+    reply(house, other, {"content": []})
+    assert len(house.results) == 2
+
+
+def test_cancelling_tells_the_tab_and_drops_what_it_answers(house: House) -> None:
+    port = house.tab("a", "info")
+    cancel = house.call("info")
+    cancel("changed my mind")
+    cancel("twice")
+    assert [message["reason"] for message in port.of("cancel")] == ["changed my mind"]
+    reply(house, port, {"content": []})
+    assert house.results == []
+
+
+def test_a_call_survives_the_withdrawal_of_its_tool(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.hub.receive(port, {"t": "withdraw", "names": ["info"]})
+    reply(house, port, {"content": []})
+    assert house.results == [{"content": []}]
+
+
+# -- what the tabs see of it -------------------------------------------------------------------------------------------
+
+
+def test_every_tab_sees_a_call_begin_and_end(house: House) -> None:
+    port, watcher = house.tab("a", "info"), house.tab("b")
+    house.call("info")
+    house.time_ms += 12.34
+    reply(house, port, {"content": []})
+    started, done = watcher.of("activity")
+    assert (started["phase"], started["name"], started["owner"], started["client"]) == ("started", "info", "a", "probe")
+    assert (done["phase"], done["call"], done["ms"]) == ("done", started["call"], 12.3)
+
+
+def test_a_worker_call_that_fails_is_seen_as_failed(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def boom() -> str:
+        raise RuntimeError("no luck")
+
+    port = house.tab("a")
+    house.call("boom")
+    assert [message["phase"] for message in port.of("activity")] == ["started", "failed"]
+    assert "no luck" in port.last("activity")["error"]
+
+
+def test_bad_arguments_of_a_worker_tool_are_raised_and_seen(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    port = house.tab("a")
+    with pytest.raises(InvalidArguments):
+        house.call("add", a=1)
+    assert port.last("activity")["phase"] == "failed"
+
+
+async def test_a_cancelled_worker_call_says_nothing_more(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    async def wait(context: Context) -> str:
+        context.progress(1, 2)
+        raise AssertionError("not reached: the call is cancelled before it runs")
+
+    port = house.tab("a")
+    cancel = house.call("wait")
+    cancel("gone")
+    assert [message["phase"] for message in port.of("activity")] == ["started", "cancelled"]
+    assert house.results == []
+
+
+def test_progress_is_shown_at_most_ten_times_a_second(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    call = port.last("call")["call"]
+    for step in range(1, 101):
+        house.time_ms += 10
+        house.hub.receive(port, {"t": "progress", "call": call, "progress": step, "total": 100})
+    assert len(house.context.said) == 100
+    assert len([message for message in port.of("activity") if message["phase"] == "progress"]) == 10
