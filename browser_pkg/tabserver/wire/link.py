@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 A *socket* is one WebSocket; it drops, and nobody is surprised. A *link* is the conversation: it keeps what was sent
-until the other end has acknowledged it, and says it again on the next socket. Both ends are this class; they differ in who
-greets (`dialer`: the worker) and who answers (`accepter`: the relay).
+until the other end has acknowledged it, and says it again on the next socket. Both ends are this class; they differ
+in who greets (`dialer`: the worker) and who answers (`accepter`: the relay).
 
 Every frame that matters (`open`, `msg`, `close`) has a sequence number `s` that counts up by one per direction and a
 cumulative acknowledgement `a`. A receiver drops what it has seen (`s <= rx`), takes the next (`s = rx + 1`) and treats
-a gap as a broken peer. On a new socket the worker says what it has received (`rx`) under which session (`sid`); the relay
-answers whether that session still exists, and both replay what the other has not seen. When the session is gone the
-worker starts from nothing: results for callers that no longer exist are dropped, never delivered to somebody else.
+a gap as a broken peer. On a new socket the worker says what it has received (`rx`) under which session (`sid`); the
+relay answers whether that session still exists, and both replay what the other has not seen. When the session is gone
+the worker starts from nothing: results for callers that no longer exist are dropped, never given to somebody else.
 
 Time is an argument. The class has no clock, no loop and no socket: a shell feeds it `connected`, `receive`,
 `disconnected`, `send`, `handle_timer`, then drains `events()` and `frames()` and re-arms one timer at `next_timer()`.

@@ -61,7 +61,7 @@ class Exchange:
             if message["type"] == "http.disconnect":
                 self.is_gone = True
                 return b""
-            chunk = message.get("body", b"")
+            chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > limit:
                 raise _too_large(limit)

@@ -1,4 +1,4 @@
-"""How a call's outcome reaches an HTTP client: one JSON body when it comes at once, an event stream when it does not."""
+"""How a call's outcome reaches an HTTP client: one JSON body if it comes at once, else an event stream."""
 
 from __future__ import annotations
 

@@ -1,0 +1,168 @@
+"""The tab peer and its door: what happens to calls when sockets and workers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tabserver.wire import jsonrpc
+from tabserver.wire.events import Received, Welcomed
+from tabserver.wire.frames import Kind
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    async with RunningRelay(tmp_path, away_wait_s=5, grace_s=5, in_flight_server=4) as relay:
+        yield relay
+
+
+def never(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+    """A tool that takes its time."""
+
+
+async def test_a_call_survives_a_cut_while_the_tool_runs(relay: RunningRelay) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        waiting: list[Received[str]] = []
+        worker.on_call = lambda worker, event, message: waiting.append(event)
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await worker.until(lambda: bool(waiting))
+        await worker.cut()
+        worker.answer(waiting[0], {"content": []})
+        await worker.dial()
+        await worker.until(lambda: worker.link.is_up)
+        assert [event.resumed for event in worker.seen if isinstance(event, Welcomed)] == [False, True]
+        assert (await running).json()["result"] == {"content": []}
+        assert len(worker.calls) == 1
+
+
+async def test_a_call_waits_for_a_browser_that_comes_back(relay: RunningRelay) -> None:
+    worker = SyntheticWorker(relay.url, relay.token, "notes")
+    async with worker:
+        await worker.cut()
+        running = asyncio.create_task(relay.call("notes", "echo", {"late": True}))
+        await worker.dial()
+        assert (await running).json()["result"]["content"][0]["text"] == '{"late": true}'
+
+
+async def test_a_call_in_flight_fails_as_unknown_when_another_worker_takes_over(relay: RunningRelay) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes", inst="old") as old:
+        old.on_call = never
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await old.until(lambda: bool(old.calls))
+        async with SyntheticWorker(relay.url, relay.token, "notes", inst="new") as new:
+            error = (await running).json()["error"]
+            assert (error["code"], error["data"]["delivered"]) == (-31011, "unknown")
+            await old.until(lambda: old.close_code is not None)
+            assert old.close_code == 4409
+            await relay.call("notes", "echo")
+            assert len(new.calls) == 1
+
+
+async def test_a_call_fails_as_unknown_when_the_grace_is_over(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, grace_s=0.05) as relay:
+        async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+            worker.on_call = never
+            running = asyncio.create_task(relay.call("notes", "slow"))
+            await worker.until(lambda: bool(worker.calls))
+        error = (await running).json()["error"]
+        assert (error["code"], error["data"]["delivered"], error["data"]["retryable"]) == (-31011, "unknown", False)
+
+
+async def test_a_deadline_ends_the_call_and_cancels_it(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, call_deadline_s=0.1) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        worker.on_call = never
+        error = (await relay.call("notes", "slow")).json()["error"]
+        assert (error["code"], error["data"]["reason"]) == (-31012, "timeout")
+        await worker.until(lambda: any(getattr(event, "why", None) == "timeout" for event in worker.seen))
+
+
+async def test_too_many_calls_in_flight_are_busy_and_not_delivered(relay: RunningRelay) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        waiting: list[Received[str]] = []
+        worker.on_call = lambda worker, event, message: waiting.append(event)
+        running = [asyncio.create_task(relay.call("notes", "slow")) for _ in range(4)]
+        await worker.until(lambda: len(waiting) == 4)
+        error = (await relay.call("notes", "slow")).json()["error"]
+        assert (error["code"], error["data"]["delivered"], error["data"]["retryable"]) == (-31013, "no", True)
+        for event in waiting:
+            worker.answer(event, {"content": []})
+        await worker.flush()
+        assert {response.status_code for response in await asyncio.gather(*running)} == {200}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"jsonrpc": "2.0", "id": 1,\n"result": {}}', "not json", '{"jsonrpc":"2.0","id":99,"result":{}}', "[]"]
+)
+async def test_an_answer_that_is_none_becomes_an_error_and_the_link_lives_on(relay: RunningRelay, text: str) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        worker.on_call = lambda worker, event, message: worker.say(event, Kind.RES, text)
+        error = (await relay.call("notes", "bad")).json()["error"]
+        assert error["data"]["reason"] == "bad_answer"
+        worker.on_call = SyntheticWorker.echo
+        assert (await relay.call("notes", "echo")).json()["result"]["content"]
+
+
+async def test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored(relay: RunningRelay) -> None:
+    async with (
+        SyntheticWorker(relay.url, relay.token, "notes") as notes,
+        SyntheticWorker(relay.url, relay.token, "evil") as evil,
+    ):
+        waiting: list[Received[str]] = []
+        notes.on_call = lambda worker, event, message: waiting.append(event)
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await notes.until(lambda: bool(waiting))
+        evil.send(waiting[0], Kind.RES, jsonrpc.result_message(1, {"content": [], "forged": True}))
+        await evil.flush()
+        assert (await relay.call("evil", "echo")).status_code == 200
+        notes.answer(waiting[0], {"content": []})
+        await notes.flush()
+        assert (await running).json()["result"] == {"content": []}
+
+
+async def test_a_name_held_by_another_principal_is_refused_before_the_handshake(relay: RunningRelay) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes"):
+        other = relay.tokens.issue(None, None, ("serve",))
+        with pytest.raises(InvalidStatus) as refused:
+            await SyntheticWorker(relay.url, other, "notes", inst="w2").dial()
+        assert refused.value.response.status_code == 403
+        assert (await relay.call("notes", "echo")).json()["result"]
+
+
+@pytest.mark.parametrize("name", ["-notes", ".well-known", "favicon.ico", "a%2Fb", "x" * 65, "SSE"])
+async def test_reserved_and_malformed_names_are_refused(relay: RunningRelay, name: str) -> None:
+    with pytest.raises(InvalidStatus):
+        await SyntheticWorker(relay.url, relay.token, name).dial()
+
+
+async def test_a_first_frame_that_is_no_hello_ends_the_socket(relay: RunningRelay) -> None:
+    worker = SyntheticWorker(relay.url, relay.token, "notes")
+    worker.link.connected = lambda now: None  # type: ignore[method-assign]
+    await worker.dial()
+    assert worker._socket is not None
+    await worker._socket.send('{"t":"ack","a":0}')
+    await worker.until(lambda: worker.close_code is not None)
+    assert worker.close_code == 4400
+
+
+async def test_a_known_name_stays_known_over_a_restart(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, away_wait_s=0.1) as relay:
+        assert (await relay.call("notes", "echo")).status_code == 404
+        async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+            await worker.until(lambda: any('"tools/list"' in getattr(e, "payload", "") for e in worker.seen))
+            async with asyncio.timeout(5):
+                while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
+                    pass
+    async with RunningRelay(tmp_path, away_wait_s=0.1) as relay:
+        assert (await relay.call("notes", "echo")).json()["error"]["code"] == -31010
+        listed = await relay.http.post("/notes", **relay.modern("tools/list"))
+        assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]

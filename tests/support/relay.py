@@ -1,0 +1,99 @@
+"""The real relay on a real port, inside the test's own event loop, with a state directory of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import uvicorn
+
+from tabrelay.app import create_app
+from tabrelay.assets import Assets
+from tabrelay.config import Settings
+from tabrelay.runner import AbortingWebSocket, Runner, bind
+from tabrelay.tokens import Tokens
+
+MODERN = "2026-07-28"
+ACCEPT = "application/json, text/event-stream"
+
+
+class RunningRelay:
+    """Start it with `async with`. Settings are the product's, but for what a test gives."""
+
+    def __init__(self, home: Path, *, port: int = 0, **settings: Any) -> None:
+        self._socket = bind("127.0.0.1", port)
+        self.port: int = self._socket.getsockname()[1]
+        self.settings = Settings(home=home, port=self.port, **settings)
+        self.tokens = Tokens(home)
+        self.token = self.tokens.master()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._server: uvicorn.Server | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.http = httpx2.AsyncClient(
+            base_url=self.url,
+            trust_env=False,
+            timeout=30,
+            headers={"Authorization": f"Bearer {self.token}", "Accept": ACCEPT},
+        )
+
+    async def __aenter__(self) -> RunningRelay:
+        app = create_app(self.settings, tokens=self.tokens, assets=Assets.find())
+        config = uvicorn.Config(
+            app, http="httptools", ws=AbortingWebSocket, log_config=None, lifespan="on", timeout_graceful_shutdown=1
+        )
+        ready = asyncio.Event()
+        self._server = Runner(config, ready.set)
+        self._task = asyncio.create_task(self._server._serve([self._socket]))
+        async with asyncio.timeout(10):
+            await ready.wait()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.http.aclose()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop as a signal would, and free the port."""
+        assert self._server is not None and self._task is not None
+        self._server.should_exit = True
+        await self._task
+        self._socket.close()
+
+    # -- speaking MCP by hand -----------------------------------------------------------------------------------------
+
+    def modern(self, method: str, params: dict[str, Any] | None = None, *, id: int | str = 1) -> dict[str, Any]:
+        """A modern request, as keyword arguments of `http.post`."""
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        }
+        params = {**(params or {})}
+        params["_meta"] = {**meta, **params.get("_meta", {})}
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+        name = params.get("uri") if method == "resources/read" else params.get("name")
+        if name is not None:
+            headers["Mcp-Name"] = str(name)
+        return {"json": {"jsonrpc": "2.0", "id": id, "method": method, "params": params}, "headers": headers}
+
+    async def call(
+        self, server: str, tool: str, arguments: dict[str, Any] | None = None, **more: Any
+    ) -> httpx2.Response:
+        """Call a tool as a modern client does."""
+        params = {"name": tool, "arguments": arguments or {}, **more}
+        return await self.http.post(f"/{server}", **self.modern("tools/call", params))
+
+    async def initialize(self, server: str, version: str = "2025-11-25") -> tuple[httpx2.Response, dict[str, str]]:
+        """Open a legacy session; gives the response and the headers for what follows."""
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        response = await self.http.post(f"/{server}", json=body)
+        session = response.headers.get("mcp-session-id", "")
+        return response, {"Mcp-Session-Id": session, "MCP-Protocol-Version": version}
+
+
+def events(text: str) -> list[str]:
+    """The data lines of an event stream's text."""
+    return [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]

@@ -1,0 +1,163 @@
+"""A browser worker in Python: the real link over a real WebSocket, with no browser around it.
+
+For tests of the relay that must decide what a browser says and when. Tests of the product use Chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.typing import Origin, Subprotocol
+
+from tabserver.wire import frames, jsonrpc
+from tabserver.wire.events import Event, Received
+from tabserver.wire.frames import SUBPROTOCOL, Greeting, Kind
+from tabserver.wire.link import Link
+
+ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
+
+Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
+
+
+class SyntheticWorker:
+    """Dials the relay and answers what it is asked; keeps every event it saw."""
+
+    def __init__(self, url: str, token: str, server: str, *, inst: str = "w1", origin: str | None = None) -> None:
+        self.url = url.replace("http", "ws", 1) + "/" + server
+        self.token = token
+        self.origin = origin
+        self.link: Link[str] = Link.dialer(Greeting(server, inst, "test-build"))
+        self.seen: list[Event] = []
+        self.calls: list[dict[str, Any]] = []
+        self.on_call: Answer = SyntheticWorker.echo
+        self.tools: list[dict[str, Any]] = [ECHO_TOOL]
+        self.close_code: int | None = None
+        self._socket: ClientConnection | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._out: asyncio.Queue[str] = asyncio.Queue()
+
+    async def __aenter__(self) -> SyntheticWorker:
+        await self.dial()
+        await self.until(lambda: self.link.is_up)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.hang_up()
+
+    async def dial(self) -> None:
+        bearer = frames.BEARER_PREFIX + base64.urlsafe_b64encode(self.token.encode()).decode().rstrip("=")
+        self._socket = await connect(
+            self.url,
+            subprotocols=[Subprotocol(SUBPROTOCOL), Subprotocol(bearer)],
+            origin=Origin(self.origin) if self.origin else None,
+            proxy=None,
+            max_size=None,
+        )
+        self.link.connected(self._now())
+        self._reader = asyncio.create_task(self._read(self._socket))
+        await self.flush()
+
+    async def hang_up(self) -> None:
+        """Close the socket; the link stays and may be dialled again."""
+        if self._socket is not None:
+            await self._socket.close()
+            await self._finished()
+
+    async def cut(self) -> None:
+        """Lose the socket without a word, as a network does."""
+        assert self._socket is not None
+        self._socket.transport.abort()
+        await self._finished()
+
+    async def _finished(self) -> None:
+        assert self._reader is not None
+        await self._reader
+        self.link.disconnected(self._now())
+        self._socket = None
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def flush(self) -> None:
+        for header, payload in self.link.frames():
+            if self._socket is not None:
+                with suppress(ConnectionClosed):
+                    await self._socket.send(header if payload is None else f"{header}\n{payload}")
+
+    async def _read(self, socket: ClientConnection) -> None:
+        try:
+            async for text in socket:
+                assert isinstance(text, str)
+                self.link.receive(*frames.split(text), self._now())
+                for event in self.link.events():
+                    self.seen.append(event)
+                    if isinstance(event, Received):
+                        self._received(event)
+                await self.flush()
+                self._changed.set()
+        except ConnectionClosed:
+            pass
+        finally:
+            self.close_code = socket.close_code
+            self._changed.set()
+
+    def _received(self, event: Received[str]) -> None:
+        message = json.loads(event.payload)
+        if event.kind is not Kind.REQ:
+            return
+        method = message["method"]
+        if method == "initialize":
+            about = {"name": "synthetic", "version": "1"}
+            result: dict[str, Any] = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": about,
+            }
+            self.answer(event, result)
+        elif method == "tools/list":
+            self.answer(event, {"tools": self.tools})
+        elif method == "server/discover":
+            self.answer(event, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
+        elif method == "tools/call":
+            self.calls.append(message)
+            self.on_call(self, event, message)
+        else:
+            error = jsonrpc.error_message(message["id"], jsonrpc.METHOD_NOT_FOUND, "no such method")
+            self.send(event, Kind.RES, error)
+
+    def echo(self, event: Received[str], message: dict[str, Any]) -> None:
+        text = json.dumps(message["params"].get("arguments"))
+        self.answer(event, {"resultType": "complete", "content": [{"type": "text", "text": text}]})
+
+    def answer(self, event: Received[str], result: dict[str, Any]) -> None:
+        assert event.id is not None
+        self.send(event, Kind.RES, jsonrpc.result_message(event.id, result))
+
+    def send(self, event: Received[str], kind: Kind, message: dict[str, Any]) -> None:
+        """Say something on the channel that an event came from; `flush` writes it when called outside the reader."""
+        self.say(event, kind, json.dumps(message))
+
+    def say(self, event: Received[str], kind: Kind, text: str) -> None:
+        self.link.send(
+            event.channel,
+            kind,
+            text,
+            self._now(),
+            id=event.id if kind is Kind.RES else None,
+            related=event.id if kind is Kind.NOTE else None,
+        )
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,55 @@
+"""Frames as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tabserver.wire import eras, frames
+from tabserver.wire.eras import Era
+from tabserver.wire.errors import RemoteProtocolError
+from tabserver.wire.frames import Caller, Greeting, Terms
+
+
+def test_a_message_is_cut_at_its_first_newline_only() -> None:
+    assert frames.split('{"t":"msg"}\n{"a":\n1}') == ('{"t":"msg"}', '{"a":\n1}')
+    assert frames.split('{"t":"ack"}') == ('{"t":"ack"}', None)
+    assert frames.split("") == ("", None)
+
+
+def test_a_caller_survives_the_wire() -> None:
+    caller = Caller(Era.LEGACY, "2025-06-18", "p", {"name": "x"}, {"roots": {}}, ready=True)
+    assert Caller.from_dict(caller.to_dict()) == caller
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"era": "modern"}, {"era": "modern", "version": 1, "principal": "p"}])
+def test_a_caller_that_is_none_is_refused(value: object) -> None:
+    with pytest.raises(RemoteProtocolError):
+        Caller.from_dict(value)
+
+
+def test_a_hello_says_what_it_wants_to_resume() -> None:
+    fresh = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), None, 0))
+    again = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), "sid", 7))
+    assert "sid" not in fresh
+    assert (again["sid"], again["rx"], again["inst"], again["server"]) == ("sid", 7, "w1", "notes")
+
+
+def test_a_welcome_states_the_terms() -> None:
+    frame = frames.decode(frames.welcome_header(Terms("s", "e", "b", grace_ms=5, max_message=9, window=3), True, 4))
+    assert frame == {
+        "t": "welcome",
+        "sid": "s",
+        "epoch": "e",
+        "build": "b",
+        "resumed": True,
+        "rx": 4,
+        "grace_ms": 5,
+        "max_msg": 9,
+        "window": 3,
+    }
+
+
+def test_a_legacy_version_is_answered_in_kind_and_an_unknown_one_with_the_newest() -> None:
+    assert eras.negotiate("2025-03-26") == "2025-03-26"
+    for strange in ("2031-01-01", "2026-07-28", None, 7):
+        assert eras.negotiate(strange) == "2025-11-25"

@@ -1,0 +1,274 @@
+"""The link over two ends and a wire that a test can cut. Time is a number that the test adds to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tabserver.wire import frames
+from tabserver.wire.eras import Era
+from tabserver.wire.errors import BufferFull, LocalProtocolError, MessageTooLarge
+from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
+from tabserver.wire.frames import Caller, Greeting, Kind, Terms
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import ACCEPTS, TRANSITIONS, Link, Phase, Role
+
+CALLER = Caller(Era.MODERN, "2026-07-28", "token:1", {"name": "c", "version": "1"}, {"sampling": {}})
+TERMS = Terms(sid="secret-1", epoch="e1", build="b")
+
+
+class Pair:
+    """A worker's link and a relay's, and the wire between them. Frames cross when `settle` is called."""
+
+    def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 - frozen
+        self.limits = limits
+        self.now = 100.0
+        self.worker: Link[str] = Link.dialer(Greeting("notes", "w1", "b"), limits)
+        self.relay: Link[str] = Link.accepter(TERMS, limits)
+        self.at_worker: list[Event] = []
+        self.at_relay: list[Event] = []
+
+    def connect(self) -> Pair:
+        self.worker.connected(self.now)
+        self.relay.connected(self.now)
+        return self.settle()
+
+    def cut(self) -> Pair:
+        self.worker.disconnected(self.now)
+        self.relay.disconnected(self.now)
+        return self.collect()
+
+    def settle(self) -> Pair:
+        while True:
+            up, down = self.worker.frames(), self.relay.frames()
+            for header, payload in up:
+                self.relay.receive(header, payload, self.now)
+            for header, payload in down:
+                self.worker.receive(header, payload, self.now)
+            self.collect()
+            if not up and not down:
+                return self
+
+    def collect(self) -> Pair:
+        self.at_worker += self.worker.events()
+        self.at_relay += self.relay.events()
+        return self
+
+    def wait(self, seconds: float) -> Pair:
+        """Let time pass, firing timers exactly when they are due."""
+        end = self.now + seconds
+        while True:
+            due = [timer for link in (self.worker, self.relay) if (timer := link.next_timer()) is not None]
+            if not due or min(due) > end:
+                break
+            self.now = max(self.now, min(due))
+            self.worker.handle_timer(self.now)
+            self.relay.handle_timer(self.now)
+            self.settle()
+        self.now = end
+        return self
+
+    def payloads(self, events: list[Event]) -> list[str]:
+        return [event.payload for event in events if isinstance(event, Received)]
+
+
+def test_a_greeting_brings_both_ends_up() -> None:
+    pair = Pair().connect()
+    assert pair.worker.is_up and pair.relay.is_up
+    assert pair.at_worker == [Welcomed(resumed=False, epoch="e1", build="b")]
+    assert pair.worker.sid == "secret-1"
+
+
+def test_a_message_keeps_its_channel_kind_ids_and_caller() -> None:
+    pair = Pair().connect()
+    pair.relay.send("c1", Kind.REQ, '{"x":1}', pair.now, id='id "7"', caller=CALLER)
+    pair.relay.open("s1", Caller(Era.LEGACY, "2025-11-25", "p", ready=True), pair.now)
+    pair.settle()
+    pair.worker.send("c1", Kind.NOTE, "{}", pair.now, related='id "7"')
+    pair.worker.send("c1", Kind.RES, "{}", pair.now, id=7)
+    pair.worker.close("s1", 'bye "you"', pair.now)
+    pair.settle()
+    assert pair.at_worker[1:] == [
+        Received("c1", Kind.REQ, 'id "7"', None, '{"x":1}', CALLER),
+        Opened("s1", Caller(Era.LEGACY, "2025-11-25", "p", ready=True)),
+    ]
+    assert pair.at_relay[1:] == [
+        Received("c1", Kind.NOTE, None, 'id "7"', "{}", None),
+        Received("c1", Kind.RES, 7, None, "{}", None),
+        Closed("s1", 'bye "you"'),
+    ]
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_frames_that_a_cut_swallowed_are_said_again_once_and_in_order(lost: int) -> None:
+    pair = Pair().connect()
+    for number in range(3):
+        pair.relay.send("c", Kind.REQ, str(number), pair.now, id=number)
+    for header, payload in pair.relay.frames()[: 3 - lost] if lost else pair.relay.frames():
+        pair.worker.receive(header, payload, pair.now)
+    pair.collect().cut()
+    pair.relay.send("c", Kind.REQ, "3", pair.now, id=3)
+    pair.connect()
+    assert pair.payloads(pair.at_worker) == ["0", "1", "2", "3"]
+    assert [event.resumed for event in pair.at_worker if isinstance(event, Welcomed)] == [False, True]
+
+
+def test_a_relay_that_forgot_the_session_starts_a_new_one() -> None:
+    pair = Pair().connect()
+    pair.worker.send("c", Kind.RES, "for nobody", pair.now, id=1)
+    pair.cut()
+    pair.relay = Link.accepter(Terms(sid="secret-2", epoch="e2", build="b"))
+    pair.connect()
+    assert pair.at_worker[-1] == Welcomed(resumed=False, epoch="e2", build="b")
+    assert pair.payloads(pair.at_relay) == []
+    pair.worker.send("c", Kind.RES, "for somebody", pair.now, id=1)
+    pair.settle()
+    assert pair.payloads(pair.at_relay) == ["for somebody"]
+
+
+def test_acknowledgements_empty_the_replay_buffer() -> None:
+    pair = Pair().connect()
+    pair.relay.send("c", Kind.REQ, "x", pair.now, id=1)
+    pair.settle()
+    assert pair.relay.unacknowledged == 1
+    pair.wait(1.0)
+    assert pair.relay.unacknowledged == 0
+    for number in range(16):
+        pair.relay.send("c", Kind.REQ, "x", pair.now, id=number)
+    pair.settle()
+    assert pair.relay.unacknowledged == 0
+    pair.relay.send("c", Kind.REQ, "x" * 70_000, pair.now, id=1)
+    pair.settle()
+    assert pair.relay.unacknowledged == 0
+
+
+def test_the_relay_is_heard_at_least_every_20_seconds_so_the_watchdog_sleeps() -> None:
+    pair = Pair().connect().wait(600)
+    assert not any(isinstance(event, Silence) for event in pair.at_worker)
+
+
+def test_a_silent_relay_is_noticed_after_50_seconds_and_one_more_look() -> None:
+    pair = Pair().connect()
+    start, worker = pair.now, pair.worker
+    worker.handle_timer(start + 50)
+    assert worker.events() == [] and worker.next_timer() == start + 51
+    worker.handle_timer(start + 51)
+    assert worker.events() == [Silence("a sign of life")]
+
+
+def test_frames_that_waited_unread_while_the_worker_was_blocked_keep_the_link() -> None:
+    pair = Pair().connect()
+    start, worker = pair.now, pair.worker
+    worker.handle_timer(start + 70)
+    worker.receive('{"t":"ack","a":0}', None, start + 70)
+    worker.handle_timer(start + 71)
+    assert worker.events() == []
+
+
+def test_a_greeting_that_never_comes_is_a_silence() -> None:
+    pair = Pair()
+    pair.worker.connected(pair.now)
+    pair.worker.handle_timer(pair.now + 5)
+    assert pair.worker.events() == [Silence("a greeting")]
+
+
+def test_the_grace_ends_the_session() -> None:
+    pair = Pair().connect().cut()
+    pair.relay.handle_timer(pair.now + 30)
+    assert pair.relay.events() == [Expired()]
+    assert pair.relay.is_over
+    with pytest.raises(LocalProtocolError):
+        pair.relay.send("c", Kind.REQ, "x", pair.now, id=1)
+
+
+def test_buffers_are_bounded_in_number_and_size() -> None:
+    pair = Pair(Limits(replay_messages=2, replay_bytes=1000, max_message=900)).connect()
+    with pytest.raises(MessageTooLarge):
+        pair.relay.send("c", Kind.REQ, "x" * 901, pair.now, id=1)
+    pair.relay.send("c", Kind.REQ, "x" * 800, pair.now, id=1)
+    with pytest.raises(BufferFull):
+        pair.relay.send("c", Kind.REQ, "x" * 800, pair.now, id=2)
+    pair.relay.send("c", Kind.REQ, "x", pair.now, id=3)
+    with pytest.raises(BufferFull):
+        pair.relay.send("c", Kind.REQ, "x", pair.now, id=4)
+    pair.settle().wait(2)
+    pair.relay.send("c", Kind.REQ, "x" * 800, pair.now, id=5)
+    assert [event.id for event in pair.settle().at_worker if isinstance(event, Received)] == [1, 3, 5]
+
+
+def test_a_goodbye_reaches_the_other_end() -> None:
+    pair = Pair().connect()
+    pair.relay.bye(1012, "restart", pair.now, retry_ms=400)
+    assert pair.settle().at_worker[-1] == Parted(1012, "restart", 400)
+
+
+GOOD = '{"t":"msg","s":1,"a":0,"c":"c","k":"res","i":1}'
+
+
+@pytest.mark.parametrize(
+    ("header", "payload"),
+    [
+        ("", None),
+        ("nonsense", None),
+        ("[]", None),
+        ('{"t":["msg"]}', None),
+        ('{"t":"shout"}', None),
+        ('{"t":"hello"}', None),
+        ('{"t":"welcome","sid":"x","epoch":"e","build":"b","resumed":false,"rx":0}', None),
+        ('{"t":"open","s":1,"a":0,"c":"c","o":{}}', None),
+        (GOOD, None),
+        (GOOD.replace('"s":1', '"s":2'), "{}"),
+        (GOOD.replace('"s":1', '"s":true'), "{}"),
+        (GOOD.replace('"s":1', '"s":-1'), "{}"),
+        (GOOD.replace('"a":0', '"a":9'), "{}"),
+        (GOOD.replace('"res"', '"reply"'), "{}"),
+        (GOOD.replace('"i":1', '"i":1.5'), "{}"),
+        (GOOD.replace('"i":1', '"i":[]'), "{}"),
+        (GOOD.replace('"i":1', '"o":{"era":"stone"}'), "{}"),
+        ("[" * 100_000, None),
+    ],
+)
+def test_a_broken_frame_is_a_violation_and_never_an_exception(header: str, payload: str | None) -> None:
+    pair = Pair().connect()
+    pair.relay.receive(header, payload, pair.now)
+    assert [type(event) for event in pair.relay.events()] == [Violation]
+
+
+def test_a_frame_seen_before_is_dropped() -> None:
+    pair = Pair().connect()
+    pair.relay.receive(GOOD, "{}", pair.now)
+    pair.relay.receive(GOOD, "{}", pair.now)
+    assert pair.payloads(pair.relay.events()) == ["{}"]
+
+
+def test_unknown_fields_are_left_for_later_versions() -> None:
+    pair = Pair().connect()
+    pair.relay.receive(GOOD.replace('"i":1', '"i":1,"later":[1]'), "{}", pair.now)
+    assert pair.payloads(pair.relay.events()) == ["{}"]
+
+
+def test_another_link_version_is_told_so() -> None:
+    pair = Pair()
+    pair.relay.connected(pair.now)
+    hello = frames.hello_header(Greeting("notes", "w", "b"), None, 0).replace("[1,1]", "[2,3]")
+    pair.relay.receive(hello, None, pair.now)
+    [event] = pair.relay.events()
+    assert isinstance(event, Violation) and "version 1" in event.reason
+
+
+@pytest.mark.parametrize("act", [lambda link: link.connected(0.0)])
+def test_using_the_link_out_of_order_is_our_own_error(act: Callable[[Link[str]], None]) -> None:
+    pair = Pair().connect()
+    with pytest.raises(LocalProtocolError):
+        act(pair.worker)
+
+
+def test_losing_a_socket_twice_is_harmless() -> None:
+    pair = Pair().connect().cut().cut()
+    assert pair.worker.phase is Phase.DOWN
+
+
+def test_every_phase_but_the_last_has_a_way_out_and_every_open_phase_reads_frames() -> None:
+    assert {phase for phase, _ in TRANSITIONS} == set(Phase) - {Phase.OVER}
+    assert set(ACCEPTS) == {(role, phase) for role in Role for phase in (Phase.GREETING, Phase.UP)}
