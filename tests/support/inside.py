@@ -15,7 +15,12 @@ os.chdir("/repo")
 # Plug-ins of the host's environment may be compiled for it; the tests here need none.
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
-import pytest  # noqa: E402 - the path to it is made above
+import pytest  # noqa: E402 - the path to them is made above
+from hypothesis import settings  # noqa: E402
+
+# Ten times slower than the host: fewer examples, no clock on each, and nothing written into the tree.
+settings.register_profile("pyodide", max_examples=20, stateful_step_count=30, deadline=None, database=None)
+settings.load_profile("pyodide")
 
 TESTS = os.environ["TESTS"]
 counts: Counter[str] = Counter()

@@ -1,0 +1,128 @@
+"""Starts an installed `tabrelay demo` where there is no network, and looks at it the way a person would.
+
+A script, not a test: test_wheel.py runs it inside an empty network namespace, where the relay, the browser and this
+process have nothing but loopback. It prints one JSON line with what it saw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib.util
+import json
+import socket
+import struct
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import TimeoutError as PlaywrightTimeout
+from playwright.async_api import async_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+READY_TIMEOUT_S = 60
+
+# Asked in the page, of the relay: does it list every tool that the page should offer?
+ALL_OFFERED = """async ({ token, expected }) => {
+  const response = await fetch("/-/status", { headers: { Authorization: `Bearer ${token}` } });
+  const names = (await response.json()).servers.flatMap((server) => server.tools.map((tool) => tool.name));
+  return expected.every((name) => names.includes(name));
+}"""
+
+
+def raise_loopback() -> None:
+    """A new namespace has a loopback device that is down. The same as `ip link set lo up`, without needing `ip`."""
+    import fcntl
+
+    get_flags, set_flags, is_up = 0x8913, 0x8914, 0x1
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        name, flags = struct.unpack("16sH", fcntl.ioctl(any_socket, get_flags, struct.pack("16sH", b"lo", 0))[:18])
+        fcntl.ioctl(any_socket, set_flags, struct.pack("16sH", name, flags | is_up))
+
+
+def load_settings() -> Any:
+    spec = importlib.util.spec_from_file_location("playwright_settings", ROOT / "playwright.config.py")
+    assert spec and spec.loader
+    settings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(settings)
+    return settings
+
+
+def get(url: str, token: str | None = None) -> tuple[bytes, str]:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as response:
+        return response.read(), response.headers["Content-Type"]
+
+
+@contextlib.asynccontextmanager
+async def demo(command: str, home: str) -> AsyncIterator[dict[str, Any]]:
+    """The relay in a process whose PATH holds its own scripts and nothing else: no Node, no npm."""
+    process = await asyncio.create_subprocess_exec(
+        command,
+        *("demo", "--json", "--no-open", "--port", "0"),
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": str(Path(command).parent), "HOME": home, "LANG": "C.UTF-8"},
+    )
+    try:
+        assert process.stdout
+        line = await asyncio.wait_for(process.stdout.readline(), READY_TIMEOUT_S)
+        yield json.loads(line)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
+    """Open the page and wait until the relay lists what it offers."""
+    settings = load_settings()
+    base = ready["base_url"]
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**settings.launch_options())
+        page = await browser.new_page()
+        foreign: list[str] = []
+        page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(base) else None)
+        await page.goto(ready["url"])
+        asked = {"token": ready["token"], "expected": sorted(expected)}
+        try:
+            await page.wait_for_function(ALL_OFFERED, arg=asked, polling=200, timeout=settings.BOOT_TIMEOUT_MS)
+        except PlaywrightTimeout:
+            text = await page.inner_text("body")
+            raise AssertionError(f"the page does not offer {sorted(expected)}; it says:\n{text}") from None
+        status = json.loads(get(f"{base}/-/status", ready["token"])[0])
+        await browser.close()
+    assert not foreign, foreign
+    return {tool["name"] for server in status["servers"] for tool in server["tools"]}
+
+
+async def look(command: str, home: str, expected: set[str]) -> dict[str, Any]:
+    async with demo(command, home) as ready:
+        base = ready["base_url"]
+        manifest = json.loads(get(f"{base}/-/manifest.json")[0])
+        wasm, wasm_type = get(f"{base}{manifest['pyodide']}pyodide.asm.wasm")
+        library, _ = get(f"{base}{manifest['pyodide']}python_stdlib.zip")
+        return {
+            "interfaces": [name for _, name in socket.if_nameindex()],
+            "health": json.loads(get(f"{base}/-/healthz")[0]),
+            "wasm": [wasm[:4].hex(), wasm_type],
+            "library": library[:2].decode(),
+            "tools": sorted(await see_tools(ready, expected)),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", help="the installed tabrelay")
+    parser.add_argument("--home", required=True, help="a folder for the relay's state")
+    parser.add_argument("--namespace", action="store_true", help="this is a new network namespace: raise its loopback")
+    parser.add_argument("--expect", nargs="*", default=[], metavar="TOOL")
+    args = parser.parse_args()
+    if args.namespace:
+        raise_loopback()
+    json.dump(asyncio.run(look(args.command, args.home, set(args.expect))), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The house rules that a program can check: who imports whom, what the documents promise, what the tree may hold."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import tabrelay
+
+ROOT = Path(__file__).resolve().parent.parent
+RELAY = ROOT / "relay" / "tabrelay"
+BROWSER = ROOT / "browser_pkg" / "tabserver"
+
+MUST_BE_THERE = {"pyproject.toml", "relay", "browser_pkg", "web_demo", "tests", "playwright.config.py"}
+MAY_BE_THERE = MUST_BE_THERE | {
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "bench",
+    "constraints.txt",
+    "docs",
+    "package.json",
+}
+
+# Put together here so that this file does not name them itself.
+REGISTRIES = [f"{name}.org" for name in ("pypi", "pythonhosted", "npmjs", "debian")]
+MACHINE_PATHS = re.compile(r"(?<![\w.*~$})])/(?:work|root|home/\w+|Users/\w+)(?:/|\b(?=[\s'\"`]))")
+
+
+def tracked_files() -> list[str]:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Absolute imports, wherever in the file they stand."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+
+
+def modules(folder: Path, *patterns: str) -> list[Path]:
+    return sorted(path for pattern in patterns for path in folder.rglob(pattern) if "__pycache__" not in path.parts)
+
+
+def test_every_import_goes_down_the_house() -> None:
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+@pytest.mark.parametrize("path", modules(BROWSER / "wire", "*.py"), ids=lambda path: path.name)
+def test_the_wire_is_pure(path: Path) -> None:
+    impure = {"asyncio", "datetime", "logging", "random", "secrets", "select", "socket", "threading", "time"}
+    roots = {name.split(".")[0] for name in imports_of(path)}
+    assert roots <= set(sys.stdlib_module_names) - impure | {"tabserver"}
+
+
+@pytest.mark.parametrize("folder", [RELAY, BROWSER], ids=lambda folder: folder.name)
+def test_only_the_browser_file_knows_the_browser(folder: Path) -> None:
+    knowing = {
+        path.relative_to(folder).as_posix()
+        for path in modules(folder, "*.py")
+        if {"js", "pyodide", "pyscript"} & {name.split(".")[0] for name in imports_of(path)}
+    }
+    assert knowing <= {"browser.py"}
+
+
+def test_the_browser_package_needs_nothing_but_the_standard_library() -> None:
+    allowed = set(sys.stdlib_module_names) | {"tabserver", "js", "pyodide"}
+    assert {name.split(".")[0] for path in modules(BROWSER, "*.py") for name in imports_of(path)} <= allowed
+
+
+def test_the_architecture_document_names_every_module() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    files = [
+        path for folder in (RELAY, BROWSER, ROOT / "web_demo") for path in modules(folder, "*.py", "*.js", "*.d.ts")
+    ]
+    unnamed = [
+        str(path.relative_to(ROOT))
+        for path in files
+        if path.name not in {"__init__.py", "__main__.py"}
+        and not re.search(rf"(?<![\w.-]){re.escape(path.name)}(?!\w)|`{re.escape(path.stem)}`", text)
+    ]
+    assert unnamed == []
+
+
+def test_the_architecture_document_names_no_module_that_is_gone() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    there = {Path(name).name for name in tracked_files()}
+    named = set(re.findall(r"(?<![\w.*-])[a-z_]+\.(?:py|js|mjs)\b", text))
+    assert named - there == set()
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    released = re.findall(r"^## \[?v?(\d+\.\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[:1] == [tabrelay.__version__]
+
+
+def test_the_top_level_is_the_agreed_one() -> None:
+    names = {name.split("/")[0] for name in tracked_files()}
+    assert names >= MUST_BE_THERE
+    assert names <= MAY_BE_THERE
+
+
+def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
+    found = []
+    for name in tracked_files():
+        try:
+            text = (ROOT / name).read_text()
+        except UnicodeDecodeError:
+            continue
+        found += [f"{name}: {host}" for host in REGISTRIES if host in text]
+        if not name.startswith("tests/"):
+            found += [f"{name}: {match[0]}" for match in MACHINE_PATHS.finditer(text)]
+    assert found == []
+
+
+def test_versions_are_exact_wherever_they_are_pinned() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+    package = json.loads((ROOT / "package.json").read_text())
+    pins = {**package["dependencies"], **package["devDependencies"]}
+    assert [f"{name} {pin}" for name, pin in pins.items() if not re.fullmatch(r"\d+\.\d+\.\d+", pin)] == []
+
+
+def test_the_notices_name_the_versions_that_ship() -> None:
+    notice = (ROOT / "browser_pkg" / "runtime" / "notices" / "NOTICE.md").read_text()
+    for name, version in json.loads((ROOT / "package.json").read_text())["dependencies"].items():
+        assert f"| {version} |" in notice, name

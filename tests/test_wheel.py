@@ -1,0 +1,113 @@
+"""The wheel is all one needs: it installs from the wheelhouse and serves the demo with network and Node cut off."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+MAX_WHEEL_BYTES = 40_000_000
+DEMO_TOOLS = ["add", "count_words", "page_info"]
+
+
+def run(*command: str | Path, **env: str) -> str:
+    """Run to the end; on failure show what the program said."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, env=env or None, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def cut_off() -> list[str]:
+    """The command prefix under which there is no network, or an empty one where this system has no way to cut it."""
+    unshare = shutil.which("unshare")
+    for flags in (["--net"], ["--user", "--map-root-user", "--net"]):
+        if unshare and subprocess.run([unshare, *flags, "true"], capture_output=True).returncode == 0:
+            return [unshare, *flags]
+    return []
+
+
+def bare_environment(home: Path) -> dict[str, str]:
+    """No settings of pip, no way out through a proxy, and no Node on PATH."""
+    nowhere = "http://127.0.0.1:9"
+    kept = ("LANG", "PLAYWRIGHT_BROWSERS_PATH", "TABRELAY_CHROMIUM")
+    return {
+        **{name: os.environ[name] for name in kept if name in os.environ},
+        "HOME": str(home),
+        "PATH": os.defpath,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "HTTP_PROXY": nowhere,
+        "HTTPS_PROXY": nowhere,
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    """The wheel of the tree as it is now; `make build` made it already unless something changed since."""
+    run(sys.executable, ROOT / ".ci" / "setup.py", "build", **os.environ)
+    (found,) = DIST.glob("tabrelay-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `tabrelay` command of a fresh environment, installed with no network."""
+    home = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "venv", home / "venv")
+    python = home / "venv" / "bin" / "python"
+    flags = ["--quiet", "--no-index", "--find-links", str(DIST)]
+    run(*cut_off(), python, "-m", "pip", "install", *flags, "tabrelay", **bare_environment(home))
+    return python.with_name("tabrelay")
+
+
+def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
+    assert wheel.stat().st_size <= MAX_WHEEL_BYTES
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert names >= {
+        "tabrelay/cli.py",
+        "tabserver/wire/link.py",
+        "tabserver/js/worker.js",
+        "tabserver/js/client.js",
+        "tabrelay/_assets/demo/index.html",
+        "tabrelay/_assets/pyodide/pyodide.asm.wasm",
+        "tabrelay/_assets/pyodide/pyodide.asm.wasm.gz",
+        "tabrelay/_assets/pyodide/python_stdlib.zip",
+        "tabrelay/_assets/pyscript/core.js",
+    }
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".map", ".pyc"))]
+
+
+def test_the_wheel_carries_the_licences_of_what_it_carries(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    names = [name for name in archive.namelist() if "LICENSE" in name or "licenses/" in name]
+    texts = {name: archive.read(name).decode() for name in names if not name.endswith(".gz")}
+    for sentence in ("Mozilla Public License Version 2.0", "Apache License", "PYTHON SOFTWARE FOUNDATION LICENSE"):
+        assert any(sentence in text for text in texts.values()), sentence
+    assert "tabrelay/_assets/pyodide/LICENSE" in texts
+    assert "tabrelay/_assets/pyscript/LICENSE" in texts
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in texts)
+
+
+def test_the_installed_command_tells_its_version(installed: Path, wheel: Path) -> None:
+    assert run(installed, "--version").strip() == f"tabrelay {wheel.name.split('-')[1]}"
+
+
+def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: Path) -> None:
+    assert shutil.which("node", path=str(installed.parent)) is None
+    prefix = cut_off()
+    script = ROOT / "tests" / "support" / "offline.py"
+    flags = ["--home", str(tmp_path), "--expect", *DEMO_TOOLS, *(["--namespace"] if prefix else [])]
+    saw = json.loads(run(*prefix, sys.executable, script, installed, *flags, **bare_environment(tmp_path)))
+    if prefix:
+        assert saw["interfaces"] == ["lo"]
+    assert saw["health"]["status"] == "ok"
+    assert saw["wasm"] == ["0061736d", "application/wasm"]
+    assert saw["library"] == "PK"
+    assert saw["tools"] == DEMO_TOOLS
