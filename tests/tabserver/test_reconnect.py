@@ -1,0 +1,528 @@
+"""The transport: dialling, dropping, coming back, and staying away. Time is fake, the relay's end is the real Link."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tabserver.backoff import Backoff
+from tabserver.reconnect import HIGH_WATER, State, Transport
+from tabserver.sockets import DialError
+from tabserver.wire.eras import Era
+from tabserver.wire.errors import MessageTooLarge
+from tabserver.wire.events import Closed, Opened, Parted, Received, Welcomed
+from tabserver.wire.frames import Caller, Greeting, Kind
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tests.support.clock import Clock, settle
+from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
+
+CALLER = Caller(Era.LEGACY, "2025-11-25", "token:test")
+ONE_REQUEST = Caller(Era.MODERN, "2026-07-28", "token:test")
+
+
+class Bench:
+    """A transport on a fake clock, with everything it said."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.clock = Clock()
+        self.dialer = FakeDialer()
+        self.relay = FakeRelay(self.clock)
+        self.said: list[tuple[str, Any]] = []
+        self.states: list[State] = []
+        self.aborts: list[FakeAbort] = []
+        self.transport = Transport(
+            Link.dialer(Greeting("demo", "inst", "b"), limits or Limits()),
+            self.dialer,
+            clock=self.clock,
+            new_abort=self._new_abort,
+            jitter=lambda: 0.5,
+            call_later=self.clock.call_later,
+        )
+        transport = self.transport
+        transport.on_open = lambda: self.said.append(("open", None))
+        transport.on_close = lambda code, reason: self.said.append(("close", code))
+        transport.on_error = lambda error: self.said.append(("error", error))
+        transport.on_message = lambda event: self.said.append(("message", event))
+        transport.on_state = self.states.append
+
+    def _new_abort(self) -> FakeAbort:
+        self.aborts.append(FakeAbort())
+        return self.aborts[-1]
+
+    async def start(self) -> None:
+        await self.transport.start()
+        await settle()
+
+    async def connect(self) -> FakeSocket:
+        """Open the dial that is waiting and let the relay welcome it."""
+        socket = self.dialer.last.open()
+        await settle()
+        self.relay.accept(socket)
+        return socket
+
+    def is_connected(self) -> bool:
+        return self.transport.is_connected
+
+    def messages(self) -> list[Any]:
+        return [value for kind, value in self.said if kind == "message"]
+
+    def errors(self) -> list[Any]:
+        return [value for kind, value in self.said if kind == "error"]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    yield bench
+    await bench.transport.close()
+
+
+async def test_it_connects_and_says_so(bench: Bench) -> None:
+    await bench.start()
+    assert not bench.is_connected()
+    socket = await bench.connect()
+    hello = json.loads(socket.sent[0][0])
+    assert (hello["t"], hello["server"], hello.get("sid")) == ("hello", "demo", None)
+    assert bench.is_connected()
+    assert bench.said == [("open", None)]
+    assert [state.state for state in bench.states] == ["connecting", "connected"]
+    assert bench.transport.welcome == Welcomed(False, "e-s1", "b")
+
+
+async def test_started_twice_dials_once(bench: Bench) -> None:
+    await bench.start()
+    await bench.start()
+    assert len(bench.dialer.dials) == 1
+
+
+async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3_3_seconds(bench: Bench) -> None:
+    story: list[tuple[float, State]] = []
+    bench.transport.on_state = lambda state: story.append((bench.clock() - 100, state))
+    await bench.start()
+    await bench.clock.advance(30)
+    text = "The relay did not answer within 5 s."
+    assert story == [
+        (0, State("connecting", attempts=1)),
+        (5, State("waiting", "timeout", text, 1000, 1)),
+        (6, State("connecting", attempts=2)),
+        (11, State("waiting", "timeout", text, 2000, 2)),
+        (13, State("connecting", attempts=3)),
+        (18, State("waiting", "timeout", text, 3000, 3)),
+        (21, State("connecting", attempts=4)),
+        (26, State("waiting", "timeout", text, 3000, 4)),
+        (29, State("connecting", attempts=5)),
+    ]
+    assert [abort.reason for abort in bench.aborts] == ["timeout"] * 4 + [None]
+    assert [str(error) for error in bench.errors()] == [text] * 4
+
+
+async def test_a_socket_that_opens_but_is_never_welcomed_times_out_and_is_closed(bench: Bench) -> None:
+    await bench.start()
+    socket = bench.dialer.last.open()
+    await bench.clock.advance(5.1)
+    assert socket.closed is not None
+    assert (bench.transport.state.state, bench.transport.state.why) == ("waiting", "timeout")
+    assert ("open", None) not in bench.said and not any(kind == "close" for kind, _ in bench.said)
+
+
+async def test_the_timeout_ends_with_the_welcome(bench: Bench) -> None:
+    await bench.start()
+    await bench.clock.advance(4.9)
+    socket = await bench.connect()
+    await bench.clock.advance(1)
+    assert bench.is_connected() and socket.closed is None
+
+
+async def test_a_failed_dial_tells_why(bench: Bench) -> None:
+    await bench.start()
+    bench.dialer.last.fail("relay_down", "No relay answers.")
+    await settle()
+    assert bench.transport.state == State("waiting", "relay_down", "No relay answers.", 1000, 1)
+    assert isinstance(bench.errors()[0], DialError)
+
+
+async def test_a_dialer_that_breaks_is_one_more_failed_dial(bench: Bench) -> None:
+    await bench.start()
+    bench.dialer.last.outcome.set_exception(OSError("boom"))
+    await settle()
+    assert bench.transport.state == State("waiting", "lost", "OSError: boom", 1000, 1)
+
+
+async def test_close_during_the_dial_aborts_it(bench: Bench) -> None:
+    await bench.start()
+    await bench.transport.close()
+    assert bench.aborts[0].reason == "closing"
+    assert bench.transport.state == State("stopped")
+    await bench.clock.advance(60)
+    assert len(bench.dialer.dials) == 1 and bench.said == []
+
+
+async def test_a_late_open_of_an_abandoned_attempt_is_closed(bench: Bench) -> None:
+    await bench.start()
+    late = bench.dialer.last
+    late.ignores_abort = True
+    await bench.clock.advance(5.1)
+    socket = late.open()
+    await settle()
+    assert socket.closed == (1000, "given up") and socket.sent == []
+    assert bench.transport.state.state == "waiting"
+
+
+async def test_close_says_goodbye_and_stays_down(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    await bench.transport.close()
+    assert json.loads(socket.sent[-1][0])["t"] == "bye"
+    assert socket.closed == (1000, "closing")
+    assert bench.said == [("open", None), ("close", 1000)]
+    assert not bench.is_connected()
+    bench.transport.retry_now()
+    await bench.clock.advance(60)
+    assert len(bench.dialer.dials) == 1
+
+
+async def test_it_can_be_started_again_after_close(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    await bench.transport.close()
+    bench.relay = FakeRelay(bench.clock, "s2")
+    await bench.start()
+    await bench.connect()
+    assert bench.is_connected()
+
+
+async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> None:
+    await bench.start()
+    first = await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    assert not bench.is_connected()
+    assert bench.said[-1] == ("close", 1006)
+    assert bench.transport.state == State("waiting", "lost", "The connection was lost (1006).", 1000, 0)
+
+    # Said while the link was down: it goes out on the next socket.
+    bench.transport.send("c", Kind.RES, '"late"', id=7)
+    assert len(first.sent) == 1
+    await bench.clock.advance(1)
+    second = await bench.connect()
+    hello = json.loads(second.sent[0][0])
+    assert (hello["sid"], hello["rx"]) == ("s1", 1)
+    assert bench.transport.welcome == Welcomed(True, "e-s1", "b")
+    assert [e for e in bench.relay.events if isinstance(e, Received)] == [
+        Received("c", Kind.RES, 7, None, '"late"', None)
+    ]
+
+
+async def test_a_relay_that_does_not_know_us_closes_every_channel_and_old_answers_are_dropped(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    bench.relay = FakeRelay(bench.clock, "s2")
+    await bench.clock.advance(1)
+    socket = await bench.connect()
+    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
+    bench.transport.send("d", Kind.RES, "{}", id=1)
+    assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
+
+
+async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> None:
+    await bench.start()
+    for up_s, wait_ms in [(1, 1000), (9, 2000), (9, 3000), (11, 1000), (1, 2000)]:
+        await bench.connect()
+        await bench.clock.advance(up_s)
+        bench.relay.drop(1006)
+        assert bench.transport.state.retry_in_ms == wait_ms
+        await bench.clock.advance(wait_ms / 1000)
+
+
+@pytest.mark.parametrize("code", [1001, 1012])
+async def test_a_relay_that_restarts_is_dialled_at_once_but_not_in_a_tight_loop(bench: Bench, code: int) -> None:
+    await bench.start()
+    for wait_ms in (0, 1000, 2000):
+        await bench.connect()
+        await bench.clock.advance(1)
+        bench.relay.drop(code)
+        assert bench.transport.state.retry_in_ms == wait_ms
+        await bench.clock.advance(wait_ms / 1000)
+        assert bench.transport.state.state == "connecting"
+
+
+async def test_a_goodbye_says_when_to_come_back_whatever_the_close_code(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.bye(1012, "drain", bench.clock(), retry_ms=250)
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    assert bench.transport.state.retry_in_ms == 250
+    await bench.clock.advance(0.25)
+    assert len(bench.dialer.dials) == 2
+
+
+@pytest.mark.parametrize(("code", "why"), [(4401, "unauthorized"), (4403, "forbidden"), (4409, "replaced")])
+async def test_a_refusal_stops_it_until_somebody_asks(bench: Bench, code: int, why: str) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.drop(code)
+    state = bench.transport.state
+    assert (state.state, state.why, state.retry_in_ms) == ("stopped", why, None) and state.message
+    await bench.clock.advance(600)
+    assert len(bench.dialer.dials) == 1
+    bench.transport.retry_now()
+    await settle()
+    await bench.connect()
+    assert bench.is_connected()
+
+
+async def test_a_goodbye_that_says_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.bye(4409, "replaced", bench.clock())
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    assert (bench.transport.state.state, bench.transport.state.why) == ("stopped", "replaced")
+
+
+async def test_a_permanent_refusal_of_the_dial_stops_it(bench: Bench) -> None:
+    await bench.start()
+    bench.dialer.last.fail("unauthorized", "Bad token. Run: tabrelay pair", permanent=True)
+    await bench.clock.advance(600)
+    assert bench.transport.state == State("stopped", "unauthorized", "Bad token. Run: tabrelay pair", None, 1)
+    assert len(bench.dialer.dials) == 1
+    bench.transport.retry_now()
+    assert bench.transport.state.state == "connecting"
+
+
+async def test_retry_now_cuts_the_waiting_short_and_does_nothing_otherwise(bench: Bench) -> None:
+    bench.transport.retry_now()
+    assert bench.dialer.dials == []
+    await bench.start()
+    bench.transport.retry_now()
+    bench.dialer.last.fail()
+    await settle()
+    bench.transport.retry_now()
+    await bench.clock.advance(4)
+    assert len(bench.dialer.dials) == 2
+    await bench.connect()
+    bench.transport.retry_now()
+    await bench.clock.advance(30)
+    assert len(bench.dialer.dials) == 2
+
+
+async def test_what_an_old_socket_says_is_ignored(bench: Bench) -> None:
+    await bench.start()
+    old = await bench.connect()
+    bench.relay.drop(1006)
+    await bench.clock.advance(1)
+    await bench.connect()
+    before = len(bench.said)
+    old.deliver('{"t":"open","s":1,"a":0,"c":"x","o":{}}', None)
+    old.deliver("nonsense", None)
+    old.drop(4409, "replaced")
+    assert len(bench.said) == before and bench.is_connected()
+
+
+async def test_messages_before_the_dial_returned_are_not_lost_and_a_close_then_is_seen(bench: Bench) -> None:
+    await bench.start()
+    socket = bench.dialer.last.open()
+    socket.deliver('{"t":"bye","code":4401,"reason":"token"}', None)
+    socket.drop(1006, "")
+    await settle()
+    assert (bench.transport.state.state, bench.transport.state.why) == ("stopped", "unauthorized")
+
+
+async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_returns(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+
+    def answer(event: object) -> None:
+        bench.said.append(("message", event))
+        if isinstance(event, Received):
+            bench.transport.send(event.channel, Kind.NOTE, '"going"', related=event.id)
+            bench.transport.send(event.channel, Kind.RES, '"done"', id=event.id)
+
+    bench.transport.on_message = answer
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id="r1")
+    bench.relay.link.close("c", "left", bench.clock())
+    for header, payload in bench.relay.link.frames():
+        socket.deliver(header, payload)
+    assert [type(event) for event in bench.messages()] == [Opened, Received, Closed]
+    assert [payload for _, payload in socket.sent if payload] == ['"going"', '"done"']
+
+
+async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
+    bench.relay.exchange()
+    bench.transport.send("d", Kind.RES, '"first"', id=1)
+    bench.transport.send("d", Kind.RES, '"second"', id=1)
+    assert [payload for _, payload in socket.sent if payload] == ['"first"']
+
+
+async def test_a_closed_channel_is_told_to_the_relay_once(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    bench.transport.close_channel("c", "done")
+    bench.transport.close_channel("c", "done")
+    assert [e for e in bench.relay.exchange() if isinstance(e, Closed)] == [Closed("c", "done")]
+
+
+async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: Bench) -> None:
+    def broken(event: object) -> None:
+        raise KeyError("bug")
+
+    bench.transport.on_message = broken
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    assert [type(error) for error in bench.errors()] == [KeyError]
+    assert bench.is_connected()
+
+
+async def test_an_error_handler_that_raises_does_no_harm(bench: Bench) -> None:
+    def broken(error: Exception) -> None:
+        raise error
+
+    bench.transport.on_error = broken
+    await bench.start()
+    bench.dialer.last.fail()
+    await settle()
+    assert bench.transport.state.state == "waiting"
+
+
+async def test_a_broken_frame_closes_the_socket_with_4400_and_dials_again(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    socket.deliver("nonsense", None)
+    assert json.loads(socket.sent[-1][0])["code"] == 4400
+    assert socket.closed is not None and socket.closed[0] == 4400
+    assert bench.said[-1] == ("close", 4400)
+    assert bench.transport.state.state == "waiting"
+
+
+async def test_a_silent_relay_is_given_up_after_the_watchdog(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    await bench.clock.advance(50.5)
+    assert bench.is_connected()
+    await bench.clock.advance(1)
+    assert socket.closed is not None and not bench.is_connected()
+    await bench.clock.advance(1)
+    assert len(bench.dialer.dials) == 2
+
+
+async def test_acknowledgements_are_sent_by_the_timer(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    assert bench.relay.link.unacknowledged == 1
+    await bench.clock.advance(1)
+    bench.relay.exchange()
+    assert bench.relay.link.unacknowledged == 0
+
+
+async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    socket.buffered = HIGH_WATER
+    for n in range(3):
+        bench.transport.send("c", Kind.NOTE, str(n))
+    await bench.clock.advance(0.1)
+    assert [payload for _, payload in socket.sent if payload] == []
+    socket.buffered = HIGH_WATER - 1
+    await bench.clock.advance(0.02)
+    assert [payload for _, payload in socket.sent if payload] == ["0", "1", "2"]
+
+
+async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    socket.buffered = HIGH_WATER
+    bench.transport.send("c", Kind.NOTE, '"held"')
+    bench.relay.drop(1006)
+    await bench.clock.advance(1)
+    await bench.connect()
+    assert [e.payload for e in bench.relay.events if isinstance(e, Received)] == ['"held"']
+
+
+async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
+    await bench.start()
+    socket = await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    socket.is_broken = True
+    bench.transport.send("c", Kind.NOTE, '"x"')
+    assert bench.transport.state.state == "waiting"
+    assert bench.said[-1] == ("close", 1006)
+
+
+async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_are_dropped() -> None:
+    bench = Bench(Limits(replay_messages=1))
+    await bench.start()
+    socket = await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    for n in range(3):
+        bench.transport.send("c", Kind.NOTE, f'"progress {n}"', related=1)
+        bench.transport.send("c", Kind.RES, f'"answer {n}"', id=n)
+    assert [payload for _, payload in socket.sent if payload] == ['"progress 0"']
+    for _ in range(4):
+        bench.relay.exchange()
+        await bench.clock.advance(0.5)
+        bench.relay.link.handle_timer(bench.clock() + 1)  # the relay acknowledges
+    assert [payload for _, payload in socket.sent if payload] == ['"progress 0"'] + [f'"answer {n}"' for n in range(3)]
+    await bench.transport.close()
+
+
+async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> None:
+    bench = Bench(Limits(max_message=10))
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    with pytest.raises(MessageTooLarge):
+        bench.transport.send("c", Kind.RES, "x" * 11, id=1)
+    bench.transport.send("c", Kind.RES, "x", id=1)
+    assert [e.payload for e in bench.relay.exchange() if isinstance(e, Received)] == ["x"]
+    await bench.transport.close()
+
+
+async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
+    closing: list[Any] = []
+    bench.transport.on_error = lambda error: closing.append(bench.transport.close())
+    await bench.start()
+    bench.dialer.last.fail()
+    await settle()
+    await closing[0]
+    await bench.clock.advance(60)
+    assert bench.transport.state == State("stopped") and len(bench.dialer.dials) == 1
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.3, 0.999])
+def test_jitter_keeps_every_delay_between_one_and_three_point_three_seconds(jitter: float) -> None:
+    backoff = Backoff(lambda: jitter)
+    delays = [backoff.after_failure(DialError("lost", "")).delay_s for _ in range(20)]
+    assert all(delay is not None and 1 <= delay <= 3.3 for delay in delays)
+    assert delays[-1] == pytest.approx(3 * (0.9 + 0.2 * jitter))
+
+
+def test_a_drain_is_recognised_by_its_reason_too() -> None:
+    verdict = Backoff(lambda: 0.5).after_close(1006, "", Parted(1000, "drain", 40), was_up=True)
+    assert verdict.delay_s == 0.04

@@ -1,0 +1,506 @@
+"""The MCP core: what each era gets for each message, and what it never gets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabserver.server import MAX_RUNNING, Catalogue, Server
+from tabserver.tools import Cancel, Context, Done, InvalidArguments, UnknownTool, text_result
+from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
+from tabserver.wire.errors import BufferFull, MessageTooLarge
+from tabserver.wire.events import Closed, Opened, Received
+from tabserver.wire.frames import Caller, Kind
+from tabserver.wire.jsonrpc import RequestId
+
+LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
+READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)
+MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "version": "1"})
+INFO = {"name": "demo", "version": "1.2"}
+ADD = {"name": "add", "inputSchema": {"type": "object"}}
+
+
+class HeldCatalogue:
+    """Holds every call until the test ends it; `on_call` may end or refuse it at once."""
+
+    def __init__(self) -> None:
+        self.offered: list[dict[str, Any]] = [ADD]
+        self.calls: list[tuple[str, dict[str, Any], Context, Done]] = []
+        self.cancelled: list[str] = []
+        self.on_call: Callable[[Context, Done], None] = lambda context, done: None
+
+    def tools(self) -> list[dict[str, Any]]:
+        return self.offered
+
+    def call(self, name: str, arguments: dict[str, Any], context: Context, done: Done) -> Cancel:
+        if name not in [tool["name"] for tool in self.offered]:
+            raise UnknownTool(name)
+        self.calls.append((name, arguments, context, done))
+        self.on_call(context, done)
+        return self.cancelled.append
+
+
+class Bench:
+    """A core and everything it sent: (channel, kind, message, id, related)."""
+
+    def __init__(self, instructions: str | None = None) -> None:
+        self.catalogue = HeldCatalogue()
+        self.sent: list[tuple[str, Kind, Any, RequestId | None, RequestId | None]] = []
+        self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
+        catalogue: Catalogue = self.catalogue
+        self.server = Server("demo", "1.2", catalogue, self._send, instructions)
+
+    def _send(
+        self, channel: str, kind: Kind, text: str, id: RequestId | None = None, related: RequestId | None = None
+    ) -> None:
+        assert "\n" not in text
+        self.refuse(kind, text)
+        self.sent.append((channel, kind, json.loads(text), id, related))
+
+    def open(self, caller: Caller = READY, channel: str = "c") -> None:
+        self.server.receive(Opened(channel, caller))
+
+    def note(self, method: str, params: Any = None, channel: str = "c") -> None:
+        text = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}})
+        self.server.receive(Received(channel, Kind.NOTE, None, None, text, None))
+
+    def request(
+        self, method: str, params: Any = None, id: RequestId = 1, channel: str = "c", caller: Caller | None = None
+    ) -> Any:
+        """Ask; returns the answer, or None while there is none."""
+        message = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        return self.raw(json.dumps(message), id, channel, caller)
+
+    def raw(self, text: str, id: RequestId = 1, channel: str = "c", caller: Caller | None = None) -> Any:
+        before = len(self.sent)
+        self.server.receive(Received(channel, Kind.REQ, id, None, text, caller))
+        return next((message for _, kind, message, _, _ in self.sent[before:] if kind is Kind.RES), None)
+
+    def modern(self, method: str, params: dict[str, Any] | None = None, id: RequestId = 1, channel: str = "m") -> Any:
+        return self.request(method, {"_meta": {}} | (params or {}), id, channel, MODERN)
+
+    def notes(self) -> list[tuple[str, Any, RequestId | None]]:
+        return [(m["method"], m.get("params"), related) for _, kind, m, _, related in self.sent if kind is Kind.NOTE]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# -- legacy: handshake ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("2025-11-25", "2025-11-25"),
+        ("2024-11-05", "2024-11-05"),
+        ("2099-01-01", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        (None, "2025-11-25"),
+    ],
+)
+def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
+    bench = Bench("Be kind.")
+    bench.open(LEGACY)
+    assert bench.request("initialize", {"protocolVersion": asked, "capabilities": {}})["result"] == {
+        "protocolVersion": given,
+        "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+        "serverInfo": INFO,
+        "instructions": "Be kind.",
+    }
+
+
+def test_before_initialize_only_ping_is_answered(bench: Bench) -> None:
+    bench.open(LEGACY)
+    assert bench.request("ping")["result"] == {}
+    assert bench.request("tools/list")["error"] == {"code": -32600, "message": "tools/list came before initialize"}
+    bench.request("initialize", {"protocolVersion": "2025-11-25"})
+    assert bench.request("tools/list")["result"] == {"tools": [ADD]}
+
+
+def test_a_session_that_is_opened_again_needs_no_handshake(bench: Bench) -> None:
+    bench.open(READY)
+    assert bench.request("tools/list")["result"] == {"tools": [ADD]}
+
+
+def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: Bench) -> None:
+    bench.open(READY, "ready")
+    bench.open(LEGACY, "greeted")
+    bench.request("initialize", {"protocolVersion": "2025-11-25"}, channel="greeted")
+    bench.open(LEGACY, "fresh")
+    bench.note("notifications/initialized", channel="fresh")
+    bench.open(MODERN, "modern")
+    bench.sent.clear()
+    bench.server.catalogue_changed()
+    assert bench.sent == [
+        ("ready", Kind.NOTE, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, None, None)
+    ]
+    bench.note("notifications/initialized", channel="greeted")
+    bench.server.catalogue_changed()
+    assert [channel for channel, *_ in bench.sent] == ["ready", "ready", "greeted"]
+    bench.server.receive(Closed("ready", "session ended"))
+    bench.server.catalogue_changed()
+    assert [channel for channel, *_ in bench.sent] == ["ready", "ready", "greeted", "greeted"]
+
+
+# -- modern -----------------------------------------------------------------------------------------------------------
+
+
+def test_discover_tells_versions_and_capabilities() -> None:
+    assert Bench("Be kind.").modern("server/discover")["result"] == {
+        "resultType": "complete",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}, "logging": {}},
+        "instructions": "Be kind.",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {META_SERVER_INFO: INFO},
+    }
+
+
+def test_a_modern_list_is_complete_and_says_how_long_it_may_be_kept(bench: Bench) -> None:
+    assert bench.modern("tools/list")["result"] == {
+        "resultType": "complete",
+        "tools": [ADD],
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {META_SERVER_INFO: INFO},
+    }
+
+
+def test_a_modern_call_adds_the_type_of_the_result_and_the_server(bench: Bench) -> None:
+    bench.catalogue.on_call = lambda context, done: done(text_result("3") | {"_meta": {"mine": 1}})
+    assert bench.modern("tools/call", {"name": "add", "arguments": {"a": 1}})["result"] == {
+        "resultType": "complete",
+        "content": [{"type": "text", "text": "3"}],
+        "_meta": {"mine": 1, META_SERVER_INFO: INFO},
+    }
+
+
+def test_a_result_may_bring_its_own_type(bench: Bench) -> None:
+    bench.catalogue.on_call = lambda context, done: done({"resultType": "input_required", "content": []})
+    assert bench.modern("tools/call", {"name": "add"})["result"]["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nonsense"])
+def test_what_the_modern_era_removed_is_unknown_there(bench: Bench, method: str) -> None:
+    assert bench.modern(method)["error"] == {"code": -32601, "message": f"Method not found: {method}"}
+
+
+@pytest.mark.parametrize("method", ["server/discover", "nonsense"])
+def test_what_the_legacy_era_lacks_is_unknown_there(bench: Bench, method: str) -> None:
+    bench.open()
+    assert bench.request(method)["error"]["code"] == -32601
+
+
+def test_a_modern_channel_is_gone_with_its_answer(bench: Bench) -> None:
+    bench.modern("tools/list")
+    assert bench.request("tools/list", channel="m") is None
+
+
+def test_a_modern_caller_that_leaves_cancels_and_hears_nothing_more(bench: Bench) -> None:
+    bench.modern("tools/call", {"name": "add", "_meta": {"progressToken": 1, META_LOG_LEVEL: "debug"}})
+    _, _, context, done = bench.catalogue.calls[0]
+    bench.server.receive(Closed("m", "the caller left"))
+    assert bench.catalogue.cancelled == ["the caller left"] and context.is_cancelled
+    context.progress(1)
+    context.log("error", "x")
+    done(text_result("late"))
+    assert bench.sent == []
+
+
+def test_a_posted_cancellation_does_not_touch_a_modern_call(bench: Bench) -> None:
+    bench.modern("tools/call", {"name": "add"}, id=5)
+    bench.note("notifications/cancelled", {"requestId": 5}, channel="m")
+    assert bench.catalogue.cancelled == []
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_reaches_the_catalogue_and_its_result_the_caller(bench: Bench) -> None:
+    bench.open()
+    assert bench.request("tools/call", {"name": "add", "arguments": {"a": 1}}, id="r") is None
+    name, arguments, context, done = bench.catalogue.calls[0]
+    assert (name, arguments, context.request_id, context.caller) == ("add", {"a": 1}, "r", READY)
+    done(text_result("3"))
+    done(text_result("4"))
+    answer = {"jsonrpc": "2.0", "id": "r", "result": {"content": [{"type": "text", "text": "3"}]}}
+    assert bench.sent == [("c", Kind.RES, answer, "r", None)]
+
+
+def test_arguments_may_be_absent(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=1)
+    bench.request("tools/call", {"name": "add", "arguments": None}, id=2)
+    assert [arguments for _, arguments, _, _ in bench.catalogue.calls] == [{}, {}]
+
+
+def test_the_same_request_again_is_answered_once(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"})
+    bench.request("tools/call", {"name": "add"})
+    assert len(bench.catalogue.calls) == 1
+
+
+def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: Bench) -> None:
+    bench.open()
+    error = bench.request("tools/call", {"name": "ad"})["error"]
+    assert error == {"code": -32602, "message": 'Unknown tool "ad". Did you mean "add"?'}
+    assert bench.request("tools/call", {"name": "zzz"})["error"]["message"] == 'Unknown tool "zzz". There are: add.'
+    bench.catalogue.offered = []
+    answer = bench.modern("tools/call", {"name": "add"})
+    assert answer["error"] == {"code": -32602, "message": 'Unknown tool "add". No tools are offered right now.'}
+
+
+def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) -> None:
+    def refuse(context: Context, done: Done) -> None:
+        raise InvalidArguments('arguments.a: expected integer, got string "x"')
+
+    bench.catalogue.on_call = refuse
+    bench.open()
+    for answer in (bench.request("tools/call", {"name": "add"}), bench.modern("tools/call", {"name": "add"})):
+        assert answer["result"]["isError"] is True
+        text = 'Invalid arguments for tool "add":\narguments.a: expected integer, got string "x"'
+        assert answer["result"]["content"] == [{"type": "text", "text": text}]
+
+
+def test_a_catalogue_that_raises_is_a_failed_call(bench: Bench) -> None:
+    def fail(context: Context, done: Done) -> None:
+        raise RuntimeError("no tab")
+
+    bench.catalogue.on_call = fail
+    bench.open()
+    assert bench.request("tools/call", {"name": "add"})["result"] == text_result("RuntimeError: no tab", is_error=True)
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}, object()])
+def test_a_result_that_is_no_json_is_a_clear_error(bench: Bench, value: object) -> None:
+    bench.catalogue.on_call = lambda context, done: done({"content": [], "structuredContent": {"x": value}})
+    bench.open()
+    result = bench.request("tools/call", {"name": "add"})["result"]
+    assert result["isError"] is True and "can't be sent as JSON" in result["content"][0]["text"]
+
+
+def test_half_a_surrogate_pair_does_not_leave_the_worker(bench: Bench) -> None:
+    bench.catalogue.on_call = lambda context, done: done(text_result("é\ud800"))
+    bench.open()
+    assert bench.request("tools/call", {"name": "add"})["result"]["content"][0]["text"] == "é\N{REPLACEMENT CHARACTER}"
+
+
+def test_no_more_than_the_limit_run_at_once_for_one_caller(bench: Bench) -> None:
+    bench.open()
+    for id in range(MAX_RUNNING):
+        assert bench.request("tools/call", {"name": "add"}, id=id) is None
+    error = bench.request("tools/call", {"name": "add"}, id=MAX_RUNNING)["error"]
+    assert error["code"] == -31013
+    assert error["data"] == {"reason": "busy", "delivered": "no", "retryable": True, "server": "demo"}
+    bench.catalogue.calls[0][3](text_result("done"))
+    assert bench.request("tools/call", {"name": "add"}, id=MAX_RUNNING) is None
+
+
+def test_cancelling_stops_the_call_and_ends_its_stream(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=5)
+    bench.note("notifications/cancelled", {"requestId": 5, "reason": "too slow"})
+    assert bench.catalogue.cancelled == ["too slow"]
+    assert bench.catalogue.calls[0][2].is_cancelled
+    bench.catalogue.calls[0][3](text_result("late"))
+    answer = {"jsonrpc": "2.0", "id": 5, "error": {"code": -32800, "message": "Request cancelled"}}
+    assert bench.sent == [("c", Kind.RES, answer, 5, None)]
+
+
+@pytest.mark.parametrize("id", [6, "5", None, True, [5]])
+def test_cancelling_what_does_not_run_does_nothing(bench: Bench, id: object) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=5)
+    bench.note("notifications/cancelled", {"requestId": id})
+    assert bench.sent == [] and bench.catalogue.cancelled == []
+
+
+def test_a_session_that_ends_cancels_what_runs(bench: Bench) -> None:
+    bench.open()
+    for id in range(3):
+        bench.request("tools/call", {"name": "add"}, id=id)
+    bench.server.receive(Closed("c", "gone"))
+    assert bench.catalogue.cancelled == ["gone"] * 3 and bench.sent == []
+
+
+def test_one_callers_ids_do_not_touch_anothers(bench: Bench) -> None:
+    bench.open(channel="a")
+    bench.open(channel="b")
+    bench.request("tools/call", {"name": "add"}, id=1, channel="a")
+    bench.request("tools/call", {"name": "add"}, id=1, channel="b")
+    bench.note("notifications/cancelled", {"requestId": 1}, channel="a")
+    assert bench.catalogue.calls[0][2].is_cancelled and not bench.catalogue.calls[1][2].is_cancelled
+
+
+# -- progress and log -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+def test_progress_goes_to_the_request_that_asked_for_it_rises_and_stops_with_the_answer(
+    bench: Bench, is_modern: bool
+) -> None:
+    params = {"name": "add", "_meta": {"progressToken": "p"}}
+    if is_modern:
+        bench.modern("tools/call", params, id=9)
+    else:
+        bench.open()
+        bench.request("tools/call", params, id=9)
+    _, _, context, done = bench.catalogue.calls[0]
+    context.progress(1, 4, "one")
+    context.progress(1, 4, "again")
+    context.progress(0.5)
+    context.progress(float("nan"))
+    context.progress(2)
+    done(text_result("ok"))
+    context.progress(3)
+    assert bench.notes() == [
+        ("notifications/progress", {"progressToken": "p", "progress": 1, "total": 4, "message": "one"}, 9),
+        ("notifications/progress", {"progressToken": "p", "progress": 2}, 9),
+    ]
+
+
+def test_without_a_token_there_is_no_progress(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"})
+    bench.catalogue.calls[0][2].progress(1)
+    assert bench.sent == []
+
+
+def test_a_session_hears_its_level_and_above_and_may_change_it(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=9)
+    context = bench.catalogue.calls[0][2]
+    context.log("debug", "hidden")
+    context.log("info", {"n": 1}, "store")
+    bench.request("logging/setLevel", {"level": "error"}, id=10)
+    context.log("warning", "hidden")
+    context.log("critical", object)
+    assert bench.notes() == [
+        ("notifications/message", {"level": "info", "logger": "store", "data": {"n": 1}}, 9),
+        ("notifications/message", {"level": "critical", "data": "<class 'object'>"}, 9),
+    ]
+
+
+@pytest.mark.parametrize(("level", "heard"), [(None, []), ("debug", ["debug", "error"]), ("error", ["error"])])
+def test_a_modern_request_hears_only_the_level_it_asked_for(bench: Bench, level: str | None, heard: list[str]) -> None:
+    bench.modern("tools/call", {"name": "add", "_meta": {META_LOG_LEVEL: level} if level else {}})
+    bench.catalogue.calls[0][2].log("debug", "x")
+    bench.catalogue.calls[0][2].log("error", "x")
+    assert [params["level"] for _, params, _ in bench.notes()] == heard
+
+
+def test_an_unknown_level_is_refused(bench: Bench) -> None:
+    bench.open()
+    levels = "debug, info, notice, warning, error, critical, alert, emergency"
+    error = bench.request("logging/setLevel", {"level": "loud"})["error"]
+    assert error == {"code": -32602, "message": f'params.level: expected one of {levels}, got string "loud"'}
+    error = bench.modern("tools/call", {"name": "add", "_meta": {META_LOG_LEVEL: 3}})["error"]
+    assert error["code"] == -32602 and error["message"].startswith(f"params._meta.{META_LOG_LEVEL}: expected one of")
+    bench.request("tools/call", {"name": "add"})
+    with pytest.raises(ValueError, match="unknown log level 'warn'"):
+        bench.catalogue.calls[0][2].log("warn", "x")
+
+
+# -- bad messages -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", -32700),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700),
+        ("[" * 100_000, -32700),
+        ("[]", -32600),
+        ("3", -32600),
+        ('{"id":1,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":2,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+        ('{"jsonrpc":"2.0","id":1}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"method":3}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":3}}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call"}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":3}}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":[]}}', -32602),
+        (
+            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","_meta":{"progressToken":1.5}}}',
+            -32602,
+        ),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}', -32602),
+    ],
+)
+def test_a_bad_request_is_answered_with_its_id_and_the_channel_lives_on(bench: Bench, text: str, code: int) -> None:
+    bench.open()
+    answer = bench.raw(text, id=1)
+    assert (answer["id"], answer["error"]["code"]) == (1, code)
+    assert bench.request("ping")["result"] == {}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"jsonrpc":"2.0"}', '{"jsonrpc":"2.0","method":"x","params":[]}'])
+def test_a_bad_notification_is_dropped(bench: Bench, text: str) -> None:
+    bench.open()
+    bench.server.receive(Received("c", Kind.NOTE, None, None, text, None))
+    assert bench.sent == []
+
+
+def test_responses_and_unknown_channels_are_dropped(bench: Bench) -> None:
+    bench.open()
+    bench.server.receive(Received("c", Kind.RES, 1, None, '{"jsonrpc":"2.0","id":1,"result":{}}', None))
+    bench.request("ping", channel="nowhere")
+    bench.note("notifications/initialized", channel="nowhere")
+    bench.server.receive(Closed("nowhere", ""))
+    assert bench.sent == []
+
+
+def test_a_bug_in_the_catalogue_is_an_internal_error(bench: Bench) -> None:
+    bench.open()
+    bench.catalogue.offered = None  # type: ignore[assignment]
+    error = bench.request("tools/call", {"name": "add"})["result"]
+    assert error["isError"] is True
+    bench.catalogue.tools = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+    assert bench.request("tools/list")["error"] == {
+        "code": -32603,
+        "message": "Internal error: ZeroDivisionError: division by zero",
+    }
+
+
+# -- a link without room ----------------------------------------------------------------------------------------------
+
+
+def test_a_result_that_is_too_large_is_told_as_such(bench: Bench) -> None:
+    def refuse(kind: Kind, text: str) -> None:
+        if len(text) > 1000:
+            raise MessageTooLarge("message of 2,000 bytes, at most 1,000")
+
+    bench.refuse = refuse
+    bench.catalogue.on_call = lambda context, done: done(text_result("x" * 2000))
+    bench.open()
+    error = bench.request("tools/call", {"name": "add"})["error"]
+    assert error["code"] == -31014
+    assert error["message"] == "The result is too large: message of 2,000 bytes, at most 1,000"
+    assert error["data"]["reason"] == "result_too_large"
+
+
+def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: Bench) -> None:
+    def refuse(kind: Kind, text: str) -> None:
+        if kind is Kind.NOTE:
+            raise BufferFull("full")
+
+    bench.refuse = refuse
+    bench.open()
+    bench.request("tools/call", {"name": "add", "_meta": {"progressToken": 1}})
+    bench.catalogue.calls[0][2].progress(1)
+    bench.catalogue.calls[0][3](text_result("ok"))
+    assert [kind for _, kind, *_ in bench.sent] == [Kind.RES]
