@@ -21,6 +21,7 @@ class Announcement:
     token: str
     needs_token: bool = True
     command: str = "tabrelay"
+    flags: str = ""  # what the other verbs need to find this relay's state
 
     def mcp_url(self, server: str | None = None) -> str:
         name = server or (self.servers[0] if self.servers else "{server}")
@@ -42,17 +43,17 @@ class Announcement:
         server = self.servers[0] if self.servers else "NAME"
         url = self.mcp_url(server)
         bold = (lambda words: f"\x1b[1m{words}\x1b[0m") if is_terminal else str
-        secret = self.token if is_terminal else f"$({self.command} token)"
+        secret = self.token if is_terminal else f"$({self.command} token{self.flags})"
         header = f' --header "Authorization: Bearer {secret}"' if self.needs_token else ""
         others = [f"           {self.mcp_url(name)}" for name in self.servers[1:]]
         note = [] if self.servers else ["           (NAME: the server name that your page connects with)"]
-        shown = self.token if is_terminal else f"<output of: {self.command} token>"
+        shown = self.token if is_terminal else f"<output of: {self.command} token{self.flags}>"
         client = entry(url, shown if self.needs_token else None)
         lines = [
             bold("Tabrelay is ready."),
             "",
             f"  Page     {bold(self.page_url)}",
-            f"           (the code in it works once, within ten minutes; for another: {self.command} pair)",
+            f"           (the code in it works once, within ten minutes; for another: {self.command} pair{self.flags})",
             f"  MCP URL  {bold(url)}",
             *others,
             *note,

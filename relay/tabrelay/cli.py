@@ -192,7 +192,7 @@ def _relay(settings: Any, verb: str, page: str) -> int:
             return f"{base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
 
         person = address(PERSON_TTL_S)
-        said = Announcement(base, person, settings.servers, token, not settings.no_auth, command())
+        said = Announcement(base, person, settings.servers, token, not settings.no_auth, command(), home_flag(settings))
         running.write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
         print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
         if settings.open_browser and not settings.json and has_display():
@@ -227,6 +227,13 @@ def command() -> str:
 
     name = Path(sys.argv[0]).name
     return "tabrelay" if shutil.which("tabrelay") or name != "tabrelay" else sys.argv[0]
+
+
+def home_flag(settings: Any) -> str:
+    """The flag that leads another verb to the same state, if this relay does not use the usual one."""
+    import shlex
+
+    return "" if settings.home == type(settings).from_args({}).home else f" --home {shlex.quote(str(settings.home))}"
 
 
 def base_url(host: str, port: int) -> str:

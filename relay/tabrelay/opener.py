@@ -32,6 +32,8 @@ class Opener:
     def __init__(self, home: Path, open_url: Callable[[str], object] = webbrowser.open) -> None:
         self._file = home / "open.html"
         self._open_url = open_url
+        self._starting: threading.Thread | None = None
+        self._timer: threading.Timer | None = None
 
     def open(self, url: str, keep_s: float) -> None:
         """``keep_s``: when the code in the address is dead anyway, and the file goes."""
@@ -39,12 +41,21 @@ class Opener:
         handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(redirect_page(url))
-        for work in (self._start, None):
-            timer = threading.Timer(0 if work else keep_s, work or self.close)
-            timer.daemon = True
-            timer.start()
+        # In a thread, since some browsers' launchers only return when the browser does.
+        self._starting = threading.Thread(target=self._start, daemon=True)
+        self._starting.start()
+        self._timer = threading.Timer(keep_s, self.close)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until the browser was asked, or so long."""
+        if self._starting is not None:
+            self._starting.join(timeout_s)
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         with contextlib.suppress(OSError):
             self._file.unlink()
 

@@ -86,7 +86,7 @@ def test_a_bound_token_is_unknown_to_other_origins(home: Path) -> None:
     token = tokens.issue(OWN, "demo", ["serve"])
     principal = tokens.identify(token, OWN)
     assert principal is not None
-    assert (principal.scopes, principal.origin, principal.server) == ({"serve"}, OWN, "demo")
+    assert (principal.scopes, principal.origin, principal.server) == (frozenset({"serve"}), OWN, "demo")
     assert tokens.identify(token, "http://localhost:4747") is None
     assert tokens.identify(token, "null") is None
 
@@ -143,7 +143,7 @@ def test_a_code_becomes_a_serve_token_of_that_origin(home: Path) -> None:
     assert got.server == "demo"
     principal = tokens.identify(got.token, OWN)
     assert principal is not None
-    assert (principal.scopes, principal.origin, principal.server) == ({"serve"}, OWN, "demo")
+    assert (principal.scopes, principal.origin, principal.server) == (frozenset({"serve"}), OWN, "demo")
 
 
 def test_a_code_works_once(home: Path) -> None:

@@ -28,7 +28,6 @@ PAGE_CSP = (
     "connect-src 'self'; worker-src 'self'; font-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-DEMO_CSP = PAGE_CSP
 # A SharedWorker lives under the policy of its own script, not under that of the page which started it.
 WORKER_CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
 
@@ -128,14 +127,18 @@ def _add_files(app: FastAPI, assets: Assets) -> None:
 
     async def own(path: str, request: Request) -> Response:
         inside = request.url.path.removeprefix("/-/")
-        csp = DEMO_CSP if inside.startswith("demo/") else PAGE_CSP
-        return _file(await asyncio.to_thread(assets.lookup, inside), request, {"Content-Security-Policy": csp})
+        return _file(await asyncio.to_thread(assets.lookup, inside), request, {"Content-Security-Policy": PAGE_CSP})
+
+    async def icon(request: Request) -> Response:
+        # Browsers ask for this name by themselves, whatever the page says; they go by the type, not by the suffix.
+        return _file(await asyncio.to_thread(assets.lookup, "page/favicon.svg"), request, {})
 
     async def shared(path: str, request: Request) -> Response:
         headers = {**SHARED, "Content-Security-Policy": WORKER_CSP}
         return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
 
     app.add_api_route("/", index, methods=["GET", "HEAD"])
+    app.add_api_route("/favicon.ico", icon, methods=["GET", "HEAD"])
     app.add_api_route("/-/demo", demo_folder, methods=["GET", "HEAD"])
     app.add_api_route("/-/demo/{path:path}", own, methods=["GET", "HEAD"])
     app.add_api_route("/-/page/{path:path}", own, methods=["GET", "HEAD"])

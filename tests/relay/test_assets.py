@@ -1,0 +1,208 @@
+"""The files for browsers: groups, hashes, names that can't escape, and the zip of the imported package."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tabserver
+from tabrelay.assets import Assets, AssetsMissing
+
+WORKER = "import './shim.js';\n" * 20
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    files = {
+        "tabserver/__init__.py": "X = 1\n",
+        "tabserver/wire/__init__.py": "",
+        "tabserver/__pycache__/a.cpython-311.pyc": "compiled",
+        "tabserver/js/worker.js": WORKER,
+        "tabserver/js/ports.d.ts": "export {};\n",
+        "page/index.html": "<!doctype html><title>relay</title>\n" * 10,
+        "page/page.js": "export {};\n",
+        "demo/index.html": "<!doctype html><title>demo</title>\n" * 10,
+        "demo/tools.py": "from tabserver import tool\n",
+        "pyodide/pyodide.mjs": "export const loadPyodide = 1;\n",
+        "pyodide/pyodide.asm.wasm": "\0asm" * 100,
+        "pyscript/core.js": "export const hooks = 1;\n",
+        "pyscript/licenses/a.txt": "MIT\n",
+        "secret.txt": "not yours\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "pyodide/pyodide.asm.wasm.gz").write_bytes(gzip.compress(b"\0asm" * 100))
+    return tmp_path
+
+
+def assets(root: Path) -> Assets:
+    return Assets(
+        **{name: root / name for name in ("tabserver", "page", "demo", "pyodide", "pyscript")}, fix="Do this."
+    )
+
+
+def test_the_manifest_names_every_group_by_its_content(root: Path) -> None:
+    made = assets(root)
+    manifest = made.manifest()
+    assert re.fullmatch(r"[0-9a-f]{16}", made.build)
+    assert manifest["build"] == made.build
+    assert re.fullmatch(r"/-/assets/tabserver-[0-9a-f]{16}/tabserver\.zip", manifest["tabserver"])
+    for group in ("pyodide", "pyscript", "js"):
+        assert re.fullmatch(rf"/-/assets/{group}-[0-9a-f]{{16}}/", manifest[group])
+
+
+@pytest.mark.parametrize(
+    ("group", "file", "mime"),
+    [
+        ("js", "worker.js", "text/javascript; charset=utf-8"),
+        ("pyodide", "pyodide.mjs", "text/javascript; charset=utf-8"),
+        ("pyodide", "pyodide.asm.wasm", "application/wasm"),
+        ("pyscript", "core.js", "text/javascript; charset=utf-8"),
+        ("pyscript", "licenses/a.txt", "text/plain; charset=utf-8"),
+        ("tabserver", "", "application/zip"),
+    ],
+)
+def test_a_hashed_address_leads_to_its_file_for_ever(root: Path, group: str, file: str, mime: str) -> None:
+    made = assets(root)
+    asset = made.lookup(made.manifest()[group].removeprefix("/-/") + file)
+    assert asset is not None
+    assert asset.mime == mime
+    assert asset.immutable
+
+
+def test_the_same_files_give_the_same_build_and_another_file_another(root: Path) -> None:
+    first = assets(root).manifest()
+    os.utime(root / "tabserver/js/worker.js", (1, 1))
+    assert assets(root).manifest() == first
+    (root / "tabserver/js/worker.js").write_text("changed")
+    second = assets(root).manifest()
+    assert second["build"] != first["build"]
+    assert second["js"] != first["js"]
+    assert second["tabserver"] == first["tabserver"]
+    (root / "tabserver/__init__.py").write_text("X = 2\n")
+    third = assets(root).manifest()
+    assert third["build"] != second["build"]
+    assert third["tabserver"] != second["tabserver"]
+
+
+def test_an_address_with_another_hash_is_not_answered_with_other_content(root: Path) -> None:
+    made = assets(root)
+    assert made.lookup("assets/js-0123456789abcdef/worker.js") is None
+    assert made.lookup("assets/tabserver-0123456789abcdef/tabserver.zip") is None
+    assert made.lookup("assets/other-0123456789abcdef/worker.js") is None
+
+
+def test_what_was_hashed_is_what_is_served_even_if_the_disk_changes(root: Path) -> None:
+    made = assets(root)
+    address = made.manifest()["js"].removeprefix("/-/") + "worker.js"
+    (root / "tabserver/js/worker.js").write_text("changed")
+    frozen, live = made.lookup(address), made.lookup("worker.js")
+    assert frozen is not None and frozen.body == WORKER.encode()
+    assert live is not None and live.body == b"changed"
+
+
+def test_a_page_that_is_edited_is_served_anew(root: Path) -> None:
+    made = assets(root)
+    before = made.lookup("demo/tools.py")
+    (root / "demo/tools.py").write_text("edited = True\n")
+    after = made.lookup("demo/tools.py")
+    assert before is not None and after is not None
+    assert after.body == b"edited = True\n"
+    assert after.etag != before.etag
+
+
+def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
+    made = assets(root)
+    for path in ("worker.js", "ports.d.ts", "demo/", "demo/tools.py", "page/page.js"):
+        asset = made.lookup(path)
+        assert asset is not None, path
+        assert not asset.immutable
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "demo/../secret.txt",
+        "demo/..",
+        "demo//tools.py",
+        "demo/./tools.py",
+        "demo/..\\secret.txt",
+        "demo/tools.py/",
+        "demo/tools.py\0",
+        "demo/tools.py\n",
+        "page/../page/page.js",
+        "page",
+        "page/",
+        "../secret.txt",
+        "/etc/passwd",
+        "demo//etc/passwd",
+        "licenses/a.txt",
+        "tabserver/__init__.py",
+        "__init__.py",
+        "worker.js.gz",
+        "demo/link.txt",
+        "demo/.hidden",
+    ],
+)
+def test_nothing_outside_the_groups_can_be_named(root: Path, path: str) -> None:
+    (root / "demo/link.txt").symlink_to(root / "secret.txt")
+    (root / "demo/.hidden").write_text("no")
+    (root / "tabserver/js/worker.js.gz").write_bytes(b"no")
+    assert assets(root).lookup(path) is None
+
+
+def test_a_compressed_sibling_is_used_and_text_is_compressed_here(root: Path) -> None:
+    made = assets(root)
+    wasm = made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.asm.wasm")
+    script = made.lookup("worker.js")
+    assert wasm is not None and wasm.gzip_body is not None
+    assert gzip.decompress(wasm.gzip_body) == wasm.body
+    assert script is not None and script.gzip_body is not None
+    assert gzip.decompress(script.gzip_body) == script.body
+
+
+def test_compression_that_makes_a_file_larger_is_left_out(root: Path) -> None:
+    asset = assets(root).lookup("ports.d.ts")
+    assert asset is not None
+    assert asset.gzip_body is None
+
+
+def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root: Path) -> None:
+    bodies = []
+    for _ in range(2):
+        made = assets(root)
+        asset = made.lookup(made.manifest()["tabserver"].removeprefix("/-/"))
+        assert asset is not None
+        bodies.append(asset.body)
+        os.utime(root / "tabserver/__init__.py", (1, 1))
+    assert bodies[0] == bodies[1]
+    with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
+        assert archive.namelist() == ["tabserver/__init__.py", "tabserver/wire/__init__.py"]
+        assert archive.read("tabserver/__init__.py") == b"X = 1\n"
+
+
+@pytest.mark.parametrize("missing", ["pyodide/pyodide.mjs", "pyscript/core.js", "tabserver/js/worker.js"])
+def test_what_is_missing_is_said_with_the_way_to_get_it(root: Path, missing: str) -> None:
+    (root / missing).unlink()
+    with pytest.raises(AssetsMissing, match=r"Do this\."):
+        assets(root).check()
+
+
+def test_the_found_package_is_the_imported_one() -> None:
+    found = Assets.find()
+    assert found.build == Assets.find().build
+    zipped = found.lookup(found.manifest()["tabserver"].removeprefix("/-/"))
+    assert zipped is not None
+    assert tabserver.__file__ is not None
+    with zipfile.ZipFile(io.BytesIO(zipped.body)) as archive:
+        assert archive.read("tabserver/__init__.py") == Path(tabserver.__file__).read_bytes()
+        assert "tabserver/wire/link.py" in archive.namelist()

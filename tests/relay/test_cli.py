@@ -1,0 +1,382 @@
+"""The command line: help, settings, the port, what is printed, and a clean end. The relay runs as a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tabrelay import __version__, logs
+from tabrelay.announcement import Announcement
+from tabrelay.cli import main
+from tabrelay.config import ConfigError, Settings
+from tabrelay.opener import Opener, has_display
+from tabrelay.runner import BindError, bind
+
+WAIT_S = 30.0
+TOKEN = "tr_" + "k" * 43
+
+
+def run(argv: Sequence[str]) -> int:
+    """Calls the program as a script would see it: argparse's own exits count as its exit code."""
+    try:
+        return main(argv)
+    except SystemExit as left:
+        return int(left.code or 0)
+
+
+# --- help and version
+
+
+@pytest.mark.parametrize("verb", ["demo", "serve", "token", "pair"])
+def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([verb, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Example" in text
+    assert "tabrelay" in text.partition("Example")[2]
+
+
+def test_the_help_shows_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    for verb in ("demo", "serve", "token", "pair"):
+        assert f"tabrelay {verb}" in text.partition("Examples")[2]
+
+
+def test_the_version_is_told_without_loading_the_house() -> None:
+    code = (
+        "import sys\nfrom tabrelay.cli import main\n"
+        "try: main(['--version'])\nexcept SystemExit as left: assert not left.code\n"
+        "heavy = {'fastapi', 'starlette', 'uvicorn', 'orjson', 'pydantic', 'asyncio'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"tabrelay {__version__}\n", "")
+
+
+@pytest.mark.parametrize("argv", [[], ["unknown"], ["demo", "--port", "x"], ["demo", "--nonsense"]])
+def test_a_wrong_command_line_is_a_usage_error(argv: list[str]) -> None:
+    assert run(argv) == 2
+
+
+# --- settings
+
+
+def test_flags_win_over_the_environment_and_that_over_the_defaults(tmp_path: Path) -> None:
+    env = {"TABRELAY_PORT": "5000", "TABRELAY_HOST": "::1", "TABRELAY_HOME": str(tmp_path), "TABRELAY_GRACE_S": "2.5"}
+    env |= {"TABRELAY_SERVERS": "a, b", "TABRELAY_OPEN_BROWSER": "off"}
+    settings = Settings.from_args({"port": 6000, "host": None}, env)
+    assert (settings.port, settings.host, settings.home, settings.grace_s) == (6000, "::1", tmp_path, 2.5)
+    assert (settings.servers, settings.open_browser, settings.max_body) == (("a", "b"), False, 4 * 1024 * 1024)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"TABRELAY_PORT": "many"},
+        {"TABRELAY_PORT": "70000"},
+        {"TABRELAY_PORT": "-1"},
+        {"TABRELAY_NO_AUTH": "maybe"},
+        {"TABRELAY_GRACE_S": "soon"},
+        {"TABRELAY_LOG_LEVEL": "loud"},
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(env: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        Settings.from_args({}, env)
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert all(item.metadata["help"] for item in fields(Settings))
+
+
+# --- refusals before anything runs
+
+
+def test_a_busy_port_is_answered_with_a_free_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["demo", "--port", str(port), "--home", str(tmp_path), "--no-open"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    free = int(said.err.rstrip().rpartition(" ")[2])
+    assert free != port
+    expected = f"Port {port} is taken (maybe by another tabrelay). Free: {free}. Try: tabrelay demo --port {free}\n"
+    assert said.err == expected
+    bind("127.0.0.1", free).close()
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--host", "0.0.0.0", "--dangerously-no-auth"], "loopback"),
+        (["--allow-host", "*.example"], "--allow-host"),
+        (["--allow-origin", "app.example"], "--allow-origin"),
+        (["--log-level", "loud"], "log_level"),
+        (["--port", "70000"], "65535"),
+        (["--host", "203.0.113.7"], "not an address of this computer"),
+        (["-x"], "unrecognized"),
+        (["favicon.ico"], "reserved"),
+        (["a b"], "not allowed"),
+    ],
+)
+def test_what_cannot_work_is_said_in_one_line(
+    argv: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", *argv, "--home", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_a_name_that_no_computer_has_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BindError, match="not an address or name"):
+        bind("no.such.name.invalid", 0)
+
+
+# --- token and pair
+
+
+def test_token_prints_the_token_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["token", "--home", str(tmp_path / "state")]) == 0
+    assert capsys.readouterr().out == (tmp_path / "state/token").read_text()
+
+
+def test_pair_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    assert run(["pair", "--port", str(port), "--home", str(tmp_path)]) == 1
+    assert "tabrelay demo" in capsys.readouterr().err
+
+
+# --- what is said when ready
+
+
+def said(servers: tuple[str, ...] = ("demo",), **more: Any) -> Announcement:
+    return Announcement("http://127.0.0.1:4747", "http://127.0.0.1:4747/-/demo/#pair=c0de", servers, TOKEN, **more)
+
+
+def test_a_terminal_gets_commands_to_copy() -> None:
+    text = said().text(is_terminal=True)
+    url = "http://127.0.0.1:4747/demo"
+    assert f'claude mcp add --transport http demo {url} --header "Authorization: Bearer {TOKEN}"' in text
+    entries = [json.loads(line) for line in text.splitlines() if line.strip().startswith("{")]
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert entries[0] == {"mcpServers": {"demo": {"url": url, "headers": headers}}}
+    assert entries[1] == {"servers": {"demo": {"type": "http", "url": url, "headers": headers}}}
+    assert "#pair=c0de" in text
+    assert text.endswith("Ctrl+C stops.")
+
+
+def test_a_pipe_gets_the_command_that_prints_the_token_instead_of_the_token() -> None:
+    text = said(flags=" --home /x").text(is_terminal=False)
+    assert TOKEN not in text
+    assert "\x1b" not in text
+    assert 'Bearer $(tabrelay token --home /x)"' in text
+
+
+def test_without_auth_no_header_is_shown() -> None:
+    assert "Authorization" not in said(needs_token=False).text(is_terminal=True)
+
+
+def test_scripts_get_one_json_line() -> None:
+    line = said(("a", "b")).json_line()
+    assert "\n" not in line
+    found = json.loads(line)
+    assert found["url"].endswith("#pair=c0de")
+    assert found["mcp_url"] == "http://127.0.0.1:4747/a"
+    assert found["token"] == TOKEN
+    assert found["servers"] == {"a": "http://127.0.0.1:4747/a", "b": "http://127.0.0.1:4747/b"}
+    assert json.loads(said(()).json_line())["mcp_url"] == "http://127.0.0.1:4747/{server}"
+
+
+# --- opening the page
+
+
+def test_the_browser_is_given_a_private_file_and_never_the_code(tmp_path: Path) -> None:
+    opened: list[str] = []
+    opener = Opener(tmp_path, opened.append)
+    opener.open("http://127.0.0.1:4747/#pair=c0de", keep_s=3600)
+    file = tmp_path / "open.html"
+    assert "http://127.0.0.1:4747/#pair=c0de" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 or os.name != "posix"
+    opener.wait(WAIT_S)
+    assert opened == [file.as_uri()]
+    opener.close()
+    assert not file.exists()
+
+
+def test_a_browser_opens_only_where_somebody_sees_it() -> None:
+    assert has_display({"DISPLAY": ":0"}, "linux")
+    assert has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
+    assert not has_display({}, "linux")
+    assert has_display({}, "darwin")
+    assert not has_display({"SSH_CONNECTION": "1 2 3 4"}, "darwin")
+
+
+# --- logs
+
+
+@pytest.fixture
+def stream() -> Any:
+    root, target = logging.getLogger(), StringIO()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    names = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi")]
+    levels = [logger.level for logger in names]
+    logs.configure("trace", target)
+    yield target
+    root.handlers[:] = before
+    root.setLevel(level)
+    for logger, number in zip(names, levels, strict=True):
+        logger.setLevel(number)
+
+
+def test_no_secret_reaches_a_log_by_any_way(stream: StringIO) -> None:
+    secrets = [TOKEN, "bearer.dHJfa2tra2tra2tra2s", "Bearer abcdefghijk", "http://x/#pair=MoDTckS_DNbEnZg9UYY1ug"]
+    for logger in (logging.getLogger("uvicorn.error"), logging.getLogger("any.other"), logging.getLogger()):
+        for secret in secrets:
+            logger.warning("in the message: %s, in bytes: %r", secret, secret.encode())
+            try:
+                raise ValueError(secret)
+            except ValueError:
+                logger.exception("in a traceback")
+    text = stream.getvalue()
+    for hidden in (TOKEN, "dHJfa2tra2tra2tra2s", "abcdefghijk", "MoDTckS_DNbEnZg9UYY1ug"):
+        assert hidden not in text
+    assert text.count("[redacted]") >= 3 * len(secrets) * 3
+
+
+# --- the relay as a process
+
+
+class Process:
+    """A running relay, what it said, and its end."""
+
+    def __init__(self, process: asyncio.subprocess.Process, home: Path) -> None:
+        self._process = process
+        self.home = home
+
+    async def line(self) -> str:
+        assert self._process.stdout is not None
+        return (await asyncio.wait_for(self._process.stdout.readline(), WAIT_S)).decode()
+
+    async def stop(self, number: signal.Signals) -> tuple[int, str, str]:
+        self._process.send_signal(number)
+        out, err = await asyncio.wait_for(self._process.communicate(), WAIT_S)
+        assert self._process.returncode is not None
+        return self._process.returncode, out.decode(), err.decode()
+
+
+@asynccontextmanager
+async def relay(home: Path, *argv: str) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tabrelay", *argv, "--port", "0", "--home", str(home)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Process(process, home)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def fetch(method: str, url: str, *headers: str) -> tuple[int, bytes]:
+    """One request on a raw connection: no client library's opinion in between."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    lines = [f"{method} {parts.path or '/'} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close", *headers, "", ""]
+    writer.write("\r\n".join(lines).encode())
+    answer = await asyncio.wait_for(reader.read(), WAIT_S)
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_script_gets_its_line_then_silence_then_exit_code_0(tmp_path: Path, number: signal.Signals) -> None:
+    async with relay(tmp_path / "state", "demo", "--json") as process:
+        found = json.loads(await process.line())
+        assert (await fetch("GET", found["url"].partition("#")[0]))[0] == 200
+        assert (await fetch("POST", found["mcp_url"]))[0] == 401
+        allowed = await fetch("POST", found["mcp_url"], f"Authorization: Bearer {found['token']}", "Content-Length: 0")
+        assert allowed[0] not in (401, 403, 404, 421)
+        assert await process.stop(number) == (0, "", "")
+    assert not (tmp_path / "state/running.json").exists()
+
+
+async def test_at_the_loudest_level_no_secret_is_written_anywhere(tmp_path: Path) -> None:
+    async with relay(tmp_path / "state", "serve", "notes", "--json", "--log-level", "trace") as process:
+        found = json.loads(await process.line())
+        await fetch("GET", found["mcp_url"], f"Authorization: Bearer {found['token']}")
+        code, out, err = await process.stop(signal.SIGTERM)
+    assert (code, out) == (0, "")
+    assert "uvicorn" in err
+    assert found["token"] not in err
+    assert found["url"].partition("#pair=")[2] not in err
+
+
+async def test_an_open_connection_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async with relay(tmp_path / "state", "demo", "--json") as process:
+        found = json.loads(await process.line())
+        parts = urlsplit(found["mcp_url"])
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        # A request whose body never comes: only the relay can end this.
+        head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {found['token']}\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n".encode())
+        await writer.drain()
+        assert (await fetch("GET", f"{found['base_url']}/-/healthz"))[0] == 200
+        code, out, err = await process.stop(signal.SIGTERM)
+        writer.close()
+        assert (code, out) == (0, "")
+        assert "Traceback" not in err
+
+
+async def test_pair_finds_the_running_relay_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with relay(tmp_path / "state", "demo", "--json") as process:
+        found = json.loads(await process.line())
+        code = await asyncio.to_thread(run, ["pair", "--json", "--home", str(process.home)])
+        answer = json.loads(capsys.readouterr().out)
+        assert code == 0
+        assert answer["url"].startswith(f"{found['base_url']}/#pair=")
+        assert answer["expires_s"] == 600
+        await process.stop(signal.SIGTERM)
+
+
+async def test_a_person_gets_the_addresses_and_how_to_stop(tmp_path: Path) -> None:
+    async with relay(tmp_path / "state", "demo", "--no-open") as process:
+        assert "ready" in await process.line()
+        code, out, err = await process.stop(signal.SIGINT)
+    assert (code, err) == (0, "")
+    assert "/-/demo/#pair=" in out
+    assert "MCP URL  http://127.0.0.1:" in out
+    assert "Ctrl+C stops." in out
+    assert (tmp_path / "state/token").read_text().strip() not in out
+
+
+@pytest.mark.skipif(shutil.which("tabrelay", path=str(Path(sys.executable).parent)) is None, reason="not installed")
+def test_the_installed_command_is_the_same_program() -> None:
+    command = str(Path(sys.executable).parent / "tabrelay")
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.stdout == f"tabrelay {__version__}\n"
