@@ -156,58 +156,77 @@ def _settings(args: argparse.Namespace, **fixed: Any) -> Any:
 
 def _relay(settings: Any, verb: str, page: str) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
-    from tabrelay import logs, policy
-    from tabrelay.announcement import Announcement
-    from tabrelay.assets import Assets, AssetsMissing
-    from tabrelay.codes import OPENER_TTL_S, PERSON_TTL_S
-    from tabrelay.opener import Opener, has_display
-    from tabrelay.tokens import StateError, Tokens
-    from tabserver.wire.errors import ServerNameError
-    from tabserver.wire.names import check_server_name
+    from tabrelay import logs
+    from tabrelay.opener import Opener
+    from tabrelay.policy import is_loopback
+    from tabrelay.tokens import Tokens
 
-    if settings.no_auth and not policy.is_loopback(settings.host):
-        raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
     tokens = Tokens(settings.home)
-    try:
-        for name in settings.servers:
-            check_server_name(name)
-        policy.Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
-        Assets.find().check()
-        token = tokens.master()
-    except (ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
-        raise Stop(str(problem)) from None
-
+    _check(settings, tokens)
     sock = _listen(settings.host, settings.port, verb, settings.servers)
     settings = replace(settings, port=sock.getsockname()[1])
     base = base_url(settings.host, settings.port)
     logs.configure(settings.log_level)
-    if not policy.is_loopback(settings.host):
+    if not is_loopback(settings.host):
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
-
-    opener = Opener(settings.home)
-    running = settings.home / "running.json"
-
-    def ready() -> None:
-        def address(ttl_s: float) -> str:
-            return f"{base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
-
-        person = address(PERSON_TTL_S)
-        said = Announcement(base, person, settings.servers, token, not settings.no_auth, command(), home_flag(settings))
-        running.write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
-        print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
-        if settings.open_browser and not settings.json and has_display():
-            opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 
     from tabrelay.app import create_app
     from tabrelay.runner import run
 
+    opener = Opener(settings.home)
+    running = settings.home / "running.json"
     try:
-        run(create_app(settings, tokens=tokens), settings, sock, ready)
+        app = create_app(settings, tokens=tokens)
+        run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener, running))
     finally:
         opener.close()
         if _running(settings.home) == base:
             running.unlink(missing_ok=True)
     return OK
+
+
+def _check(settings: Any, tokens: Any) -> None:
+    """Everything that can be known to fail, said before anything starts."""
+    from tabrelay import policy
+    from tabrelay.assets import Assets, AssetsMissing
+    from tabrelay.tokens import StateError
+    from tabserver.wire.errors import ServerNameError
+    from tabserver.wire.names import check_server_name
+
+    if settings.no_auth and not policy.is_loopback(settings.host):
+        raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+    try:
+        for name in settings.servers:
+            check_server_name(name)
+        policy.Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
+        Assets.find().check()
+        tokens.master()
+    except (ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
+        raise Stop(str(problem)) from None
+
+
+def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any, running: Path) -> None:
+    """Said once, when the relay answers: to the person or script that started it, and to the verb `pair`."""
+    from tabrelay.announcement import Announcement
+    from tabrelay.codes import OPENER_TTL_S, PERSON_TTL_S
+    from tabrelay.opener import has_display
+
+    def address(ttl_s: float) -> str:
+        return f"{base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
+
+    said = Announcement(
+        base_url=base,
+        page_url=address(PERSON_TTL_S),
+        servers=settings.servers,
+        token=tokens.master(),
+        needs_token=not settings.no_auth,
+        command=command(),
+        flags=home_flag(settings),
+    )
+    running.write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
+    print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
+    if settings.open_browser and not settings.json and has_display():
+        opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
 
 
 def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
