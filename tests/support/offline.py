@@ -19,17 +19,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import TimeoutError as PlaywrightTimeout
 from playwright.async_api import async_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 60
 
-# Asked in the page, of the relay: does it list every tool that the page should offer?
+# Run in the page: ask the relay until it lists every tool that the page should offer.
 ALL_OFFERED = """async ({ token, expected }) => {
-  const response = await fetch("/-/status", { headers: { Authorization: `Bearer ${token}` } });
-  const names = (await response.json()).servers.flatMap((server) => server.tools.map((tool) => tool.name));
-  return expected.every((name) => names.includes(name));
+  for (;;) {
+    const response = await fetch("/-/status", { headers: { Authorization: `Bearer ${token}` } });
+    const names = (await response.json()).servers.flatMap((server) => server.tools.map((tool) => tool.name));
+    if (expected.every((name) => names.includes(name))) return names;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
 }"""
 
 
@@ -87,14 +89,14 @@ async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
         await page.goto(ready["url"])
         asked = {"token": ready["token"], "expected": sorted(expected)}
         try:
-            await page.wait_for_function(ALL_OFFERED, arg=asked, polling=200, timeout=settings.BOOT_TIMEOUT_MS)
-        except PlaywrightTimeout:
+            async with asyncio.timeout(settings.BOOT_TIMEOUT_MS / 1000):
+                seen = await page.evaluate(ALL_OFFERED, asked)
+        except TimeoutError:
             text = await page.inner_text("body")
             raise AssertionError(f"the page does not offer {sorted(expected)}; it says:\n{text}") from None
-        status = json.loads(get(f"{base}/-/status", ready["token"])[0])
         await browser.close()
     assert not foreign, foreign
-    return {tool["name"] for server in status["servers"] for tool in server["tools"]}
+    return set(seen)
 
 
 async def look(command: str, home: str, expected: set[str]) -> dict[str, Any]:
