@@ -23,13 +23,15 @@ STAMP = TARGET / ".stamp"
 
 PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 
-# PyScript loads these on demand for attributes that a tool page does not use; they are half of its size.
-PYSCRIPT_LEFT_OUT = ("codemirror", "py-editor", "py-game", "py-terminal")
+# PyScript loads its plug-ins with every page, and what a plug-in loads in turn only when it is used. Tool pages use
+# neither the editor nor the terminal: the plug-ins stay, so that nothing is missed, and what is behind them stays out.
+PYSCRIPT_LEFT_OUT = "codemirror"
 
 # The sizes worth a second copy on disk: below this the gzip header eats the gain.
 SMALLEST_GZIP_BYTES = 512
 
-_CHUNK = re.compile(r"""(?:\bimport\s*\(\s*|\bfrom\s*|\bimport\s*)["']\./([^"']+\.js)["']""")
+_STATIC = re.compile(r"""\b(?:from|import)\s*["']\./([^"']+\.js)["']""")
+_DYNAMIC = re.compile(r"""\bimport\s*\(\s*["']\./([^"']+\.js)["']""")
 
 Say = Callable[[str], None]
 
@@ -110,15 +112,18 @@ def _copy_pyscript(target: Path) -> None:
 
 
 def reachable(folder: Path, entry: str) -> set[str]:
-    """The chunks that `entry` can load, less those left out. Chunk names carry hashes, so follow the imports."""
+    """What a page that loads `entry` may ask for, less what was left out. The names carry hashes: follow the imports."""
+    core = _closure(folder, {entry})
+    lazy = {name for chunk in core for name in _DYNAMIC.findall((folder / chunk).read_text())}
+    return core | _closure(folder, {name for name in lazy if not name.startswith(PYSCRIPT_LEFT_OUT)})
+
+
+def _closure(folder: Path, names: set[str]) -> set[str]:
+    """The chunks and all that they import as they load."""
     found: set[str] = set()
-    ahead = [entry]
-    while ahead:
-        name = ahead.pop()
-        if name in found or name.startswith(PYSCRIPT_LEFT_OUT):
-            continue
-        found.add(name)
-        ahead.extend(_CHUNK.findall((folder / name).read_text()))
+    while names:
+        found |= names
+        names = {name for chunk in names for name in _STATIC.findall((folder / chunk).read_text())} - found
     return found
 
 

@@ -84,8 +84,9 @@ async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**settings.launch_options())
         page = await browser.new_page()
-        foreign: list[str] = []
-        page.on("request", lambda request: foreign.append(request.url) if not request.url.startswith(base) else None)
+        wrong: list[str] = []
+        page.on("request", lambda request: None if request.url.startswith(base) else wrong.append(request.url))
+        page.on("response", lambda response: None if response.ok else wrong.append(f"{response.status} {response.url}"))
         await page.goto(ready["url"])
         asked = {"token": ready["token"], "expected": sorted(expected)}
         try:
@@ -95,7 +96,7 @@ async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
             text = await page.inner_text("body")
             raise AssertionError(f"the page does not offer {sorted(expected)}; it says:\n{text}") from None
         await browser.close()
-    assert not foreign, foreign
+    assert not wrong, wrong
     return set(seen)
 
 
