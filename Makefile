@@ -29,7 +29,7 @@ check: ## Lint, format, types (Python and JavaScript) and import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	@$(SETUP) tsc
 
 format: ## Rewrite the Python files the way `make check` wants them

@@ -112,7 +112,7 @@ def _copy_pyscript(target: Path) -> None:
 
 
 def reachable(folder: Path, entry: str) -> set[str]:
-    """What a page that loads `entry` may ask for, less what was left out. The names carry hashes: follow the imports."""
+    """What a page that loads `entry` may ask for, less what was left out. Names carry hashes: follow the imports."""
     core = _closure(folder, {entry})
     lazy = {name for chunk in core for name in _DYNAMIC.findall((folder / chunk).read_text())}
     return core | _closure(folder, {name for name in lazy if not name.startswith(PYSCRIPT_LEFT_OUT)})
