@@ -1,4 +1,4 @@
-"""The text of one JSON-RPC message: reading it with faults that name the path, and writing it.
+"""JSON text and JSON-RPC messages: reading them with faults that name the path, and writing them.
 
 What a method means is decided in `server`.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from array import array
+from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 from .shapes import show
@@ -15,6 +17,12 @@ from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestI
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
+MAX_DEPTH: Final = 256
+
+# From a quote to the one that ends the string, or to the end of a text that is no JSON anyway. Nothing is tried twice.
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -26,12 +34,28 @@ class Refusal(Exception):
         self.code, self.message, self.data = code, message, data
 
 
+def load(text: str) -> Any:
+    """Parse JSON of any origin; raises ValueError, also for NaN and for nesting that no honest value has.
+
+    In a browser the interpreter runs on a small stack: deep nesting would not raise there but end the whole worker.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+    return json.loads(text, parse_constant=_no_constant)
+
+
+def depth(text: str) -> int:
+    """How deep arrays and objects are nested. Linear, and no step of it is made in Python: texts may be megabytes."""
+    brackets = _STRING.sub("", text).encode(errors="replace").translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(array("b", brackets)), default=0)
+
+
 def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
     """Method and params of a message whose shape is as it must be."""
     try:
-        message: object = json.loads(payload, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        raise Refusal(PARSE_ERROR, "The message is not valid JSON") from None
+        message: object = load(payload)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(PARSE_ERROR, f"The message is not valid JSON: {error}") from None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         raise Refusal(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0"')
     if id is not None and (message.get("id") != id or not is_request_id(message["id"])):
@@ -66,7 +90,7 @@ def loggable(data: Any) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
+    raise ValueError(f"{name} is no JSON value")
 
 
 def dump(value: Any) -> str:

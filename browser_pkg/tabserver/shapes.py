@@ -235,8 +235,8 @@ class Row:
             got = f"array of {len(value)}" if isinstance(value, list) else show(value)
             reading.fault(path, f"expected {self.label}, got {got}")
             return None
-        pairs = zip(self.items, value, strict=True)
-        return tuple(shape.read(item, f"{path}[{index}]", reading) for index, (shape, item) in enumerate(pairs))
+        pairs = enumerate(zip(self.items, value, strict=True))
+        return tuple([shape.read(item, f"{path}[{index}]", reading) for index, (shape, item) in pairs])
 
 
 _OBJECT: Final = frozenset({"object"})

@@ -420,6 +420,7 @@ def test_an_unknown_level_is_refused(bench: Bench) -> None:
         ("{", -32700),
         ('{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700),
         ("[" * 100_000, -32700),
+        ('{"a":' * 100_000, -32700),
         ("[]", -32600),
         ("3", -32600),
         ('{"id":1,"method":"ping"}', -32600),
