@@ -16,12 +16,10 @@ from typing import Any, Final, Protocol
 import js
 from pyodide.ffi import JsException, create_proxy, to_js
 
+from .sockets import Abort, DialError
 from .wire.frames import BEARER_PREFIX, SUBPROTOCOL
 
 _HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
-
-
-DialErrorMaker = Callable[[str, str, bool], Exception]
 
 
 class Shim(Protocol):
@@ -146,30 +144,27 @@ class WebSocket:
 
 
 class Dialer:
-    """Opens sockets to one server of one relay, and finds out why one does not open.
+    """Opens sockets to one server of one relay, and finds out why one does not open."""
 
-    `error` makes what is raised then, of a reason that pages know, a text, and whether it is in vain to dial again.
-    """
-
-    def __init__(self, shim: Shim, relay: str, server: str, error: DialErrorMaker) -> None:
+    def __init__(self, shim: Shim, relay: str, server: str) -> None:
         self._shim = shim
         self._relay = relay.rstrip("/")
         self._server = server
-        self._error = error
         self.token = ""
 
     async def dial(
-        self, abort: Any, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
+        self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
     ) -> WebSocket:
+        assert isinstance(abort, Aborter), "an attempt in a browser is given up by an AbortController"
         if not self.token:
-            raise self._error("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
+            raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
         await self._find_relay(abort)
         dialling = _Dialling(self._shim, on_message, on_close)
         try:
             return await dialling.open(self._url(), self._protocols(), abort)
         except JsException as error:
-            raise self._error("forbidden", f"The browser refuses to dial {self._url()}: {error}", True) from error
+            raise DialError("forbidden", f"The browser refuses to dial {self._url()}: {error}", True) from error
         except _NotOpened:
             raise await self._why_refused(abort) from None
 
@@ -187,15 +182,15 @@ class Dialer:
         except JsException as error:
             raise self._not_there(abort) from error
         if not response.ok:
-            raise self._error("relay_down", f"{self._relay} answers {response.status}: is that the relay?", False)
+            raise DialError("relay_down", f"{self._relay} answers {response.status}: is that the relay?", False)
 
-    async def _why_refused(self, abort: Aborter) -> Exception:
+    async def _why_refused(self, abort: Aborter) -> DialError:
         """A browser says of a refused handshake only that it failed. The same question over HTTP has an answer."""
         headers = to_js(
             {"Authorization": f"Bearer {self.token}", "Accept": "application/json"},
             dict_converter=js.Object.fromEntries,
         )
-        url = f"{self._relay}/{self._server}"
+        url = f"{self._relay}/-/probe/{self._server}"
         try:
             response = await js.fetch(url, cache="no-store", headers=headers, signal=abort.signal)
             text = await _reason(response)
@@ -204,15 +199,15 @@ class Dialer:
         if abort.aborted:
             return self._not_there(abort)
         if response.status == 401:
-            return self._error("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
+            return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
-            return self._error("forbidden", text or f'This page may not serve "{self._server}".', True)
-        return self._error("lost", "The relay is there, but its WebSocket could not be opened.", False)
+            return DialError("forbidden", text or f'This page may not serve "{self._server}".', True)
+        return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
 
-    def _not_there(self, abort: Aborter) -> Exception:
+    def _not_there(self, abort: Aborter) -> DialError:
         if abort.aborted:
-            return self._error("timeout", f"The relay at {self._relay} did not answer in time.", False)
-        return self._error("relay_down", f"No relay answers at {self._relay}. Start it with: tabrelay serve", False)
+            return DialError("timeout", f"The relay at {self._relay} did not answer in time.", False)
+        return DialError("relay_down", f"No relay answers at {self._relay}. Start it with: tabrelay serve", False)
 
 
 class _NotOpened(Exception):

@@ -151,6 +151,9 @@ class Hub:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
         tab = self._tabs.get(port)
         if tab is None:
+            # A page that had to connect a second time: its first port is deaf and must get no calls.
+            for old in [old for old in self._tabs.values() if old.id == str(info["id"])]:
+                self.detach(old.port)
             number = next(self._numbers)
             is_visible = bool(info.get("visible"))
             tab = Tab(port, str(info["id"]), "", "", is_visible, number if is_visible else 0, number)

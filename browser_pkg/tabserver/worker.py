@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from . import browser
 from .hub import Hub
-from .reconnect import DialError, State, Transport
+from .reconnect import State, Transport
 from .server import Server
+from .sockets import DialError
 from .tools import default_toolbox
 from .wire.errors import ServerNameError
 from .wire.frames import Greeting
@@ -31,6 +32,10 @@ from .wire.names import check_server_name
 # Long enough for a page to offer its tools one after the other, too short for anybody to notice.
 COALESCE_S: Final = 0.02
 MODULE_TIMEOUT_S: Final = 10.0
+_PLAIN_WORDS: Final = {
+    "connecting": "Connecting to the relay",
+    "stopped": "The connection was closed by a page.",
+}
 
 
 def start(shim: browser.Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
@@ -110,7 +115,7 @@ class Service:
     def __init__(self, hub: Hub, server: str, *, shim: browser.Shim, relay: str, build: str, version: str) -> None:
         self._hub = hub
         self._server_name = check_server_name(server)
-        self._dialer = browser.Dialer(shim, relay, server, DialError)
+        self._dialer = browser.Dialer(shim, relay, server)
         link: Link[str] = Link.dialer(Greeting(server=server, inst=uuid.uuid4().hex, build=build))
         self._transport = Transport(
             link,
@@ -125,7 +130,7 @@ class Service:
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
         self._is_started = False
-        self.state = describe_state(State("connecting", None, "Connecting to the relay"), server)
+        self.state = describe_state(State("connecting"), server)
         browser.when_online(shim, self.hurry)
 
     async def start(self, token: str) -> None:
@@ -161,11 +166,13 @@ class Service:
 
 
 def describe_state(state: State, server: str) -> dict[str, Any]:
+    # The one stop without a reason is the one that a page asked for.
+    why = "closed" if state.state == "stopped" and state.why is None else state.why
     return {
         "t": "state",
         "state": state.state,
-        "why": state.why,
-        "message": state.message,
+        "why": why,
+        "message": state.message or _PLAIN_WORDS.get(state.state),
         "retry_in_ms": state.retry_in_ms,
         "server": server,
         "since_ms": browser.now_ms(),

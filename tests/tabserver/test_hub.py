@@ -186,6 +186,13 @@ def test_a_page_that_attaches_again_keeps_its_tools(house: House) -> None:
     assert len(house.hub.tabs) == 1
 
 
+def test_a_page_that_connects_a_second_time_takes_the_place_of_its_first_port(house: House) -> None:
+    first, second = house.tab("a", "info"), house.tab("a", "info")
+    assert [tab.port for tab in house.hub.tabs] == [second]
+    house.call("info")
+    assert second.of("call") and not first.of("call")
+
+
 def test_messages_of_a_page_that_left_are_dropped(house: House) -> None:
     port = house.tab("a")
     house.hub.detach(port)

@@ -9,21 +9,22 @@
  * attached through worker crashes, the back/forward cache and relay restarts, and runs the tab's tools.
  *
  * @import {
- *   BootMessage, CallMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
- *   Tool, ToolDefinition, Why
+ *   BootMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
+ *   Tool, Why
  * } from "./ports.js"
  */
 
 import { hold, pause, whenFree } from "./wait.js";
 import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
 import { describe, toResult } from "./result.js";
+import { Tools } from "./tools.js";
 
 export { pair, toResult };
 
 const TAB_KEY = "tabrelay.tab";
 const HEALTH_TIMEOUT_MS = 5_000;
+const SILENCE_MS = 20_000;
 const RETRY_MS = [1_000, 2_000, 3_000];
-const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 
 /** @type {Map<string, Connection>} */
 const connections = new Map();
@@ -69,10 +70,7 @@ export class Connection extends EventTarget {
   #workerFile;
   /** @type {Set<string>} */
   #modules = new Set();
-  /** @type {Map<string, Tool>} */
-  #tools = new Map();
-  /** Running calls of the current worker. @type {Map<string, AbortController>} */
-  #calls = new Map();
+  #tools = new Tools();
   /** Absent while there is no worker. @type {MessagePort | undefined} */
   #port;
   /** Releases the lock that says this tab lives. @type {(() => void) | undefined} */
@@ -104,23 +102,11 @@ export class Connection extends EventTarget {
    * @param {{signal?: AbortSignal}} [options]
    */
   offerTool(tool, { signal } = {}) {
-    if (!TOOL_NAME.test(tool?.name ?? "")) {
-      throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${JSON.stringify(tool?.name)}`);
-    }
-    if (typeof tool.execute !== "function") throw new TypeError(`Tool "${tool.name}" has no function \`execute\``);
     if (signal?.aborted) return;
-    const definition = defineTool(tool);
-    this.#tools.set(tool.name, tool);
-    this.#post({ t: "offer", tools: [definition] });
-    signal?.addEventListener(
-      "abort",
-      () => {
-        if (this.#tools.get(tool.name) !== tool) return;
-        this.#tools.delete(tool.name);
-        this.#post({ t: "withdraw", names: [tool.name] });
-      },
-      { once: true },
-    );
+    this.#post({ t: "offer", tools: [this.#tools.add(tool)] });
+    signal?.addEventListener("abort", () => {
+      if (this.#tools.remove(tool)) this.#post({ t: "withdraw", names: [tool.name] });
+    }, { once: true });
   }
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
@@ -175,7 +161,7 @@ export class Connection extends EventTarget {
     // A page in the back/forward cache keeps its lock, so it has to say that it left, and that it is back.
     addEventListener("pagehide", () => {
       this.#post({ t: "detach" });
-      this.#abortCalls("The tab was left");
+      this.#tools.cancelAll("The tab was left");
     }, { signal });
     addEventListener("pageshow", (event) => event.persisted && this.#attach(), { signal });
     // Another tab of this origin paired.
@@ -190,7 +176,7 @@ export class Connection extends EventTarget {
 
   async #start() {
     if (!("SharedWorker" in globalThis) || !navigator.locks) {
-      const reason = isSecureContext ? "This browser has no shared workers." : "It needs https, or a page on localhost.";
+      const reason = isSecureContext ? "The browser has no shared workers." : "It needs https, or a page on localhost.";
       this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${reason}`);
       return;
     }
@@ -272,7 +258,13 @@ export class Connection extends EventTarget {
       void this.#pause().then(() => this.#start());
     };
     this.#port = port;
+    const silence = setTimeout(() => {
+      if (this.#port !== port) return;
+      const advice = "Close all tabs of this site and open it again.";
+      this.#setState("stopped", "boot_failed", `The worker does not answer. ${advice}`);
+    }, SILENCE_MS);
     port.onmessage = (event) => {
+      clearTimeout(silence);
       if (this.#port === port) this.#receive(event.data);
     };
     this.#setState("connecting", null, "Starting the worker");
@@ -289,7 +281,7 @@ export class Connection extends EventTarget {
       token: this.#token ?? storedToken() ?? "",
       modules: [...this.#modules],
     });
-    const tools = [...this.#tools.values()].map(defineTool);
+    const tools = this.#tools.definitions();
     if (tools.length) this.#post({ t: "offer", tools });
   }
 
@@ -309,7 +301,7 @@ export class Connection extends EventTarget {
 
   /** @param {string} reason */
   #forgetWorker(reason) {
-    this.#abortCalls(reason);
+    this.#tools.cancelAll(reason);
     this.#port?.close();
     this.#port = undefined;
   }
@@ -336,9 +328,9 @@ export class Connection extends EventTarget {
       case "activity":
         return this.#tell("activity", message);
       case "call":
-        return void this.#run(message);
+        return void this.#tools.run(message, this.#reply());
       case "cancel":
-        return this.#calls.get(message.call)?.abort(new DOMException(message.reason, "AbortError"));
+        return this.#tools.cancel(message.call, message.reason);
       case "refused":
         return console.error(`tabrelay: tool "${message.name}" was refused: ${message.message}`);
       case "module_failed":
@@ -347,37 +339,10 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** @param {CallMessage} message */
-  async #run({ call, name, arguments: args, caller }) {
-    const port = this.#port; // a reply belongs to the worker that asked
-    const post = (/** @type {FromPage} */ reply) => port?.postMessage(reply);
-    const abort = new AbortController();
-    const { signal } = abort;
-    this.#calls.set(call, abort);
-    try {
-      const tool = this.#tools.get(name);
-      if (!tool) throw new Error(`This tab does not offer "${name}" any more.`);
-      const value = await tool.execute(args, {
-        call,
-        signal,
-        caller,
-        progress: (progress, total, text) =>
-          post({ t: "progress", call, progress, ...(total == null ? {} : { total }), ...(text ? { message: text } : {}) }),
-        log: (level, data) => post({ t: "log", call, level, data: plain(data) }),
-      });
-      const json = JSON.stringify(toResult(value));
-      if (!signal.aborted) post({ t: "result", call, json });
-    } catch (error) {
-      if (!signal.aborted) post({ t: "error", call, message: describe(error) });
-    } finally {
-      this.#calls.delete(call);
-    }
-  }
-
-  /** @param {string} reason */
-  #abortCalls(reason) {
-    for (const abort of this.#calls.values()) abort.abort(new DOMException(reason, "AbortError"));
-    this.#calls.clear();
+  /** A reply belongs to the worker that asked, not to the one that took its place. */
+  #reply() {
+    const port = this.#port;
+    return (/** @type {FromPage} */ message) => port?.postMessage(message);
   }
 
   /** @param {FromPage} message */
@@ -391,7 +356,7 @@ export class Connection extends EventTarget {
    * @param {StateMessage["state"]} state
    * @param {Why | null} why
    * @param {string} message
-   * @param {{retry_in_ms?: number, attempts?: number}} [more]
+   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
    */
   #setState(state, why, message, more) {
     this.state = this.#makeState(state, why, message, more);
@@ -402,12 +367,12 @@ export class Connection extends EventTarget {
    * @param {StateMessage["state"]} state
    * @param {Why | null} why
    * @param {string} message
-   * @param {{retry_in_ms?: number, attempts?: number}} [more]
+   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
    * @returns {StateMessage}
    */
-  #makeState(state, why, message, { retry_in_ms, attempts = 0 } = {}) {
-    const server = this.#server;
-    return { t: "state", state, why, message, retry_in_ms: retry_in_ms ?? null, server, since_ms: Date.now(), attempts };
+  #makeState(state, why, message, { retry_in_ms = null, attempts = 0 } = {}) {
+    const since_ms = Date.now();
+    return { t: "state", state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
   }
 
   /**
@@ -423,26 +388,6 @@ export class Connection extends EventTarget {
     this.#hurry = new AbortController();
     await pause(ms, AbortSignal.any([this.#hurry.signal, this.#closing.signal]));
   }
-}
-
-/**
- * What the worker gets to know of a tool: plain data, without its function.
- * @param {Tool} tool
- * @returns {ToolDefinition}
- */
-function defineTool({ name, title, description, inputSchema, outputSchema, annotations }) {
-  return /** @type {ToolDefinition} */ (
-    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations })
-  );
-}
-
-/**
- * A copy that is nothing but data: what JSON can't say would make postMessage throw.
- * @param {unknown} value
- * @returns {unknown}
- */
-function plain(value) {
-  return JSON.parse(JSON.stringify(value) ?? "null");
 }
 
 function tabInfo() {
