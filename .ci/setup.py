@@ -279,6 +279,7 @@ def demo() -> None:
 def check() -> None:
     python_packages("dev")
     node_packages(with_dev=True)
+    node_tools()  # a new .venv beside an old node_modules would be without one
 
 
 def build() -> None:
