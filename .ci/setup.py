@@ -249,7 +249,7 @@ def browser() -> None:
     if find_browser():
         return
     say("== installing Chromium for the browser tests (Playwright's own)")
-    playwright = [BIN / "python", "-m", "playwright"]
+    playwright = [str(BIN / "python"), "-m", "playwright"]
     with contextlib.suppress(SetupError):
         run(*playwright, "install", "chromium", env={"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": "10000"})
         if not starts(find_browser()) and (root := as_root()) is not None:
