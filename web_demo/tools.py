@@ -1,13 +1,13 @@
 """Tools of the demo that run in the worker: one Python for all tabs of this browser.
 
-The worker loads this file by its URL. A tool is a typed function: its signature becomes the schema that clients see, its
-docstring the description. Code here must not block: while it runs, the worker serves nobody else.
+The worker loads this file by its URL. A tool is a typed function: its signature becomes the schema that clients see,
+its docstring the description. Code here must not block: while it runs, the worker serves nobody else.
 """
 
 from tabserver import tool
 
 
 @tool
-def add(a: float, b: float) -> float:
+def add(a: int | float, b: int | float) -> int | float:
     """Add two numbers. Runs in Python, in the worker shared by all tabs."""
     return a + b

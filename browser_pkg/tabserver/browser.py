@@ -291,8 +291,7 @@ async def _reason(response: Any) -> str | None:
         body = json.loads(await response.text())
     except ValueError:
         return None
-    error = body.get("error") if isinstance(body, dict) else None
-    text = error.get("message") if isinstance(error, dict) else None
+    text = body.get("message") if isinstance(body, dict) else None
     return text if isinstance(text, str) else None
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,8 +24,11 @@ from tabrelay.tokens import Tokens
 class Relay:
     """The application behind the gate: `/{server}` goes straight to its face or peer, the rest to the pages."""
 
-    def __init__(self, settings: Settings, *, tokens: Tokens, policy: Policy, assets: Assets) -> None:
-        self._url = f"http://{bracketed(settings.host)}:{settings.port}"
+    def __init__(
+        self, settings: Settings, *, tokens: Tokens, policy: Policy, assets: Assets, url: str, token_command: str
+    ) -> None:
+        self._url = url
+        self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
         self._registry = Registry(self._shelf, declared=settings.servers)
         self._assets = assets
@@ -35,7 +36,7 @@ class Relay:
         self._entry = Entry(switch, settings)
         self._librarian = Librarian(switch, __version__)
         self._door = Door(self._registry, settings, assets.build, self._came_up)
-        self._pages = pages(assets, tokens, policy, self._status)
+        self._pages = pages(assets, tokens, policy, self._status, probe=self._door.refusal)
 
     def _came_up(self, server: str) -> None:
         self._entry.came_up(server)
@@ -67,7 +68,7 @@ class Relay:
             "version": __version__,
             "build": self._assets.build,
             "url": self._url,
-            "token_command": _token_command(),
+            "token_command": self._token_command,
             "servers": self._registry.describe(self._url, may_see),
         }
 
@@ -78,20 +79,26 @@ def create_app(
     tokens: Tokens | None = None,
     policy: Policy | None = None,
     assets: Assets | None = None,
+    url: str | None = None,
+    token_command: str = "tabrelay token",
 ) -> ASGIApp:
-    """The relay as one ASGI application. `settings.port` must be the port that clients will see."""
+    """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
+
+    `url` is the address to show to people, `token_command` how they print the token.
+    """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
-    relay = Relay(settings, tokens=tokens, policy=policy, assets=assets or Assets.find())
+    relay = Relay(
+        settings,
+        tokens=tokens,
+        policy=policy,
+        assets=assets or Assets.find(),
+        url=url or f"http://{bracketed(settings.host)}:{settings.port}",
+        token_command=token_command,
+    )
     return Gate(relay, policy, tokens, no_auth=settings.no_auth)
 
 
 def _is_server_path(path: str) -> bool:
     """One segment that is not ours: `/notes`, but neither `/` nor `/-/…` nor `/.well-known/…`."""
     return len(path) > 1 and path[1] not in "-." and "/" not in path[1:] and path != "/favicon.ico"
-
-
-def _token_command() -> str:
-    """How a person on this machine prints the token, with the program that is running now."""
-    program = Path(sys.argv[0])
-    return f"{program} token" if program.name == "tabrelay" else f"{sys.executable} -m tabrelay token"

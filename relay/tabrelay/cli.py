@@ -176,7 +176,8 @@ def _relay(settings: Any, verb: str, page: str) -> int:
     opener = Opener(settings.home)
     running = settings.home / "running.json"
     try:
-        app = create_app(settings, tokens=tokens)
+        token_command = f"{command()} token{home_flag(settings)}"
+        app = create_app(settings, tokens=tokens, url=base, token_command=token_command)
         run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener, running))
     finally:
         opener.close()
@@ -241,11 +242,14 @@ def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
 
 
 def command() -> str:
-    """What to type to get this program again: its name if that is on the PATH, else the path it was started by."""
+    """What to type to get this program again: its name if that is on the PATH, else the way it was started."""
+    import shlex
     import shutil
 
-    name = Path(sys.argv[0]).name
-    return "tabrelay" if shutil.which("tabrelay") or name != "tabrelay" else sys.argv[0]
+    if shutil.which("tabrelay"):
+        return "tabrelay"
+    is_script = Path(sys.argv[0]).name == "tabrelay"
+    return shlex.quote(sys.argv[0]) if is_script else f"{shlex.quote(sys.executable)} -m tabrelay"
 
 
 def home_flag(settings: Any) -> str:

@@ -83,7 +83,10 @@ class Tokens:
                 found = pair
         if found is None or (origin is not None and found.origin is not None and origin != found.origin):
             return None
-        return Principal(principal_id(given), frozenset(found.scopes), found.origin, found.server)
+        # Pages of one origin are one principal, whichever token each was paired with: another browser profile, or the
+        # same page paired anew, takes a server over instead of being locked out by itself.
+        id = f"page:{found.origin}" if found.origin else principal_id(given)
+        return Principal(id, frozenset(found.scopes), found.origin, found.server)
 
     def issue(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
         """A new token bound to an origin (and a server); at most MAX_PAIRS are kept, the oldest go."""

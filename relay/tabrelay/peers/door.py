@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tabrelay.config import Settings
 from tabrelay.peers.tab import TabPeer
-from tabrelay.policy import Principal
+from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
 from tabserver.wire import frames
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
@@ -62,8 +62,9 @@ class Door:
         if SUBPROTOCOL not in scope.get("subprotocols", ()):
             await _refuse(send, 400, f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
             return
-        if self._is_held_by_another(server, principal):
-            await _refuse(send, 403, f'Server "{server}" is held by another principal.')
+        refusal = self.refusal(principal, server)
+        if refusal is not None:
+            await _refuse(send, refusal.status, refusal.message)
             return
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
         socket = _Writer(send, self._settings.send_timeout_s)
@@ -98,9 +99,12 @@ class Door:
         finally:
             peer.detach(socket)
 
-    def _is_held_by_another(self, server: str, principal: Principal) -> bool:
+    def refusal(self, principal: Principal, server: str) -> Refuse | None:
+        """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
         peer = self._registry.holder(server)
-        return isinstance(peer, TabPeer) and peer.is_up and peer.principal != principal.id
+        if isinstance(peer, TabPeer) and peer.is_up and peer.principal != principal.id:
+            return Refuse(403, "forbidden", f'"{server}" is held by a page of another origin or token. Close it first.')
+        return None
 
     def _session(self, server: str, principal: Principal, origin: str | None, hello: str) -> TabPeer:
         """The session that a greeting asks for, or a new one."""

@@ -1,0 +1,62 @@
+"""A real Chromium, the real command line, real MCP clients. Settings come from `playwright.config.py`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from tests.support.demo import Demo
+
+ROOT = Path(__file__).parents[2]
+
+
+def load_settings() -> ModuleType:
+    """By path: the name `playwright.config` would be looked up inside the installed Playwright."""
+    spec = importlib.util.spec_from_file_location("browser_settings", ROOT / "playwright.config.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def settings() -> ModuleType:
+    return load_settings()
+
+
+@pytest.fixture(scope="session")
+async def browser(settings: ModuleType) -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**settings.launch_options())
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def context(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
+    """A browser profile of its own: no worker, no storage is shared with another test."""
+    context = await browser.new_context()
+    context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
+    context.set_default_navigation_timeout(settings.NAVIGATION_TIMEOUT_MS)
+    yield context
+    await context.close()
+
+
+@pytest.fixture
+async def demo(tmp_path: Path) -> AsyncIterator[Demo]:
+    """`tabrelay demo` as a user starts it, with a state directory of its own."""
+    async with Demo(tmp_path / "home") as demo:
+        yield demo
+
+
+@pytest.fixture
+async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> Page:
+    """The demo page, paired, connected, with all of its tools."""
+    page = await context.new_page()
+    await demo.open(page, settings.BOOT_TIMEOUT_MS)
+    return page

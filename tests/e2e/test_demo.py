@@ -1,0 +1,195 @@
+"""The demo, end to end: an MCP client's call reaches a tab of a real browser and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import subprocess
+from types import ModuleType
+
+import pytest
+from mcp import MCPError
+from mcp_types import CallToolResult, TextContent
+from playwright.async_api import BrowserContext, Page, expect
+
+from tests.support.demo import TOOLS, Demo
+
+ERAS = pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+
+
+def text(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@ERAS
+async def test_the_official_client_lists_and_calls_all_three_tools(
+    demo: Demo, page: Page, mode: str, version: str
+) -> None:
+    async with demo.client(mode) as client:
+        assert client.protocol_version == version
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert sorted(tools) == sorted(TOOLS)
+        assert all(tool.description for tool in tools.values())
+        assert text(await client.call_tool("add", {"a": 2, "b": 3})) == "5"
+        info = await client.call_tool("page_info", {})
+        assert info.structured_content is not None
+        assert info.structured_content["title"] == await page.title()
+        counted = await client.call_tool("count_words", {"text": "to be or not to be"})
+        assert counted.structured_content == {"result": 6}
+    # The page shows the calls it had, with who made them.
+    calls = page.locator("#calls [data-call]")
+    await expect(calls).to_have_count(3)
+    for row in await calls.all():
+        assert await row.get_attribute("data-phase") == "done"
+
+
+@ERAS
+async def test_a_bad_call_gets_a_clear_error_and_the_connection_lives_on(
+    demo: Demo, page: Page, mode: str, version: str
+) -> None:
+    # A tool that raises, offered by this very page through the public API.
+    await page.evaluate(
+        """async () => {
+            const { connect } = await import("/-/client.js");
+            connect({ server: "demo" }).offerTool({
+                name: "explode",
+                description: "Always fails.",
+                inputSchema: { type: "object" },
+                execute() { throw new Error("the fuse was lit"); },
+            });
+        }"""
+    )
+    await page.locator("#tools [data-tool=explode]").wait_for()
+    async with demo.client(mode) as client:
+        with pytest.raises(MCPError) as unknown:
+            await client.call_tool("ad", {})
+        assert unknown.value.error.code == -32602
+        assert '"ad"' in unknown.value.error.message and "add" in unknown.value.error.message
+        wrong = await client.call_tool("add", {"a": "two", "b": 3})
+        assert wrong.is_error and "a" in text(wrong) and "number" in text(wrong)
+        missing = await client.call_tool("count_words", {})
+        assert missing.is_error and "text" in text(missing)
+        raised = await client.call_tool("explode", {})
+        assert raised.is_error and "the fuse was lit" in text(raised)
+        assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
+    await expect(page.locator("#state")).to_have_attribute("data-state", "connected")
+
+
+@ERAS
+async def test_progress_and_cancellation_cross_the_browser(demo: Demo, page: Page, mode: str, version: str) -> None:
+    await page.evaluate(
+        """async () => {
+            const { connect } = await import("/-/client.js");
+            connect({ server: "demo" }).offerTool({
+                name: "wait",
+                description: "Reports progress, then waits until it is cancelled.",
+                inputSchema: { type: "object" },
+                execute(args, { signal, progress }) {
+                    progress(1, 2, "half");
+                    return new Promise((_, reject) => signal.addEventListener("abort", () => {
+                        document.title = "cancelled";
+                        reject(signal.reason);
+                    }));
+                },
+            });
+        }"""
+    )
+    await page.locator("#tools [data-tool=wait]").wait_for()
+    heard: asyncio.Queue[tuple[float, float | None, str | None]] = asyncio.Queue()
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.put_nowait((progress, total, message))
+
+    async with demo.client(mode) as client:
+        call = asyncio.create_task(client.call_tool("wait", {}, progress_callback=on_progress))
+        async with asyncio.timeout(15):
+            assert await heard.get() == (1, 2, "half")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await page.wait_for_function('document.title === "cancelled"')
+        assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
+
+
+async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
+    demo: Demo, page: Page, context: BrowserContext, settings: ModuleType
+) -> None:
+    second = await context.new_page()
+    await demo.open(second, settings.BOOT_TIMEOUT_MS, url=f"http://127.0.0.1:{demo.port}/-/demo/")
+    assert demo_sockets(demo) == 1
+    # Each tab sees its own tools, the worker's, and those of the other tab.
+    assert await page.locator("#tools [data-tool=page_info]").count() >= 1
+    async with demo.client() as client:
+        await second.bring_to_front()
+        assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(TOOLS)
+        await second.close()
+        await expect(page.locator("#tools [data-tool=page_info]")).to_have_count(1)
+        info = await client.call_tool("page_info", {})
+        assert info.structured_content is not None and not info.is_error
+        assert text(await client.call_tool("add", {"a": 20, "b": 3})) == "23"
+    assert demo_sockets(demo) == 1
+
+
+def demo_sockets(demo: Demo) -> int:
+    return sum("[accepted]" in line for line in demo.log)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: Demo, page: Page, how: str) -> None:
+    await (demo.stop() if how == "stop" else demo.kill())
+    await page.locator("#state:not([data-state=connected])").wait_for()
+    assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost")
+    await demo.start()
+    await page.locator("#state[data-state=connected]").wait_for()
+    async with demo.client() as client:
+        assert text(await client.call_tool("add", {"a": 4, "b": 4})) == "8"
+        assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == {"result": 2}
+
+
+async def test_a_page_without_a_valid_code_says_what_to_do(context: BrowserContext, demo: Demo) -> None:
+    page = await context.new_page()
+    await page.goto(demo.url.partition("#")[0] + "#pair=wrong")
+    await page.locator("#state[data-why=not_paired]").wait_for()
+    assert "tabrelay pair" in (await page.locator("#state").inner_text())
+    assert "pair=" not in page.url
+
+
+async def test_the_command_on_the_page_carries_the_token_without_showing_it(demo: Demo, page: Page) -> None:
+    command = await page.locator("#connect code").first.inner_text()
+    assert demo.token not in await page.content()
+    inner = command.split("$(", 1)[1].split(")", 1)[0].replace("\n", " ")
+    printed = subprocess.run(shlex.split(inner), capture_output=True, text=True, check=True, timeout=30)
+    assert printed.stdout.strip() == demo.token
+
+
+async def test_the_relays_own_page_lists_the_server_and_its_tools(
+    demo: Demo, page: Page, context: BrowserContext
+) -> None:
+    own = await context.new_page()
+    await own.goto(f"http://127.0.0.1:{demo.port}/")
+    row = own.locator("[data-server=demo]")
+    await expect(row).to_have_attribute("data-state", "online")
+    for tool in TOOLS:
+        await expect(row).to_contain_text(tool)
+
+
+async def test_nothing_is_loaded_from_elsewhere_and_no_policy_is_broken(
+    context: BrowserContext, demo: Demo, settings: ModuleType
+) -> None:
+    page = await context.new_page()
+    foreign: list[str] = []
+    complaints: list[str] = []
+    own = f"http://127.0.0.1:{demo.port}/"
+    page.on(
+        "request",
+        lambda request: foreign.append(request.url) if not request.url.startswith((own, "data:", "blob:")) else None,
+    )
+    page.on(
+        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
+    )
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    await demo.open(page, settings.BOOT_TIMEOUT_MS)
+    assert foreign == []
+    assert complaints == []

@@ -1,0 +1,110 @@
+"""`tabrelay demo` in a process of its own, its page in a browser, and MCP clients for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from playwright.async_api import Page
+
+TOOLS = ("add", "count_words", "page_info")
+
+
+class Demo:
+    """Start and stop it as often as a test likes; the address and the state directory stay."""
+
+    def __init__(self, home: Path, *flags: str, verb: str = "demo") -> None:
+        self._home = home
+        self._flags = flags
+        self._verb = verb
+        self._process: asyncio.subprocess.Process | None = None
+        self._log: asyncio.Task[None] | None = None
+        self.log: list[str] = []
+        self.url = ""
+        self.mcp_url = ""
+        self.token = ""
+        self.port = 0
+
+    async def __aenter__(self) -> Demo:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        # The same port after a restart: the page's address must not change under it.
+        command = ["-m", "tabrelay", self._verb, "--json", "--port", str(self.port), "--home", str(self._home)]
+        command += ["--log-level", "info"]  # says when a socket was accepted
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *command,
+            *self._flags,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert self._process.stdout is not None
+        async with asyncio.timeout(30):
+            line = await self._process.stdout.readline()
+        self._log = asyncio.create_task(self._read_log(self._process))
+        if not line:
+            await self._log
+            raise RuntimeError("the relay did not start:\n" + "".join(self.log))
+        ready = json.loads(line)
+        self.url, self.mcp_url, self.token = ready["url"], ready["mcp_url"], ready["token"]
+        self.port = httpx2.URL(self.url).port or 0
+
+    async def _read_log(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            self.log.append(line.decode())
+
+    async def stop(self) -> int:
+        """As Ctrl+C does; gives the exit code."""
+        assert self._process is not None and self._log is not None
+        if self._process.returncode is None:
+            self._process.terminate()
+        async with asyncio.timeout(30):
+            code = await self._process.wait()
+        await self._log
+        return code
+
+    async def kill(self) -> None:
+        """As a crash does."""
+        assert self._process is not None and self._log is not None
+        self._process.kill()
+        await self._process.wait()
+        await self._log
+
+    async def open(self, page: Page, boot_timeout_ms: float, *, url: str | None = None) -> None:
+        """Open the demo page and wait until it offers everything."""
+        await page.goto(url or self.url)
+        await page.locator("#state[data-state=connected]").wait_for(timeout=boot_timeout_ms)
+        for tool in TOOLS:
+            await page.locator(f"#tools [data-tool={tool}]").first.wait_for(timeout=boot_timeout_ms)
+
+    @asynccontextmanager
+    async def client(self, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
+        """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
+            Client(streamable_http_client(self.mcp_url, http_client=http), mode=mode, **options) as client,  # type: ignore[arg-type]
+        ):
+            yield client
+
+    async def status(self) -> dict[str, Any]:
+        base = str(httpx2.URL(self.mcp_url).join("/-/status"))
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            response = await http.get(base, headers={"Authorization": f"Bearer {self.token}"})
+            response.raise_for_status()
+            status: dict[str, Any] = response.json()
+            return status
