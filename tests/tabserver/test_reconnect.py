@@ -316,6 +316,30 @@ async def test_retry_now_cuts_the_waiting_short_and_does_nothing_otherwise(bench
     assert len(bench.dialer.dials) == 2
 
 
+async def test_a_wait_that_was_cut_short_does_not_dial_a_second_time(bench: Bench) -> None:
+    await bench.start()
+    bench.dialer.last.fail()
+    await settle()
+    bench.transport.retry_now()
+    await settle()
+    bench.dialer.last.fail()
+    await settle()
+    assert bench.transport.state.retry_in_ms == 2000
+    await bench.clock.advance(1.9)
+    assert len(bench.dialer.dials) == 2
+
+
+async def test_a_wait_ends_with_close_even_if_it_is_started_again(bench: Bench) -> None:
+    await bench.start()
+    bench.dialer.last.fail()
+    await settle()
+    await bench.transport.close()
+    await bench.start()
+    bench.dialer.last.fail("unauthorized", "No.", permanent=True)
+    await bench.clock.advance(60)
+    assert len(bench.dialer.dials) == 2 and bench.transport.state.why == "unauthorized"
+
+
 async def test_what_an_old_socket_says_is_ignored(bench: Bench) -> None:
     await bench.start()
     old = await bench.connect()
