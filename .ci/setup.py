@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 OLDEST = (3, 11)
 NODE_OLDEST = 20
@@ -109,9 +110,17 @@ def make_venv() -> None:
         ) from None
 
 
+def metadata() -> dict[str, Any]:
+    """The part of pyproject.toml that an installation depends on; the rest is settings of tools."""
+    import tomllib
+
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {"build-system": whole["build-system"], "project": whole["project"], "hatch": whole["tool"]["hatch"]}
+
+
 def python_packages(extra: str = "") -> None:
     """Install the project in editable form, with the `extra` named. The development set contains the runtime set."""
-    value = digest(str(ROOT), ROOT / "pyproject.toml", CONSTRAINTS)
+    value = digest(str(ROOT), json.dumps(metadata(), sort_keys=True), CONSTRAINTS)
     stamps = {"": VENV / ".tabrelay-runtime", "dev": VENV / ".tabrelay-dev"}
     if any(is_stamped(stamps[name], value) for name in {extra, "dev"}):
         return
@@ -198,9 +207,7 @@ def wheel() -> None:
 
 def wheelhouse() -> None:
     """The wheels that tabrelay's own depends on, for this Python and this platform."""
-    import tomllib
-
-    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    dependencies = metadata()["project"]["dependencies"]
     tag = subprocess.run(
         [BIN / "python", "-c", "import sysconfig, sys; print(sys.implementation.cache_tag, sysconfig.get_platform())"],
         capture_output=True,
