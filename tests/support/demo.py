@@ -97,7 +97,7 @@ class Demo:
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-            Client(streamable_http_client(self.mcp_url, http_client=http), mode=mode, **options) as client,  # type: ignore[arg-type]
+            Client(streamable_http_client(self.mcp_url, http_client=http), mode=mode, **options) as client,
         ):
             yield client
 

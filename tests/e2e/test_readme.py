@@ -1,0 +1,55 @@
+"""The README's own examples, in a page on another origin: what a web developer copies must work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+from playwright.async_api import BrowserContext
+
+from tests.support.demo import Demo
+from tests.support.site import Site
+
+ROOT = Path(__file__).parents[2]
+
+# Resolves when the hub lists all of the tools named, whoever offers them.
+OFFERED = """async ([client, ...names]) => {
+    const { connect } = await import(client);
+    const connection = connect({ server: "notes" });
+    const next = (kind) => new Promise((resolve) => connection.addEventListener(kind, resolve, { once: true }));
+    const offered = (name) => connection.catalogue?.tools.some((tool) => tool.name === name);
+    while (!names.every(offered)) await next("catalogue");
+    while (connection.state.state !== "connected") await next("state");
+}"""
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+
+async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    [html] = blocks("html")
+    [worker] = blocks("js")
+    [python] = blocks("python")
+    site = Site(tmp_path / "app")
+    site.folder.mkdir()
+    async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
+        here = f"http://127.0.0.1:{relay.port}"
+        filled = html.replace("http://127.0.0.1:4747", here).replace(
+            'token: "…"', f'token: "{relay.token}", modules: ["/tools.py"]'
+        )
+        (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{filled}")
+        (site.folder / "tabrelay-worker.js").write_text(worker.replace("http://127.0.0.1:4747", here))
+        (site.folder / "tools.py").write_text(python)
+        with site:
+            page = await context.new_page()
+            await page.goto(site.origin)
+            await page.evaluate(OFFERED, [f"{here}/-/client.js", "current_note", "word_count"])
+            async with relay.client() as client:
+                note = await client.call_tool("current_note", {})
+                assert note.content[0].text == "Buy milk."  # type: ignore[union-attr]
+                words = await client.call_tool("word_count", {"text": "To be or not to be", "unique": True})
+                assert words.structured_content == {"result": 4}

@@ -1,0 +1,36 @@
+"""A web app of somebody else: a folder served on a port of its own, so on another origin than the relay's."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    """Serves files, says nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests say what went wrong; an access log does not."""
+
+
+class Site:
+    """Start it with `with`; write files into `folder` before or after."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+        self._server.daemon_threads = True
+        self.origin = f"http://localhost:{self._server.server_port}"
+
+    def __enter__(self) -> Site:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
