@@ -14,6 +14,7 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -115,6 +116,7 @@ class Service:
     def __init__(self, hub: Hub, server: str, *, shim: browser.Shim, relay: str, build: str, version: str) -> None:
         self._hub = hub
         self._server_name = check_server_name(server)
+        self._build = build
         self._dialer = browser.Dialer(shim, relay, server)
         link: Link[str] = Link.dialer(Greeting(server=server, inst=uuid.uuid4().hex, build=build))
         self._transport = Transport(
@@ -161,6 +163,10 @@ class Service:
             self._transport.retry_now()
 
     def _tell(self, state: State) -> None:
+        welcome = self._transport.welcome
+        if state.state == "connected" and welcome is not None and welcome.build != self._build:
+            # It works as far as it goes; a reload brings a worker with the relay's own code.
+            state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")
         self.state = describe_state(state, self._server_name)
         self._hub.broadcast(self.state)
 

@@ -53,7 +53,9 @@ function handOver(take) {
 /** @param {unknown} error */
 function giveUp(error) {
   console.error("tabrelay: the worker could not start", error);
-  tell({ t: "boot", stage: "failed", detail: error instanceof Error ? error.message : String(error) });
+  // Of a Python traceback the last line says what happened; the console has the rest.
+  const lines = (error instanceof Error ? error.message : String(error)).trim().split("\n");
+  tell({ t: "boot", stage: "failed", detail: lines.at(-1) ?? "" });
   for (const port of early) awaitRetry(port);
   early.clear();
 }
