@@ -52,7 +52,12 @@ function card(group) {
   return element(
     "div",
     { class: "tabcard", "data-group": group.kind },
-    element("h3", {}, element("span", { class: "tabname" }, group.title), element("span", { class: "count" }, group.hint)),
+    element(
+      "h3",
+      {},
+      element("span", { class: "tabname" }, group.title),
+      element("span", { class: "count" }, group.hint),
+    ),
     element("ul", { class: "tools" }, ...group.tools.map(row)),
   );
 }

@@ -1,7 +1,8 @@
 /**
  * The demo page: shows what the connection, the tools and the calls are doing.
  *
- * It offers no tool itself (see page_tools.js, page_tools.py and tools.py) and decides nothing: it draws what the worker says.
+ * It offers no tool itself (see page_tools.js, page_tools.py and tools.py) and decides nothing: it draws what the worker
+ * says.
  */
 
 import { clientPanel } from "/-/page/clients.js";
@@ -22,10 +23,16 @@ import { signal } from "./signal.js";
 
 const SERVER = "demo";
 const EXAMPLE = { tool: "add", arguments: { a: 2, b: 3 }, prompt: `Use ${SERVER} to add 2 and 3.` };
-const TRACKS = /** @type {const} */ ({ connected: "clear", connecting: "caution", waiting: "caution", stopped: "stop" });
+/** How the line's last stretch looks while the worker starts. */
+const BOOTS = /** @type {const} */ ({
+  download: ["starting", "caution"],
+  start: ["starting", "caution"],
+  ready: ["Python", "clear"],
+  failed: ["not running", "dark"],
+});
 
 /** What the relay told about itself; until then, what can be guessed from the address. */
-const place = { origin: location.origin, program: "tabrelay", server: SERVER };
+const place = { origin: location.origin, tokenCommand: "tabrelay token", server: SERVER };
 
 /** @type {Connection | null} */
 let connection = null;
@@ -44,35 +51,38 @@ function nameOwner(owner) {
   return owner === connection?.tab.id ? "this tab" : "another tab";
 }
 
-/** @param {string} tokenCommand @param {string} [url] */
-function showConnect(tokenCommand, url = `${place.origin}/${SERVER}`) {
-  panel.update({ name: SERVER, url, tokenCommand, example: EXAMPLE });
+/** @param {string} [url] */
+function showConnect(url = `${place.origin}/${SERVER}`) {
+  panel.update({ name: SERVER, url, tokenCommand: place.tokenCommand, example: EXAMPLE });
 }
 
 /** @param {StateMessage} state */
 function onState(state) {
   lastState = state;
-  light.show(state, place);
-  way.track("worker", TRACKS[state.state]);
+  way.track("worker", light.show(state, place));
   if (state.state === "connected") void askRelay();
 }
 
-/** @param {StateMessage["why"]} why @param {string | null} message */
-function stopped(why, message) {
-  onState({
-    t: "state", state: "stopped", why, message, retry_in_ms: null, server: SERVER, since_ms: Date.now(), attempts: 0,
-  });
+/**
+ * Without a connection there is nobody else to say it.
+ *
+ * @param {string} message
+ */
+function couldNotStart(message) {
+  const nothing = { retry_in_ms: null, server: SERVER, since_ms: Date.now(), attempts: 0 };
+  onState({ t: "state", state: "stopped", why: "boot_failed", message, ...nothing });
 }
 
 /** @param {BootMessage} boot */
 function onBoot(boot) {
   light.boot(boot);
-  const isUp = boot.stage === "ready";
-  way.tell("worker", isUp ? "Python" : boot.stage === "failed" ? "failed" : "starting");
-  way.track("tabs", isUp ? "clear" : boot.stage === "failed" ? "stop" : "caution");
-  if (boot.stage === "failed") stopped("boot_failed", boot.detail ?? null);
-  // Whatever the worker said before it was ready, the state is what counts from here on.
-  if (isUp && lastState) light.show(lastState, place);
+  const [label, track] = BOOTS[boot.stage];
+  way.tell("worker", label);
+  way.track("tabs", track);
+  if (boot.stage !== "ready") return;
+  // From here on the state is what counts.
+  if (lastState) onState(lastState);
+  startPythonOnce();
 }
 
 /** @param {CatalogueMessage} message */
@@ -96,9 +106,9 @@ async function askRelay() {
     const answer = await fetch("/-/status", { headers });
     if (!answer.ok) return;
     const status = await answer.json();
-    place.program = status.token_command.replace(/ token$/, "");
+    place.tokenCommand = status.token_command;
     const own = status.servers.find((/** @type {{ name: string }} */ { name }) => name === SERVER);
-    showConnect(status.token_command, own?.mcp_url);
+    showConnect(own?.mcp_url);
     setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
   } catch {
     // The link's own state tells that the relay is gone; there is nothing to add.
@@ -121,29 +131,28 @@ function startPythonOnce() {
 function listen(made) {
   connection = made;
   /** @param {string} kind @param {(detail: any) => void} handle */
-  const on = (kind, handle) => made.addEventListener(kind, (event) => handle(/** @type {CustomEvent} */ (event).detail));
+  const on = (kind, handle) =>
+    made.addEventListener(kind, (event) => handle(/** @type {CustomEvent} */ (event).detail));
   on("boot", onBoot);
-  on("state", (state) => {
-    onState(state);
-    startPythonOnce();
-  });
+  on("state", onState);
   on("catalogue", onCatalogue);
   on("activity", onActivity);
-  if (made.state) onState(made.state);
+  if (made.boot) onBoot(made.boot);
+  onState(made.state);
+  if (made.catalogue) onCatalogue(made.catalogue);
 }
 
 async function start() {
   way.tell("relay", location.host);
   way.tell("tabs", "this one");
-  showConnect("tabrelay token");
+  showConnect();
   // Opening a pairing link over this very page changes only the fragment, which loads nothing by itself.
   addEventListener("hashchange", () => location.hash.startsWith("#pair=") && location.reload());
-  if (!("SharedWorker" in globalThis)) return stopped("unsupported", null);
   try {
     // Imported late, so that this page can still say what went wrong when it fails.
     listen((await import("./page_tools.js")).connection);
   } catch (error) {
-    stopped("boot_failed", String(error));
+    couldNotStart(String(error));
   }
 }
 

@@ -7,7 +7,7 @@
 import { byId, setText } from "/-/page/element.js";
 
 /**
- * @typedef {"dark" | "clear" | "caution" | "stop"} Track how the line *into* a stop is
+ * @typedef {import("./state.js").Notice["lamp"]} Track how the line *into* a stop is
  * @typedef {"client" | "relay" | "worker" | "tabs"} Stop
  */
 

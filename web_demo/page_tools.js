@@ -1,6 +1,7 @@
 /**
- * The demo's server, and its tools that run in the tab in JavaScript. This is the file to copy from: a page needs one call of
- * `connect` and one of `offerTool` per tool. Everything else in this folder only shows what is going on.
+ * The demo's server, and its tools that run in the tab in JavaScript. This is the file to copy from: a page needs one call
+ * of `connect` and one of `offerTool` per tool. The other files of this folder show what is going on, or do the same in
+ * Python.
  */
 
 import { connect } from "/-/client.js";

@@ -5,8 +5,8 @@
  */
 
 /**
- * What PyScript would load and this page has no use for. The error plugin is among them: it paints over the page, and this page
- * has a place of its own for errors.
+ * What PyScript would load and this page has no use for. The error plugin is among them: it paints over the page, and this
+ * page has a place of its own for errors.
  */
 const UNUSED = ["deprecations-manager", "donkey", "error", "py-editor", "py-game", "py-terminal"];
 
@@ -17,7 +17,8 @@ const UNUSED = ["deprecations-manager", "donkey", "error", "py-editor", "py-game
  */
 export async function startPython(src, onError) {
   const manifest = await (await fetch("/-/manifest.json")).json();
-  document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: `${manifest.pyscript}core.css` }));
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: `${manifest.pyscript}core.css` });
+  document.head.append(style);
 
   const script = document.createElement("script");
   script.type = "py";
@@ -34,8 +35,8 @@ export async function startPython(src, onError) {
   document.body.append(script);
 
   const { hooks } = await import(`${manifest.pyscript}core.js`);
-  // PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and a page
-  // without 'unsafe-eval' would stop right there. This page starts no PyScript worker, so it takes that hook away instead.
+  // PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and
+  // a page without 'unsafe-eval' stops right there. This page starts no PyScript worker: it takes that hook away instead.
   hooks.worker.onBeforeRunAsync.clear();
   hooks.main.onReady.add((/** @type {{ io: { stderr: (error: unknown) => void } }} */ wrap) => {
     wrap.io.stderr = (error) => onError(error instanceof Error ? error.message : String(error));

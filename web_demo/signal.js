@@ -59,8 +59,11 @@ export function signal(onAction) {
     if (place.querySelector("code")?.textContent !== notice.command) place.replaceChildren(command(notice.command));
   }
 
-  /** A page that counts down says that it has not given up; outside the live region, as nobody wants to hear it. */
-  /** @param {number | null} retryInMs */
+  /**
+   * A page that counts down says that it has not given up. Outside the live region: nobody wants to hear it.
+   *
+   * @param {number | null} retryInMs
+   */
   function count(retryInMs) {
     clearInterval(countdown);
     next.hidden = retryInMs === null;
@@ -75,13 +78,15 @@ export function signal(onAction) {
   }
 
   return {
-    /** @param {StateMessage} state @param {Place} place */
+    /** @param {StateMessage} state @param {Place} place @returns {Notice["lamp"]} */
     show(state, place) {
       section.dataset.state = state.state;
       section.dataset.why = state.why ?? "";
       boot.hidden = true;
-      say(noticeOf(state, place), state.message);
+      const notice = noticeOf(state, place);
+      say(notice, state.message);
       count(state.state === "waiting" ? state.retry_in_ms : null);
+      return notice.lamp;
     },
 
     /** @param {BootMessage} message */

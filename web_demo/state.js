@@ -4,6 +4,8 @@
  * Pure: a state in, a notice out. It touches no document, so every sentence can be read (and tested) in one place.
  */
 
+import { sibling, startCommand } from "/-/page/clients.js";
+
 /**
  * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").StateMessage} StateMessage
  * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").BootMessage} BootMessage
@@ -17,7 +19,7 @@
  * @property {"retry" | "take" | "reload"} [action]
  * @property {boolean} [tellsDetail] whether the worker's own message adds something to these words
  *
- * @typedef {{ origin: string, program: string, server: string }} Place
+ * @typedef {{ origin: string, tokenCommand: string, server: string }} Place
  */
 
 /**
@@ -56,43 +58,43 @@ export function bootNotice(boot) {
     ? {
         lamp: "caution",
         title: "Fetching Python",
-        text: "The first visit brings Python into this browser, about 13 MB from your own computer. After that it is cached.",
+        text: "The first visit brings Python into this browser: about 13 MB, from your own computer. Then it is cached.",
       }
-    : { lamp: "caution", title: "Starting Python", text: "The worker that serves all tabs of this browser is starting." };
+    : { lamp: "caution", title: "Starting Python", text: "The worker that serves all tabs of this browser starts." };
 }
 
 /** @type {Record<NonNullable<StateMessage["why"]>, (place: Place) => Notice>} */
 const REASONS = {
-  relay_down: ({ origin, program }) => ({
+  relay_down: ({ origin, tokenCommand }) => ({
     lamp: "stop",
     title: "The relay is not running",
     text: `Nothing answers at ${origin}. Start it again; this page reconnects by itself.`,
     todo: "In a terminal",
-    command: `${program} demo${portFlag(origin)}`,
+    command: startCommand(tokenCommand, "demo", origin),
     action: "retry",
   }),
-  not_paired: ({ program }) => ({
+  not_paired: ({ tokenCommand }) => ({
     lamp: "stop",
     title: "This page is not paired",
     text: "The relay only lets in pages that came through a pairing link. A link works once and for a short time.",
     todo: "Get a new link in a terminal, and open it in this browser",
-    command: `${program} pair`,
+    command: sibling(tokenCommand, "pair"),
     tellsDetail: true,
   }),
-  unauthorized: ({ program }) => ({
+  unauthorized: ({ tokenCommand }) => ({
     lamp: "stop",
     title: "The relay does not know this page any more",
     text: "The token this page holds was refused: it was revoked, or the relay has a new home. Pair it once more.",
     todo: "Get a new link in a terminal, and open it in this browser",
-    command: `${program} pair`,
+    command: sibling(tokenCommand, "pair"),
     tellsDetail: true,
   }),
-  forbidden: ({ origin, program }) => ({
+  forbidden: ({ origin, tokenCommand }) => ({
     lamp: "stop",
     title: "The relay refuses this address",
-    text: `It does not accept pages from ${origin}, or not for this server. Open the page at the address the relay prints, or pair it there.`,
+    text: `It takes no pages from ${origin}, or not for this server. Open the page at the address that the relay prints.`,
     todo: "Get a link that fits",
-    command: `${program} pair`,
+    command: sibling(tokenCommand, "pair"),
     tellsDetail: true,
   }),
   replaced: ({ server }) => ({
@@ -111,7 +113,7 @@ const REASONS = {
   timeout: ({ origin }) => ({
     lamp: "caution",
     title: "The relay does not answer",
-    text: `${origin} took the connection but said nothing in time. It may be busy, or something in between holds the line.`,
+    text: `${origin} took the connection but said nothing in time. It may be busy, or something in between is.`,
     action: "retry",
   }),
   lost: () => ({
@@ -136,15 +138,10 @@ const REASONS = {
   unsupported: () => ({
     lamp: "stop",
     title: "This browser cannot do it",
-    text: "Tabrelay needs SharedWorker, which this browser does not have. Current Chrome, Edge, Firefox and Safari on a computer do.",
+    text: "Tabrelay needs shared workers. Current Chrome, Edge, Firefox and Safari on a computer have them.",
+    tellsDetail: true,
   }),
 };
 
 /** @type {Record<NonNullable<Notice["action"]>, string>} */
 export const ACTIONS = { retry: "Try now", take: "Use this browser", reload: "Reload" };
-
-/** @param {string} origin @returns {string} */
-function portFlag(origin) {
-  const { port } = new URL(origin);
-  return port === "" || port === "4747" ? "" : ` --port ${port}`;
-}

@@ -8,6 +8,7 @@
 import { element } from "./element.js";
 
 const VERSION = "2026-07-28";
+const DEFAULT_PORT = "4747";
 const COPIED_MS = 1600;
 
 /**
@@ -41,10 +42,35 @@ export function recipes(target) {
   return CLIENTS.map(([id, label]) => ({ id, label, steps: steps[id] }));
 }
 
+/**
+ * Another verb of the program that prints the token, with the same flags: `tabrelay token --home X` becomes
+ * `tabrelay pair --home X`.
+ *
+ * @param {string} tokenCommand
+ * @param {string} verb
+ * @returns {string}
+ */
+export function sibling(tokenCommand, verb) {
+  return tokenCommand.replace(/ token(?= |$)/, ` ${verb}`);
+}
+
+/**
+ * `verb` started where this page came from.
+ *
+ * @param {string} tokenCommand
+ * @param {"demo" | "serve"} verb
+ * @param {string} origin
+ */
+export function startCommand(tokenCommand, verb, origin) {
+  const { port } = new URL(origin);
+  return sibling(tokenCommand, verb) + (port === "" || port === DEFAULT_PORT ? "" : ` --port ${port}`);
+}
+
 /** @param {Target} target @returns {Step[]} */
 function claudeCode({ name, url, tokenCommand }) {
   const header = `"Authorization: Bearer $(${tokenCommand})"`;
-  return [{ text: "Run this in a terminal.", code: `claude mcp add --transport http ${name} ${url} \\\n  --header ${header}` }];
+  const code = `claude mcp add --transport http ${name} ${url} --header ${header}`;
+  return [{ text: "Run this in a terminal.", code }];
 }
 
 /** @param {Target} target @returns {Step[]} */
@@ -101,7 +127,8 @@ function json(value) {
 }
 
 /**
- * A row of tabs, one per client, over the steps of the chosen one. `update` does nothing when nothing changed, and keeps the choice.
+ * A row of tabs, one per client, over the steps of the chosen one. `update` does nothing when nothing changed, and keeps
+ * the choice.
  *
  * @param {HTMLElement} host
  * @param {string} label what a screen reader calls the row of tabs
@@ -170,7 +197,9 @@ function stepNodes({ text, code }) {
  * @returns {HTMLElement}
  */
 export function command(text) {
-  const code = element("code", {}, text);
+  // Wrapped word by word: a line may break between words, never after the dashes of `--transport`.
+  const words = text.split(/(\s+)/).map((part) => (/\S/.test(part) ? element("span", {}, part) : part));
+  const code = element("code", {}, ...words);
   const button = element("button", { type: "button", class: "copy", "aria-label": "Copy the command" }, "Copy");
   button.addEventListener("click", async () => {
     const done = await copy(text, code);

@@ -6,7 +6,7 @@
 /**
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
- * @param {Record<string, string | number | boolean | null | undefined>} [attributes] false, null and undefined leave it out
+ * @param {Record<string, string | number | boolean | null | undefined>} [attributes] false, null: left out
  * @param {...(Node | string | null)} children
  * @returns {HTMLElementTagNameMap[K]}
  */

@@ -76,7 +76,8 @@ function presenceOf({ state, since_s, last_seen_s, title }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
   const called = title ? `, ${title}` : "";
   if (state === "online") return `online for ${whole(since_s)}${called}`;
-  return last_seen_s === null ? `offline, not seen yet${called}` : `offline, last seen ${whole(last_seen_s)} ago${called}`;
+  if (last_seen_s === null) return `offline, not seen yet${called}`;
+  return `offline, last seen ${whole(last_seen_s)} ago${called}`;
 }
 
 /** @param {Tool} tool */
