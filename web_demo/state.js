@@ -28,6 +28,14 @@ import { sibling, startCommand } from "/-/page/clients.js";
  * @returns {Notice}
  */
 export function noticeOf(state, place) {
+  if (state.state === "connected" && state.why === "version") {
+    return {
+      lamp: "clear",
+      title: "Connected, with an update at hand",
+      text: "The relay was upgraded while this page was open. It works as it is; a reload brings the new version.",
+      action: "reload",
+    };
+  }
   if (state.state === "connected") {
     return {
       lamp: "clear",
@@ -130,8 +138,8 @@ const REASONS = {
   }),
   boot_failed: () => ({
     lamp: "stop",
-    title: "Python could not start",
-    text: "The worker in this browser did not come up, so no tool can be offered.",
+    title: "The worker could not start",
+    text: "Python did not come up in this browser, so no tool can be offered.",
     action: "reload",
     tellsDetail: true,
   }),
