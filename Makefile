@@ -6,7 +6,7 @@ SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check format build clean
+.PHONY: help demo serve test check bench format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -31,6 +31,10 @@ check: ## Lint, format, types (Python and JavaScript) and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	@$(SETUP) tsc
+
+bench: ## Measure the relay's hop beside a bare forwarder, in a few minutes (ARGS="--rounds 9")
+	@$(SETUP) check
+	@exec $(BIN)/python -m bench.hop $(ARGS)
 
 format: ## Rewrite the Python files the way `make check` wants them
 	@$(SETUP) check

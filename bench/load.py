@@ -1,0 +1,207 @@
+"""The load generator, in a process of its own: N callers, each with one keep-alive HTTP/1.1 connection, call in a loop.
+
+A caller sends its next request when the last answer is complete. The bytes of a request are made once, so that this
+process has as little to do per call as Python allows. Prints one JSON line: calls, calls per second, latencies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+import httptools
+import uvloop
+
+MODERN: Final = "2026-07-28"
+LEGACY: Final = "2025-11-25"
+ERAS: Final = ("modern", "legacy")
+WARM_UP_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is called, and how."""
+
+    url: str
+    token: str
+    era: str = "modern"
+    payload: int = 200
+    result: int | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        return {"bytes": self.result} if self.result is not None else {"text": "x" * self.payload}
+
+    def request(self, message: dict[str, Any], headers: dict[str, str]) -> bytes:
+        parts = urlsplit(self.url)
+        body = json.dumps(message, separators=(",", ":")).encode()
+        lines = {
+            "Host": parts.netloc,
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "Authorization": f"Bearer {self.token}",
+            **headers,
+            "Content-Length": str(len(body)),
+        }
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        return f"POST {parts.path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+    def modern(self) -> bytes:
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+        }
+        params = {"name": "echo", "arguments": self.arguments(), "_meta": meta}
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
+        return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
+
+    def initialize(self) -> bytes:
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+        return self.request({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}, {})
+
+    def legacy(self, session: str) -> bytes:
+        params = {"name": "echo", "arguments": self.arguments()}
+        headers = {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+        return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
+
+
+class Caller(asyncio.Protocol):
+    """One connection. Raises nothing while it runs: what went wrong is counted, and shown at the end."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._loop = asyncio.get_running_loop()
+        self._parser: Any = None
+        self._body: list[bytes] = []
+        self._session = ""
+        self._request = b""
+        self._sent_at = 0.0
+        self._until = 0.0
+        self.finished: asyncio.Future[None] = self._loop.create_future()
+        self.calls: list[tuple[float, float]] = []
+        self.received = 0
+        self.failures: list[str] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def start(self, until: float) -> None:
+        self._until = until
+        if self._target.era == "modern":
+            self._request = self._target.modern()
+            self._call()
+        else:
+            self._send(self._target.initialize())
+
+    def _call(self) -> None:
+        self._sent_at = perf_counter()
+        self._send(self._request)
+
+    def _send(self, data: bytes) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._body.clear()
+        self._transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.finished.done():
+            self.failures.append(f"connection lost: {exc}")
+            self.finished.set_result(None)
+
+    # -- what the parser says -----------------------------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._request and name.lower() == b"mcp-session-id":
+            self._session = value.decode()
+
+    def on_body(self, body: bytes) -> None:
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        now = perf_counter()
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        if self._parser.get_status_code() != 200 or b'"result"' not in body:
+            self.failures.append(body[:200].decode(errors="replace"))
+        if not self._request:
+            self._request = self._target.legacy(self._session)
+            self._call()
+            return
+        self.calls.append((now, now - self._sent_at))
+        self.received += len(body)
+        if now < self._until:
+            self._call()
+        else:
+            self.finished.set_result(None)
+            self._transport.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run. `total` counts the warm-up too, for figures that are read from outside over the whole run."""
+
+    calls_per_s: float
+    p50_ms: float
+    p99_ms: float
+    calls: int
+    total: int
+    bytes_per_s: float
+    failures: int
+    first_failure: str | None
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else float("nan")
+
+
+async def run(target: Target, callers: int, seconds: float, warm_up_s: float = WARM_UP_S) -> Outcome:
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(target.url)
+    host, port = parts.hostname or "", parts.port or 80
+    crowd = [(await loop.create_connection(lambda: Caller(target), host, port))[1] for _ in range(callers)]
+    begin = perf_counter() + warm_up_s  # the loop's own clock counts whole milliseconds
+    for caller in crowd:
+        caller.start(begin + seconds)
+    await asyncio.gather(*(caller.finished for caller in crowd))
+    everything = [call for caller in crowd for call in caller.calls]
+    # What completed within the window; the last call of each caller ends after it.
+    counted = sorted(took for at, took in everything if begin <= at < begin + seconds)
+    failures = [text for caller in crowd for text in caller.failures]
+    size = sum(caller.received for caller in crowd) / max(len(everything), 1)
+    return Outcome(
+        calls_per_s=len(counted) / seconds,
+        p50_ms=percentile(counted, 0.50) * 1000,
+        p99_ms=percentile(counted, 0.99) * 1000,
+        calls=len(counted),
+        total=len(everything),
+        bytes_per_s=len(counted) * size / seconds,
+        failures=len(failures),
+        first_failure=failures[0] if failures else None,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="http://host:port/server")
+    parser.add_argument("--token", default="none")
+    parser.add_argument("--era", choices=ERAS, default="modern")
+    parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_S)
+    parser.add_argument("--payload", type=int, default=200, help="bytes of text in the arguments")
+    parser.add_argument("--result", type=int, help="ask for a result of this many bytes")
+    args = parser.parse_args()
+    target = Target(args.url, args.token, args.era, args.payload, args.result)
+    outcome = uvloop.run(run(target, args.callers, args.seconds, args.warm_up))
+    print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,263 @@
+"""Synthetic peers: what stands where a browser would, in a process of its own, and echoes.
+
+`link` speaks `tabrelay.v1` with the real link, `bare` speaks the bare forwarder's protocol. Both run over the same
+socket and do the same work for a call (one parse, one dump), so that they differ by the link and nothing else. A call
+with the argument `bytes` gets a text of that many bytes back instead of its own arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+from collections import deque
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+import orjson
+import uvloop
+from websockets.client import ClientProtocol
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import State
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from bench.stage import SERVER, announce
+from tabserver.wire import frames
+from tabserver.wire.errors import BufferFull
+from tabserver.wire.events import Received
+from tabserver.wire.frames import SUBPROTOCOL, Greeting, Kind
+from tabserver.wire.limits import DEFAULTS, Limits
+from tabserver.wire.link import Link
+
+ABOUT = {"name": "bench", "version": "1"}
+
+
+class Speaker(Protocol):
+    """What a peer says on its socket; text in, texts out."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    def opened(self, now: float) -> Iterable[str]: ...
+
+    def heard(self, texts: list[str], now: float) -> Iterable[str]: ...
+
+    def closed(self, now: float) -> None: ...
+
+    def due(self) -> float | None: ...
+
+    def fired(self, now: float) -> Iterable[str]: ...
+
+
+class Socket(asyncio.Protocol):
+    """A WebSocket with as little around it as possible: all frames of one read are answered with one write."""
+
+    def __init__(self, url: str, subprotocols: list[str], speaker: Speaker) -> None:
+        self._ws = ClientProtocol(
+            parse_uri(url), subprotocols=[Subprotocol(name) for name in subprotocols] or None, max_size=None
+        )
+        self._speaker = speaker
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._pieces: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+
+    @classmethod
+    async def dial(cls, url: str, subprotocols: list[str], speaker: Speaker) -> Socket:
+        uri = parse_uri(url)
+        _, socket = await asyncio.get_running_loop().create_connection(
+            lambda: cls(url, subprotocols, speaker), uri.host, uri.port
+        )
+        await socket.ready
+        return socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._ws.send_request(self._ws.connect())
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self._ws.receive_data(data)
+        texts: list[str] = []
+        now = self._loop.time()
+        for event in self._ws.events_received():
+            if isinstance(event, Response):
+                if self._ws.state is not State.OPEN:
+                    self._fail(ConnectionError(f"the server refused the WebSocket: {event.status_code}"))
+                    return
+                self._say(self._speaker.opened(now))
+            elif isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.CONT):
+                self._pieces.append(bytes(event.data))
+                if event.fin:
+                    texts.append(b"".join(self._pieces).decode())
+                    self._pieces.clear()
+        if texts:
+            self._say(self._speaker.heard(texts, now))
+        self._flush()
+        if self._speaker.is_ready and not self.ready.done():
+            self.ready.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._speaker.closed(self._loop.time())
+        self._fail(ConnectionError("the server closed the WebSocket"))
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def cut(self) -> None:
+        """Lose the connection without a word, as a network does."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(error)
+
+    def _say(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._ws.send_text(text.encode())
+
+    def _flush(self) -> None:
+        data = b"".join(self._ws.data_to_send())
+        if data and self._transport is not None:
+            self._transport.write(data)
+        due = self._speaker.due()
+        if due is not None and (self._timer is None or self._timer.cancelled() or due < self._timer.when()):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(due, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._say(self._speaker.fired(self._loop.time()))
+        self._flush()
+
+
+@lru_cache(maxsize=8)
+def text_of(size: int) -> str:
+    return "x" * size
+
+
+def result(message: dict[str, Any]) -> dict[str, Any]:
+    method, params = message["method"], message.get("params") or {}
+    if method == "tools/call":
+        arguments = params.get("arguments") or {}
+        text = text_of(arguments["bytes"]) if "bytes" in arguments else arguments.get("text", "")
+        return {"resultType": "complete", "content": [{"type": "text", "text": text}]}
+    if method == "initialize":
+        return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": ABOUT}
+    if method == "server/discover":
+        return {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    return {"resultType": "complete", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+
+
+def answer(text: str) -> str:
+    message = orjson.loads(text)
+    return orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result(message)}).decode()
+
+
+class Bare:
+    """The bare forwarder's protocol."""
+
+    is_ready = False
+
+    def opened(self, now: float) -> Iterable[str]:
+        self.is_ready = True
+        return ()
+
+    def heard(self, texts: list[str], now: float) -> Iterable[str]:
+        for text in texts:
+            number, _, message = text.partition("\n")
+            yield f"{number}\n{answer(message)}"
+
+    def closed(self, now: float) -> None:
+        pass
+
+    def due(self) -> float | None:
+        return None
+
+    def fired(self, now: float) -> Iterable[str]:
+        return ()
+
+
+class Linked:
+    """`tabrelay.v1`. Answers that the link has no room for wait, as they do in a browser."""
+
+    def __init__(self, server: str, inst: str, limits: Limits = DEFAULTS) -> None:
+        self.link: Link[str] = Link.dialer(Greeting(server, inst, "bench"), limits)
+        self.calls = 0
+        self._waiting: deque[Received[str]] = deque()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.link.is_up
+
+    def opened(self, now: float) -> Iterable[str]:
+        self.link.connected(now)
+        return self._drain(now)
+
+    def heard(self, texts: list[str], now: float) -> Iterable[str]:
+        for text in texts:
+            self.link.receive(*frames.split(text), now)
+        return self._drain(now)
+
+    def closed(self, now: float) -> None:
+        self.link.disconnected(now)
+
+    def due(self) -> float | None:
+        return self.link.next_timer()
+
+    def fired(self, now: float) -> Iterable[str]:
+        self.link.handle_timer(now)
+        return self._drain(now)
+
+    def _drain(self, now: float) -> list[str]:
+        self._waiting.extend(
+            event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ
+        )
+        while self._waiting:
+            event = self._waiting[0]
+            try:
+                self.link.send(event.channel, Kind.RES, self._answer(event), now, id=event.id)
+            except BufferFull:
+                break
+            self._waiting.popleft()
+        return [header if payload is None else f"{header}\n{payload}" for header, payload in self.link.frames()]
+
+    def _answer(self, event: Received[str]) -> str:
+        self.calls += 1
+        return answer(event.payload)
+
+
+def bearer(token: str) -> str:
+    return frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+
+async def serve(kind: str, url: str, token: str, server: str) -> None:
+    address = url.replace("http", "ws", 1) + "/" + server
+    if kind == "bare":
+        socket = await Socket.dial(address, [], Bare())
+    else:
+        socket = await Socket.dial(address, [SUBPROTOCOL, bearer(token)], Linked(server, "bench-peer"))
+    announce(ready=True)
+    await socket.gone
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=("bare", "link"))
+    parser.add_argument("url", help="http://host:port of the server")
+    parser.add_argument("--token", default="")
+    parser.add_argument("--server", default=SERVER)
+    args = parser.parse_args()
+    uvloop.run(serve(args.kind, args.url, args.token, args.server))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The processes of one measurement: started, pinned to cores, waited for, watched through /proc, and ended.
+
+Each says on its first line of output, as JSON, that it is ready. Linux only, as is the rest of the bench.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SERVER = "bench"
+
+# One token makes every call here, so the bounds that keep one caller from taking everything are raised out of the way.
+ROOMY = {"TABRELAY_IN_FLIGHT_SERVER": "256", "TABRELAY_IN_FLIGHT_CALLER": "256"}
+
+
+def announce(**facts: Any) -> None:
+    """Said by a child when it is ready."""
+    print(json.dumps(facts), flush=True)
+
+
+def cores(pin: bool) -> tuple[set[int], set[int]]:
+    """Where the server under test runs, and where everybody else does."""
+    available = sorted(os.sched_getaffinity(0))
+    if not pin or len(available) < 2:
+        return set(available), set(available)
+    return {available[0]}, set(available[1:])
+
+
+class Child:
+    """One process, ready when the constructor returns."""
+
+    def __init__(
+        self, module: str, *arguments: str, on: set[int] | None = None, env: Mapping[str, str] | None = None
+    ) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True
+        )
+        if on:
+            os.sched_setaffinity(self._process.pid, on)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{module} ended before it was ready, with code {self._process.wait()}")
+        self.said: dict[str, Any] = json.loads(line)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def cpu_s(self) -> float:
+        """Processor time used so far; unlike the clock's, it hardly depends on who else uses the machine."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def rss(self) -> int:
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def descriptors(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A server under test and the peer behind it."""
+
+    server: Child
+    peer: Child
+
+    @property
+    def url(self) -> str:
+        return f"{self.server.said['base_url']}/{SERVER}"
+
+    @property
+    def token(self) -> str:
+        return str(self.server.said["token"])
+
+
+@contextlib.contextmanager
+def forwarder(pin: bool = True) -> Iterator[Pair]:
+    here, elsewhere = cores(pin)
+    with contextlib.ExitStack() as stack:
+        server = Child("bench.forwarder", on=here)
+        stack.callback(server.stop)
+        peer = Child("bench.peer", "bare", server.said["base_url"], on=elsewhere)
+        stack.callback(peer.stop)
+        yield Pair(server, peer)
+
+
+@contextlib.contextmanager
+def relay(
+    pin: bool = True, env: Mapping[str, str] | None = None, program: Sequence[str] = ("tabrelay",)
+) -> Iterator[Pair]:
+    """The product as users start it, with a state directory of its own."""
+    here, elsewhere = cores(pin)
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
+        flags = ("serve", SERVER, "--port", "0", "--json", "--home", home)
+        server = Child(*program, *flags, on=here, env={**ROOMY, **(env or {})})
+        stack.callback(server.stop)
+        peer = Child("bench.peer", "link", server.said["base_url"], "--token", server.said["token"], on=elsewhere)
+        stack.callback(peer.stop)
+        yield Pair(server, peer)
