@@ -124,6 +124,12 @@ const REASONS = {
     text: `${origin} took the connection but said nothing in time. It may be busy, or something in between is.`,
     action: "retry",
   }),
+  restarting: () => ({
+    lamp: "caution",
+    title: "The relay is restarting",
+    text: "It answered its calls and said goodbye. This page connects again by itself when it is back.",
+    action: "retry",
+  }),
   lost: () => ({
     lamp: "caution",
     title: "The connection was lost",

@@ -68,11 +68,14 @@ class Backoff:
         if code in _FINAL:
             return Verdict(*_FINAL[code], None)
         why, message = "lost", f"The connection was lost ({code}{': ' + reason if reason else ''})."
+        announced_s = ((parted.retry_ms if parted else None) or 0) / 1000
+        if reason == "drain":
+            why, message = "restarting", "The relay is restarting."
         # Only once until the link has been stable, or a relay that closes at once would be dialled in a tight loop.
         if (code in _COMES_BACK or reason == "drain") and was_up and not self._has_hurried:
             self._has_hurried = True
-            return Verdict(why, message, ((parted.retry_ms if parted else None) or 0) / 1000)
-        return Verdict(why, message, self._next_delay_s())
+            return Verdict(why, message, announced_s)
+        return Verdict(why, message, max(announced_s, self._next_delay_s()))
 
     def _next_delay_s(self) -> float:
         """± 10 %, so that many pages do not come back in the same instant, but never under the first delay."""

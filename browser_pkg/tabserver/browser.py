@@ -20,6 +20,7 @@ from .sockets import Abort, DialError
 from .wire.frames import BEARER_PREFIX, SUBPROTOCOL
 
 _HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
+_DRAINING: Final = 503  # how a relay that is about to restart answers
 
 
 class Shim(Protocol):
@@ -181,7 +182,8 @@ class Dialer:
             response = await js.fetch(f"{self._relay}/-/healthz", cache="no-store", signal=abort.signal)
         except JsException as error:
             raise self._not_there(abort) from error
-        if not response.ok:
+        # A relay that drains still takes back a browser that has a call's result for it: let the dial find out.
+        if not response.ok and response.status != _DRAINING:
             raise DialError("relay_down", f"{self._relay} answers {response.status}: is that the relay?", False)
 
     async def _why_refused(self, abort: Aborter) -> DialError:
@@ -202,6 +204,8 @@ class Dialer:
             return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
             return DialError("forbidden", text or f'This page may not serve "{self._server}".', True)
+        if response.status == _DRAINING:
+            return DialError("restarting", "The relay is restarting.", False)
         return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
 
     def _not_there(self, abort: Aborter) -> DialError:

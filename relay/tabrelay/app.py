@@ -9,11 +9,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tabrelay import __version__
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
 from tabrelay.gate import Gate
 from tabrelay.peers.door import Door
+from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Policy, Principal, bracketed
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
@@ -25,18 +27,29 @@ class Relay:
     """The application behind the gate: `/{server}` goes straight to its face or peer, the rest to the pages."""
 
     def __init__(
-        self, settings: Settings, *, tokens: Tokens, policy: Policy, assets: Assets, url: str, token_command: str
+        self,
+        settings: Settings,
+        *,
+        tokens: Tokens,
+        policy: Policy,
+        assets: Assets,
+        url: str,
+        token_command: str,
+        drain: Drain,
     ) -> None:
         self._url = url
         self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
         self._registry = Registry(self._shelf, declared=settings.servers)
         self._assets = assets
-        switch = Switch(self._registry, settings)
-        self._entry = Entry(switch, settings)
-        self._librarian = Librarian(switch, __version__)
-        self._door = Door(self._registry, settings, assets.build, self._came_up)
-        self._pages = pages(assets, tokens, policy, self._status, probe=self._door.refusal)
+        self._switch = Switch(self._registry, settings)
+        self._entry = Entry(self._switch, settings, drain)
+        self._librarian = Librarian(self._switch, __version__)
+        self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
+        self._pages = pages(
+            assets, tokens, policy, self._status, probe=self._door.refusal, is_draining=lambda: drain.is_on
+        )
+        drain.serve(self)
 
     def _came_up(self, server: str) -> None:
         self._entry.came_up(server)
@@ -60,6 +73,20 @@ class Relay:
         self._shelf.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
+    # -- what the drain asks ------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._switch.close()
+        self._entry.close()
+
+    def browsers(self) -> list[TabPeer]:
+        return self._door.browsers()
+
+    def give_up(self, patience_s: float) -> None:
+        self._switch.give_up(patience_s)
+
+    # -- what the status route shows ----------------------------------------------------------------------------------
+
     def _status(self, principal: Principal) -> dict[str, Any]:
         def may_see(server: str) -> bool:
             return principal.server is None or principal.server == server
@@ -81,10 +108,12 @@ def create_app(
     assets: Assets | None = None,
     url: str | None = None,
     token_command: str = "tabrelay token",
+    drain: Drain | None = None,
 ) -> ASGIApp:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
-    `url` is the address to show to people, `token_command` how they print the token.
+    `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
+    server closes its sockets lets calls finish; without one, they end as the server ends them.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
@@ -95,6 +124,7 @@ def create_app(
         assets=assets or Assets.find(),
         url=url or f"http://{bracketed(settings.host)}:{settings.port}",
         token_command=token_command,
+        drain=drain or Drain(patience_s=settings.drain_s, spread_s=settings.drain_spread_s),
     )
     return Gate(relay, policy, tokens, no_auth=settings.no_auth)
 

@@ -171,14 +171,16 @@ def _relay(settings: Any, verb: str, page: str) -> int:
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
 
     from tabrelay.app import create_app
+    from tabrelay.drain import Drain
     from tabrelay.runner import run
 
     opener = Opener(settings.home)
     running = settings.home / "running.json"
     try:
         token_command = f"{command()} token{home_flag(settings)}"
-        app = create_app(settings, tokens=tokens, url=base, token_command=token_command)
-        run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener, running))
+        drain = Drain(patience_s=settings.drain_s, spread_s=settings.drain_spread_s)
+        app = create_app(settings, tokens=tokens, url=base, token_command=token_command, drain=drain)
+        run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener, running), drain.run)
     finally:
         opener.close()
         if _running(settings.home) == base:

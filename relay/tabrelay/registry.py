@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tabrelay.calls import Peer
+from tabrelay.drain import unavailable
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.shelf import Catalogue, Shelf
 from tabserver.wire.names import check_server_name
@@ -34,6 +35,7 @@ class Registry:
         self._wall = wall
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
+        self._is_closed = False
         for name, record in shelf.load().items():
             self._entries[name] = Entry(name, catalogue=record.catalogue, last_seen=record.last_seen)
         for name in declared:
@@ -93,15 +95,25 @@ class Registry:
         entry.catalogue = catalogue
         self._shelf.remember(name, catalogue, entry.last_seen)
 
+    def close(self) -> None:
+        """The relay stops: nobody can be reached any more, and nobody waits any longer."""
+        self._is_closed = True
+        for entry in self._entries.values():
+            entry.up.set()
+
     async def reach(self, name: str, wait_s: float) -> Peer:
         """The peer that can take a call now; waits up to `wait_s` for a browser that is away."""
         entry = self.find(name)
+        if self._is_closed:
+            raise unavailable()
         if entry.peer is None or not entry.peer.is_up:
             try:
                 async with asyncio.timeout(wait_s):
                     await entry.up.wait()
             except TimeoutError:
                 raise ServerOffline(self._absence(entry), retry_after_ms=3000) from None
+            if self._is_closed:
+                raise unavailable()
         assert entry.peer is not None
         return entry.peer
 

@@ -1,7 +1,8 @@
 """Runs the application: binds the port first, then hands it to uvicorn, and stops without noise.
 
 The port is bound before anything is built, since the exact Host list needs the real one and a busy port deserves a
-better answer than a traceback. Nothing here knows what the application does.
+better answer than a traceback. A stop signal first lets the application drain, since uvicorn would begin by closing the
+WebSockets that calls in flight are waiting for. Nothing here knows what the application does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import errno
 import signal
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from types import FrameType
 from typing import Any
 
@@ -20,9 +21,10 @@ import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tabrelay.config import Settings
+from tabrelay.headers import LimitedHttp
 
 FREE_PORTS_TRIED = 100
-LINGER_S = 1.0  # running HTTP responses get this long after a stop signal; their browsers are gone by then
+LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -89,19 +91,26 @@ class AbortingWebSocket(WebSocketsSansIOProtocol):
 class Runner(uvicorn.Server):
     """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], None], drain: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """`drain` runs after the first stop signal, while everything still works; the end comes when it returns."""
         super().__init__(config)
         self._on_ready = on_ready
+        self._drain = drain
+        self._draining: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            self._loop = asyncio.get_running_loop()
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
         # the application finish in its own way, where uvicorn would cancel it and log a traceback.
-        timer = asyncio.get_running_loop().call_later(LINGER_S, self._cut)
+        timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._cut)
         try:
             await super().shutdown(sockets)
         finally:
@@ -127,16 +136,32 @@ class Runner(uvicorn.Server):
                 signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.force_exit = self.should_exit  # the second one does not wait
+        if self._drain is not None and self._loop is not None:
+            drain, self._drain = self._drain, None
+            self._loop.call_soon_threadsafe(self._leave, drain)
+            return
+        # The second one does not wait for anything.
+        self.force_exit = self.should_exit or self._draining is not None
         self.should_exit = True
 
+    def _leave(self, drain: Callable[[], Awaitable[None]]) -> None:
+        async def leave() -> None:
+            try:
+                await drain()
+            finally:
+                self.should_exit = True
 
-def run(app: Any, settings: Settings, sock: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Serve until a signal comes."""
+        self._draining = asyncio.create_task(leave())
+
+
+def configure(app: Any, settings: Settings) -> uvicorn.Config:
+    """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
     AbortingWebSocket.abort_after_s = settings.abort_after_s
-    config = uvicorn.Config(
+    LimitedHttp.max_header = settings.max_header
+    LimitedHttp.header_deadline_s = settings.header_deadline_s
+    return uvicorn.Config(
         app,
-        http="httptools",
+        http=LimitedHttp,
         ws=AbortingWebSocket,
         loop="auto",
         ws_ping_interval=settings.ping_interval_s,
@@ -149,4 +174,14 @@ def run(app: Any, settings: Settings, sock: socket.socket, on_ready: Callable[[]
         server_header=False,
         timeout_graceful_shutdown=int(LINGER_S) + 2,
     )
-    Runner(config, on_ready).run(sockets=[sock])
+
+
+def run(
+    app: Any,
+    settings: Settings,
+    sock: socket.socket,
+    on_ready: Callable[[], None],
+    drain: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve until a signal comes."""
+    Runner(configure(app, settings), on_ready, drain).run(sockets=[sock])

@@ -10,10 +10,13 @@ import itertools
 import logging
 import time
 
-from tabrelay.calls import Call, Pending, Reply
+import orjson
+
+from tabrelay.calls import Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.errors import DeadlinePassed
 from tabrelay.registry import Registry
+from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
 
 log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ class Switch:
         self.registry = registry
         self._settings = settings
         self._channels = itertools.count(1)
+        self._running: dict[Pending, Peer] = {}
 
     def new_channel(self) -> str:
         """A channel id that was never used before in this process."""
@@ -46,9 +50,11 @@ class Switch:
 
         timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
         started = time.monotonic()
+        self._running[pending] = peer
 
         def done() -> None:
             timer.cancel()
+            self._running.pop(pending, None)
             if log.isEnabledFor(logging.DEBUG):
                 log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
 
@@ -62,6 +68,22 @@ class Switch:
         peer = self.registry.holder(server)
         if peer is not None and not pending.is_done:
             peer.cancel(pending, why)
+
+    def close(self) -> None:
+        """The relay stops: no new call, and calls that would never end are ended in their own way."""
+        self.registry.close()
+        for pending, peer in list(self._running.items()):
+            if pending.call.method == "subscriptions/listen":
+                result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
+                pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
+                peer.cancel(pending, "the relay is restarting")
+
+    def give_up(self, patience_s: float) -> None:
+        """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
+        for pending, peer in list(self._running.items()):
+            text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
+            pending.fail(DeadlinePassed(text))
+            peer.cancel(pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""

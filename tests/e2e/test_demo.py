@@ -139,7 +139,7 @@ def demo_sockets(demo: Demo) -> int:
 async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: Demo, page: Page, how: str) -> None:
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
-    assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost")
+    assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost", "restarting")
     await demo.start()
     await page.locator("#state[data-state=connected]").wait_for()
     async with demo.client() as client:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,8 +23,10 @@ TOOLS = ("add", "count_words", "page_info")
 class Demo:
     """Start and stop it as often as a test likes; the address and the state directory stay."""
 
-    def __init__(self, home: Path, *flags: str, verb: str = "demo") -> None:
+    def __init__(self, home: Path, *flags: str, verb: str = "demo", **settings: object) -> None:
+        """`settings`: by their names in `tabrelay.config`, for those that have no flag."""
         self._home = home
+        self._env = {f"TABRELAY_{name.upper()}": str(value) for name, value in settings.items()}
         self._flags = flags
         self._verb = verb
         self._process: asyncio.subprocess.Process | None = None
@@ -50,6 +54,7 @@ class Demo:
             *self._flags,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, **self._env},
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(30):
@@ -69,9 +74,17 @@ class Demo:
 
     async def stop(self) -> int:
         """As Ctrl+C does; gives the exit code."""
-        assert self._process is not None and self._log is not None
+        self.signal()
+        return await self.ended()
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Ask it to stop, and do not wait."""
+        assert self._process is not None
         if self._process.returncode is None:
-            self._process.terminate()
+            self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        assert self._process is not None and self._log is not None
         async with asyncio.timeout(30):
             code = await self._process.wait()
         await self._log

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import uvicorn
 
 from tabrelay.app import create_app
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
-from tabrelay.runner import AbortingWebSocket, Runner, bind
+from tabrelay.runner import Runner, bind, configure
 from tabrelay.tokens import Tokens
 
 MODERN = "2026-07-28"
@@ -29,7 +28,7 @@ class RunningRelay:
         self.tokens = Tokens(home)
         self.token = self.tokens.master()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server: uvicorn.Server | None = None
+        self._server: Runner | None = None
         self._task: asyncio.Task[None] | None = None
         self.http = httpx2.AsyncClient(
             base_url=self.url,
@@ -40,11 +39,8 @@ class RunningRelay:
 
     async def __aenter__(self) -> RunningRelay:
         app = create_app(self.settings, tokens=self.tokens, assets=Assets.find())
-        config = uvicorn.Config(
-            app, http="httptools", ws=AbortingWebSocket, log_config=None, lifespan="on", timeout_graceful_shutdown=1
-        )
         ready = asyncio.Event()
-        self._server = Runner(config, ready.set)
+        self._server = Runner(configure(app, self.settings), ready.set)
         self._task = asyncio.create_task(self._server._serve([self._socket]))
         async with asyncio.timeout(10):
             await ready.wait()

@@ -64,6 +64,7 @@ export type Why =
   | "version"
   | "timeout"
   | "lost"
+  | "restarting"
   | "closed"
   | "not_paired"
   | "boot_failed"

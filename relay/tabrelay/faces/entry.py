@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
 from tabrelay.faces.handshake import Handshake
@@ -19,17 +20,25 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 class Entry:
     """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
 
-    def __init__(self, switch: Switch, settings: Settings) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
         self._switch = switch
+        self._exchanges = drain.exchanges
         self._max_body = settings.max_body
-        self._modern = Modern(switch, settings)
-        self._handshake = Handshake(switch, settings)
+        self._modern = Modern(switch, settings, drain)
+        self._handshake = Handshake(switch, settings, drain)
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
 
+    def close(self) -> None:
+        """The relay stops: what would not end by itself ends now."""
+        self._handshake.close()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+        with self._exchanges:
+            await self._answer(Exchange(scope, receive, send), scope)
+
+    async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         principal: Principal = scope["state"]["principal"]
         server = scope["path"].removeprefix("/")
         try:

@@ -14,6 +14,7 @@ import orjson
 
 from tabrelay.calls import Call, Reply
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Header
 from tabrelay.faces.recall import recall_legacy
@@ -33,8 +34,9 @@ PATIENCE_S: Final = 0.5
 class Handshake:
     """Answers legacy POST, GET and DELETE."""
 
-    def __init__(self, switch: Switch, settings: Settings) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
         self._switch = switch
+        self._drain = drain
         self._keepalive_s = settings.keepalive_s
         self._sessions = Sessions(settings, self._ended)
 
@@ -48,6 +50,11 @@ class Handshake:
         for session in self._sessions.of(server):
             if session.is_listening:
                 self._listen(session)
+
+    def close(self) -> None:
+        """The relay stops: GET streams end as if nothing more could ever come."""
+        for session in self._sessions.all():
+            session.arrived.set()
 
     def _listen(self, session: Session) -> None:
         peer = self._switch.registry.holder(session.server)
@@ -68,6 +75,7 @@ class Handshake:
                 if not jsonrpc.is_request_id(message["id"]):
                     raise BadRequest("A request's id must be a string or an integer.")
                 id = message["id"]
+                self._drain.admit()
             if method == "initialize":
                 await self._initialize(exchange, server, principal, message)
                 return
@@ -160,7 +168,7 @@ class Handshake:
             await exchange.start_stream(_session_header(session))
             # A comment at once: some HTTP stacks hand the response to the client only with its first byte.
             await exchange.comment()
-            while not exchange.is_gone:
+            while not exchange.is_gone and not self._drain.is_on:
                 try:
                     async with asyncio.timeout(self._keepalive_s):
                         await session.arrived.wait()

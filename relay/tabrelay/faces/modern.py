@@ -13,6 +13,7 @@ import orjson
 
 from tabrelay.calls import Call, Reply
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.recall import recall_modern
@@ -53,8 +54,9 @@ STATUS: Final = {
 class Modern:
     """Answers modern POSTs."""
 
-    def __init__(self, switch: Switch, settings: Settings) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
         self._switch = switch
+        self._drain = drain
         self._keepalive_s = settings.keepalive_s
 
     async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
@@ -70,6 +72,7 @@ class Modern:
                 raise BadRequest("A request's id must be a string or an integer.")
             id = message["id"]
             meta = _check(exchange, message)
+            self._drain.admit()
             result = (
                 None
                 if self._switch.is_up(server)

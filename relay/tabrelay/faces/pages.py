@@ -49,22 +49,26 @@ def pages(
     status: Status,
     *,
     probe: Probe | None = None,
+    is_draining: Callable[[], bool] = lambda: False,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The application for ``/`` and ``/-/``. ``probe`` may refuse a principal a name that its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, _not_found)
-    _add_information(app, assets, status, probe)
+    _add_information(app, assets, status, probe, is_draining)
     _add_pairing(app, tokens, policy, clock)
     _add_files(app, assets)
     return app
 
 
-def _add_information(app: FastAPI, assets: Assets, status: Status, probe: Probe | None) -> None:
+def _add_information(
+    app: FastAPI, assets: Assets, status: Status, probe: Probe | None, is_draining: Callable[[], bool]
+) -> None:
     @app.api_route("/-/healthz", methods=["GET", "HEAD"])
     async def healthz() -> Response:
-        body = {"status": "ok", "build": assets.build, "version": __version__}
-        return JSONResponse(body, headers={**SHARED, "Cache-Control": "no-store"})
+        status_text, status_code = ("draining", 503) if is_draining() else ("ok", 200)
+        body = {"status": status_text, "build": assets.build, "version": __version__}
+        return JSONResponse(body, status_code, headers={**SHARED, "Cache-Control": "no-store"})
 
     @app.api_route("/-/manifest.json", methods=["GET", "HEAD"])
     async def manifest() -> Response:

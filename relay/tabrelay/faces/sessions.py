@@ -83,5 +83,8 @@ class Sessions:
         for session in [session for session in self._sessions.values() if self._is_idle(session)]:
             self.end(session, "idle")
 
+    def all(self) -> list[Session]:
+        return list(self._sessions.values())
+
     def of(self, server: str) -> list[Session]:
         return [session for session in self._sessions.values() if session.server == server]

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
@@ -35,11 +36,14 @@ MAX_QUEUED_FRAMES: Final = 4096
 class Door:
     """ASGI application for WebSockets. Keeps the sessions that may be resumed."""
 
-    def __init__(self, registry: Registry, settings: Settings, build: str, on_up: Callable[[str], None]) -> None:
+    def __init__(
+        self, registry: Registry, settings: Settings, build: str, on_up: Callable[[str], None], drain: Drain
+    ) -> None:
         self._registry = registry
         self._settings = settings
         self._build = build
         self._on_up = on_up
+        self._drain = drain
         self._epoch = secrets.token_hex(8)
         self._limits = Limits(
             greeting_s=settings.hello_deadline_s,
@@ -69,11 +73,12 @@ class Door:
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
         socket = _Writer(send, self._settings.send_timeout_s)
         writer = asyncio.create_task(socket.run())
-        try:
-            await self._serve(server, principal, _origin(scope), receive, socket)
-        finally:
-            await socket.finish()
-            await writer
+        with self._drain.sockets:
+            try:
+                await self._serve(server, principal, _origin(scope), receive, socket)
+            finally:
+                await socket.finish()
+                await writer
 
     async def _serve(
         self, server: str, principal: Principal, origin: str | None, receive: Receive, socket: _Writer
@@ -102,6 +107,9 @@ class Door:
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
         peer = self._registry.holder(server)
+        # A browser that has a call in flight and lost its socket may still bring the result.
+        if self._drain.is_on and not (isinstance(peer, TabPeer) and peer.in_flight):
+            return Refuse(503, "draining", "The relay is restarting.")
         if isinstance(peer, TabPeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "forbidden", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None
@@ -158,10 +166,8 @@ class Door:
         self._registry.release(peer.server, peer)
         log.info("%s: gone", peer.server)
 
-    def shut(self, code: int, reason: str) -> None:
-        """The relay stops: tell every browser."""
-        for peer in list(self._sessions.values()):
-            peer.retire(code, reason)
+    def browsers(self) -> list[TabPeer]:
+        return list(self._sessions.values())
 
 
 class _Writer:

@@ -175,12 +175,12 @@ class TabPeer:
         self._on_away(self)
         self._pump()
 
-    def retire(self, code: int, reason: str) -> None:
+    def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
         """End the session now: another one took the name, or the relay stops."""
         if self._gone:
             return
         if self._socket is not None:
-            self.link.bye(code, reason, self._loop.time())
+            self.link.bye(code, reason, self._loop.time(), retry_ms)
             self._write()
             self._socket.close(code, reason)
             self._socket = None
