@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from .sockets import DialError
+from .timing import DEFAULTS, Timing
 from .wire.events import Parted
 from .wire.frames import (
     CLOSE_FORBIDDEN,
@@ -20,10 +21,7 @@ from .wire.frames import (
     CLOSE_UNAUTHORIZED,
 )
 
-FIRST_DELAY_S: Final = 1.0
-LONGEST_DELAY_S: Final = 3.0
 JITTER: Final = 0.1
-STABLE_S: Final = 10.0
 
 _COMES_BACK: Final = frozenset({CLOSE_GOING_AWAY, CLOSE_RESTART})
 _FINAL: Final = {
@@ -45,8 +43,9 @@ class Verdict:
 class Backoff:
     """`jitter` gives numbers from 0 to 1, as `random.random` does."""
 
-    def __init__(self, jitter: Callable[[], float]) -> None:
+    def __init__(self, jitter: Callable[[], float], timing: Timing = DEFAULTS) -> None:
         self._jitter = jitter
+        self._timing = timing
         self.reset()
 
     def reset(self) -> None:
@@ -55,7 +54,7 @@ class Backoff:
 
     def was_up(self, seconds: float) -> None:
         """A socket went away that had been welcomed that long ago."""
-        if seconds >= STABLE_S:
+        if seconds >= self._timing.stable_s:
             self.reset()
 
     def after_failure(self, error: DialError) -> Verdict:
@@ -79,6 +78,7 @@ class Backoff:
 
     def _next_delay_s(self) -> float:
         """± 10 %, so that many pages do not come back in the same instant, but never under the first delay."""
-        delay_s = min(FIRST_DELAY_S * 2.0 ** min(self._drops, 8), LONGEST_DELAY_S)
+        first_s = self._timing.first_delay_s
+        delay_s = min(first_s * 2.0 ** min(self._drops, 8), self._timing.longest_delay_s)
         self._drops += 1
-        return float(max(FIRST_DELAY_S, delay_s * (1 - JITTER + 2 * JITTER * self._jitter())))
+        return float(max(first_s, delay_s * (1 - JITTER + 2 * JITTER * self._jitter())))

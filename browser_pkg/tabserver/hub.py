@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from .pulse import Later, Pulse
 from .tools import Cancel, Context, Done, Result, Toolbox, UnknownTool, text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
@@ -34,7 +35,10 @@ class Port(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Tab:
-    """A page that is attached now. `touched` says when it was last shown, hidden or focused."""
+    """A page that is attached now. `touched` says when it was last shown, hidden or focused.
+
+    `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
+    """
 
     port: Port
     id: str
@@ -43,12 +47,18 @@ class Tab:
     is_visible: bool
     touched: int
     attached: int
+    is_frozen: bool = False
+    is_silent: bool = False
     tools: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
-    def rank(self) -> tuple[bool, int, int]:
+    def rank(self) -> tuple[bool, bool, int, int]:
         """Which tab gets a call that several could take: the one the user sees, else the one seen last."""
-        return self.is_visible, self.touched, self.attached
+        return self.is_awake, self.is_visible, self.touched, self.attached
+
+    @property
+    def is_awake(self) -> bool:
+        return not (self.is_frozen or self.is_silent)
 
     @property
     def label(self) -> str:
@@ -119,7 +129,10 @@ class Run:
 
 
 class Hub:
-    """The tabs and their tools. `defer` runs a function soon: changes that come together are told as one."""
+    """The tabs and their tools.
+
+    `defer` runs a function soon: changes that come together are told as one. `later` runs one after milliseconds.
+    """
 
     def __init__(
         self,
@@ -127,10 +140,12 @@ class Hub:
         *,
         now_ms: Callable[[], float],
         defer: Callable[[Callable[[], None]], None],
+        later: Later,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.now_ms = now_ms
         self.on_change = on_change
+        self.pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
         self._toolbox = toolbox
         self._defer = defer
         self._tabs: dict[Port, Tab] = {}
@@ -166,9 +181,7 @@ class Hub:
         tab = self._tabs.pop(port, None)
         if tab is None:
             return
-        for run in [run for run in self._running.values() if run.tab is tab]:
-            text = f'The tab {tab.label} was closed or left while it ran "{run.name}".'
-            run.finish(text_result(f"{text} Whether the call took effect is unknown.", is_error=True))
+        self._fail_calls(tab, "was closed or left while it ran")
         self.changed()
 
     def receive(self, port: Port, message: Message, body: str | None = None) -> None:
@@ -176,9 +189,13 @@ class Hub:
         tab = self._tabs.get(port)
         if tab is None:
             return
+        self._heard(tab)
         kind = message.get("t")
         if kind == "tab":
             self._describe(tab, message)
+            tab.is_frozen = bool(message.get("frozen"))
+            if tab.is_frozen:
+                self.pulse.froze(tab)
         elif kind == "offer":
             self._offer(tab, message["tools"])
         elif kind == "withdraw":
@@ -190,6 +207,27 @@ class Hub:
             # A tab may answer its own calls only; a late answer to a call that is over has no reader.
             if run is not None and run.tab is tab:
                 _answer(run, kind, message, body)
+
+    def _heard(self, tab: Tab) -> None:
+        self.pulse.heard(tab)
+        if not tab.is_awake:
+            tab.is_frozen = tab.is_silent = False
+            self.changed()
+
+    def _silent(self, tab: Tab) -> None:
+        """It keeps its tools, for when it wakes up; until then another tab that offers the same comes first."""
+        tab.is_silent = True
+        for run in self._fail_calls(tab, f"{_STATES[tab.is_frozen]} while it runs"):
+            tab.port.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
+        self.changed()
+
+    def _fail_calls(self, tab: Tab, what: str) -> list[Run]:
+        """Tell whoever waits for this tab, and only those, what became of it."""
+        failed = [run for run in self._running.values() if run.tab is tab]
+        for run in failed:
+            text = f'The tab {tab.label} {what} "{run.name}". Whether the call took effect is unknown.'
+            run.finish(text_result(text, is_error=True))
+        return failed
 
     def broadcast(self, message: Message) -> None:
         for port in list(self._tabs):
@@ -266,7 +304,12 @@ class Hub:
         run = Run(self, str(next(self._numbers)), name, tab, context, done)
         if tab is None:
             return self._call_own(run, arguments)
+        if not tab.is_awake:
+            text = f'The tab {tab.label} {_STATES[tab.is_frozen]}, so "{name}" was not called. Bring it to the front'
+            run.finish(text_result(f"{text} and try again.", is_error=True))
+            return _nothing_to_cancel
         self._running[run.call] = run
+        self.pulse.watch(tab)
         caller = {
             "client": context.caller.client,
             "principal": context.caller.principal,
@@ -296,9 +339,20 @@ class Hub:
 
     def forget(self, run: Run) -> None:
         self._running.pop(run.call, None)
+        if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
+            self.pulse.release(run.tab)
 
 
 _NOBODY: Final = object()
+_STATES: Final = {True: "is frozen by the browser", False: "does not answer"}
+
+
+def _nothing_to_cancel(reason: str) -> None:
+    """The call was over before it began."""
+
+
+def _ask(tab: Tab) -> None:
+    tab.port.send({"t": "ping"})
 
 
 def _answer(run: Run, kind: str, message: Message, body: str | None) -> None:

@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from .backoff import Backoff, Verdict
 from .channels import Channels
 from .sockets import Abort, Dialer, DialError, Socket
+from .timing import DEFAULTS, Timing
 from .wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
 from .wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from .wire.jsonrpc import RequestId
@@ -77,14 +78,14 @@ class Transport(Generic[P]):
         clock: Callable[[], float],
         new_abort: Callable[[], Abort],
         jitter: Callable[[], float],
-        connect_timeout_s: float = 5.0,
+        timing: Timing = DEFAULTS,
         call_later: CallLater | None = None,
     ) -> None:
         """`jitter`: numbers from 0 to 1, as `random.random` gives; `call_later`: the event loop's by default."""
         self._link, self._dialer = link, dialer
         self._clock, self._new_abort = clock, new_abort
-        self._backoff = Backoff(jitter)
-        self._connect_timeout_s = connect_timeout_s
+        self._backoff = Backoff(jitter, timing)
+        self._connect_timeout_s = timing.connect_s
         self._given_call_later = call_later
         self.on_open: Callable[[], None] = lambda: None
         self.on_close: Callable[[int, str], None] = lambda code, reason: None

@@ -24,9 +24,11 @@ from .hub import Hub
 from .reconnect import State, Transport
 from .server import Server
 from .sockets import DialError
+from .timing import Timing
 from .tools import default_toolbox
 from .wire.errors import ServerNameError
 from .wire.frames import Greeting
+from .wire.limits import Limits
 from .wire.link import Link
 from .wire.names import check_server_name
 
@@ -52,7 +54,7 @@ class Worker:
     def __init__(self, shim: browser.Shim, relay: str, build: str, version: str) -> None:
         self._shim = shim
         self._new_service = partial(Service, shim=shim, relay=relay, build=build, version=version)
-        self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer)
+        self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer, later=_later)
         self._modules = Modules()
         self._service: Service | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,8 +83,10 @@ class Worker:
     def _attach(self, port: browser.Port, message: dict[str, Any]) -> None:
         service = self._service
         if service is None:
+            # One worker has one timing: that of the first tab.
+            timing = self._hub.pulse.timing = Timing.read(message.get("timing") or {})
             try:
-                service = self._service = self._new_service(self._hub, message["server"])
+                service = self._service = self._new_service(self._hub, message["server"], timing)
             except ServerNameError as error:
                 port.send(describe_state(State("stopped", "forbidden", str(error)), message["server"]))
                 return
@@ -113,18 +117,22 @@ class Worker:
 class Service:
     """One server's MCP core on its link, and what the pages are told about its state."""
 
-    def __init__(self, hub: Hub, server: str, *, shim: browser.Shim, relay: str, build: str, version: str) -> None:
+    def __init__(
+        self, hub: Hub, server: str, timing: Timing, *, shim: browser.Shim, relay: str, build: str, version: str
+    ) -> None:
         self._hub = hub
         self._server_name = check_server_name(server)
         self._build = build
         self._dialer = browser.Dialer(shim, relay, server)
-        link: Link[str] = Link.dialer(Greeting(server=server, inst=uuid.uuid4().hex, build=build))
+        greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build)
+        link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
         self._transport = Transport(
             link,
             self._dialer,
             clock=browser.now_s,
             new_abort=browser.Aborter,
             jitter=random.random,
+            timing=timing,
         )
         core = Server(server, version, self._hub, self._transport.send)
         self._transport.on_message = core.receive
@@ -235,3 +243,7 @@ def _report_bug(error: Exception) -> None:
 
 def _defer(function: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_later(COALESCE_S, function)
+
+
+def _later(delay_ms: float, function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(delay_ms / 1000, function)

@@ -42,7 +42,14 @@ class House:
         self.due: list[Callable[[], None]] = []
         self.changes = 0
         self.toolbox = Toolbox()
-        self.hub = Hub(self.toolbox, now_ms=lambda: self.time_ms, defer=self.due.append, on_change=self._changed)
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.hub = Hub(
+            self.toolbox,
+            now_ms=lambda: self.time_ms,
+            defer=self.due.append,
+            later=lambda delay_ms, ring: self.timers.append((self.time_ms + delay_ms, ring)),
+            on_change=self._changed,
+        )
         self.results: list[Result] = []
         self.context = RecordingContext()
 
@@ -52,6 +59,16 @@ class House:
     def settle(self) -> None:
         while self.due:
             self.due.pop(0)()
+
+    def wait(self, seconds: float, *, busy: bool = False) -> None:
+        """Let time pass. `busy`: the worker itself was blocked, so timers ring only at the end of it."""
+        end_ms = self.time_ms + seconds * 1000
+        while due := [timer for timer in self.timers if timer[0] <= end_ms]:
+            timer = min(due, key=lambda timer: timer[0])
+            self.timers.remove(timer)
+            self.time_ms = end_ms if busy else max(self.time_ms, timer[0])
+            timer[1]()
+        self.time_ms = end_ms
 
     def tab(self, id: str, *names: str, visible: bool = True, **more: Any) -> FakePort:
         port = FakePort()
@@ -344,6 +361,121 @@ def test_a_call_survives_the_withdrawal_of_its_tool(house: House) -> None:
     house.hub.receive(port, {"t": "withdraw", "names": ["info"]})
     reply(house, port, {"content": []})
     assert house.results == [{"content": []}]
+
+
+# -- tabs that are silent ----------------------------------------------------------------------------------------------
+
+
+def test_a_tab_is_asked_only_while_it_runs_a_call_and_says_nothing(house: House) -> None:
+    port = house.tab("a", "info")
+    house.wait(60)
+    assert not port.of("ping")
+    house.call("info")
+    for step in range(10):
+        house.wait(4)
+        house.hub.receive(port, {"t": "progress", "call": port.last("call")["call"], "progress": step})
+    assert not port.of("ping")
+    house.wait(6)
+    assert len(port.of("ping")) == 1
+    house.hub.receive(port, {"t": "pong"})
+    reply(house, port, {"content": []})
+    house.wait(60)
+    assert len(port.of("ping")) == 1
+    assert house.results == [{"content": []}]
+
+
+def test_a_silent_tab_fails_its_own_calls_and_is_named(house: House) -> None:
+    silent, other = house.tab("a", "info", "more"), house.tab("b", "draw")
+    house.call("info")
+    house.call("more")
+    house.wait(1)
+    house.call("draw")
+    house.wait(33)
+    assert house.results == []
+    house.hub.receive(other, {"t": "pong"})
+    house.wait(2)
+    assert [result["isError"] for result in house.results] == [True, True]
+    assert all('"Tab a" does not answer' in text_of(result) for result in house.results)
+    assert "unknown" in text_of(house.results[0])
+    # Should it wake up after all, it stops what it does: nobody waits for it.
+    assert [message["call"] for message in silent.of("cancel")] == [message["call"] for message in silent.of("call")]
+    reply(house, other, {"content": []})
+    assert len(house.results) == 3
+
+
+def test_a_tab_that_answers_is_given_all_the_time_it_needs(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    for _ in range(100):
+        house.wait(10)
+        house.hub.receive(port, {"t": "pong"})
+    assert house.results == []
+    reply(house, port, {"content": []})
+    assert house.results == [{"content": []}]
+
+
+def test_a_call_for_a_silent_tab_is_refused_at_once_until_it_speaks_again(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.wait(40)
+    house.call("info")
+    assert len(port.of("call")) == 1
+    assert "was not called" in text_of(house.results[1])
+    house.hub.receive(port, {"t": "pong"})
+    house.call("info")
+    assert len(port.of("call")) == 2
+
+
+def test_another_tab_with_the_same_tool_is_preferred_to_a_silent_one(house: House) -> None:
+    other, port = house.tab("b", "info", visible=False), house.tab("a", "info")
+    house.call("info")
+    house.wait(40)
+    house.call("info")
+    assert len(port.of("call")) == 1
+    assert len(other.of("call")) == 1
+    house.settle()
+    assert other.last("catalogue")["tools"][0]["owner"] == "b"
+
+
+def test_a_tab_that_says_it_freezes_fails_its_calls_soon_unless_it_resumes(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    info = {"t": "tab", "title": "Tab a", "url": "", "visible": False}
+    house.hub.receive(port, {**info, "frozen": True})
+    house.wait(4)
+    house.hub.receive(port, info)
+    house.wait(4)
+    assert house.results == []
+    house.hub.receive(port, {**info, "frozen": True})
+    house.wait(6)
+    assert not port.of("ping")
+    assert '"Tab a" is frozen' in text_of(house.results[0])
+    house.call("info")
+    assert "is frozen" in text_of(house.results[1])
+    assert len(port.of("call")) == 1
+    house.hub.receive(port, info)
+    house.call("info")
+    assert len(port.of("call")) == 2
+
+
+def test_a_worker_that_was_blocked_itself_does_not_blame_the_tab(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.wait(6)
+    house.wait(60, busy=True)
+    assert house.results == []
+    assert len(port.of("ping")) == 2
+    house.wait(31)
+    assert len(house.results) == 1
+
+
+def test_a_tab_that_left_is_not_asked(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.hub.detach(port)
+    house.wait(60)
+    assert not port.of("ping")
+    assert len(house.results) == 1
 
 
 # -- what the tabs see of it -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@
  *
  * @import {
  *   BootMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
- *   Tool, Why
+ *   Timing, Tool, Why
  * } from "./ports.js"
  */
 
@@ -70,6 +70,8 @@ export class Connection extends EventTarget {
   #workerFile;
   /** @type {Set<string>} */
   #modules = new Set();
+  /** @type {Timing | undefined} */
+  #timing;
   #tools = new Tools();
   /** Absent while there is no worker. @type {MessagePort | undefined} */
   #port;
@@ -90,6 +92,7 @@ export class Connection extends EventTarget {
     this.#relay = relay;
     this.#server = options.server;
     this.#workerFile = options.worker;
+    this.#timing = options.timing;
     this.state = this.#makeState("connecting", null, "Starting");
     this.#note(options);
     this.#listen();
@@ -154,6 +157,8 @@ export class Connection extends EventTarget {
     const tell = () => this.#post({ t: "tab", ...tabInfo() });
     document.addEventListener("visibilitychange", tell, { signal });
     addEventListener("focus", tell, { signal });
+    document.addEventListener("freeze", () => this.#post({ t: "tab", ...tabInfo(), frozen: true }), { signal });
+    document.addEventListener("resume", tell, { signal });
     const titles = new MutationObserver(tell);
     const title = document.querySelector("title");
     if (title) titles.observe(title, { childList: true });
@@ -280,6 +285,7 @@ export class Connection extends EventTarget {
       server: this.#server,
       token: this.#token ?? storedToken() ?? "",
       modules: [...this.#modules],
+      ...(this.#timing ? { timing: this.#timing } : {}),
     });
     const tools = this.#tools.definitions();
     if (tools.length) this.#post({ t: "offer", tools });
@@ -331,6 +337,8 @@ export class Connection extends EventTarget {
         return void this.#tools.run(message, this.#reply());
       case "cancel":
         return this.#tools.cancel(message.call, message.reason);
+      case "ping":
+        return this.#post({ t: "pong" });
       case "refused":
         return console.error(`tabrelay: tool "${message.name}" was refused: ${message.message}`);
       case "module_failed":

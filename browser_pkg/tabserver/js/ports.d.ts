@@ -8,6 +8,8 @@ export interface TabInfo {
   url: string;
   visible: boolean;
   focused: boolean;
+  /** The browser is about to stop this tab: nothing runs in it until it resumes. */
+  frozen?: boolean;
 }
 
 export interface Annotations {
@@ -32,7 +34,15 @@ export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "crit
 export type FromPage =
   // First on every port, and again after a return from the back/forward cache. `lock` is a Web Lock that the tab holds:
   // when the worker gets it, the tab is gone.
-  | { t: "attach"; tab: TabInfo & { id: string }; lock: string; server: string; token: string; modules: string[] }
+  | {
+      t: "attach";
+      tab: TabInfo & { id: string };
+      lock: string;
+      server: string;
+      token: string;
+      modules: string[];
+      timing?: Timing;
+    }
   | ({ t: "tab" } & TabInfo)
   | { t: "token"; token: string }
   | { t: "offer"; tools: ToolDefinition[] }
@@ -43,6 +53,8 @@ export type FromPage =
   | { t: "error"; call: string; message: string }
   | { t: "progress"; call: string; progress: number; total?: number; message?: string }
   | { t: "log"; call: string; level: LogLevel; data: unknown }
+  // The answer to "ping".
+  | { t: "pong" }
   | { t: "retry" }
   | { t: "stop" };
 
@@ -134,11 +146,33 @@ export type FromWorker =
   | CatalogueMessage
   | CallMessage
   | { t: "cancel"; call: string; reason: string }
+  // Asked of a tab that runs a call and has said nothing for a while.
+  | { t: "ping" }
   | ActivityMessage
   | { t: "refused"; name: string; message: string }
   | { t: "module_failed"; url: string; message: string };
 
 // -- client.js ---------------------------------------------------------------------------------------------------------
+
+/**
+ * The worker's waits, in milliseconds, for tests and unusual networks; what is left out has the default given here. The
+ * tab that starts the worker decides.
+ */
+export interface Timing {
+  /** A dial that takes longer is given up: 5000. */
+  connect_ms?: number;
+  /** The first pause before dialling again: 1000. It doubles up to `longest_delay_ms`: 3000. */
+  first_delay_ms?: number;
+  longest_delay_ms?: number;
+  /** The pauses start from the first again after a connection of at least this: 10000. */
+  stable_ms?: number;
+  /** A relay that says nothing for so long is gone: 50000. It says something every 20 s. */
+  watchdog_ms?: number;
+  /** A tab that runs a call and says nothing for so long is asked whether it lives: 5000. */
+  tab_quiet_ms?: number;
+  /** If it does not answer for so long, its calls fail: 30000. A tool that computes without a pause can't answer. */
+  tab_silence_ms?: number;
+}
 
 export interface ConnectOptions {
   /** The name of the MCP server: the last part of its URL. */
@@ -151,6 +185,7 @@ export interface ConnectOptions {
   modules?: string[];
   /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
   worker?: string | URL;
+  timing?: Timing;
 }
 
 export interface CallContext {

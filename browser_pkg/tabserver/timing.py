@@ -1,0 +1,39 @@
+"""The waits of the worker, as one value. The defaults are for everybody; a page may bring others, as tests do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`connect_s`: a dial that takes longer is given up. `first_delay_s`, doubling to `longest_delay_s`: the pauses
+    between dials; from the start again once a link was up for `stable_s`. `watchdog_s`: a relay that says nothing for
+    so long is gone; it says something every 20 s. `tab_quiet_s`: a tab that runs a call and says nothing for so long is
+    asked whether it lives. `tab_silence_s`: without an answer for so long, its calls fail. That is long on purpose: a
+    tool that computes without a pause can't answer either, and is not dead.
+    """
+
+    connect_s: float = 5.0
+    first_delay_s: float = 1.0
+    longest_delay_s: float = 3.0
+    stable_s: float = 10.0
+    watchdog_s: float = 50.0
+    tab_quiet_s: float = 5.0
+    tab_silence_s: float = 30.0
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Timing:
+        """A page's own timing, in milliseconds (`connect_ms`, …). What is no positive number stays as it is."""
+        times = {}
+        for item in fields(cls):
+            value = given.get(item.name.removesuffix("_s") + "_ms")
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+                times[item.name] = value / 1000
+        return cls(**times)
+
+
+DEFAULTS: Final = Timing()
