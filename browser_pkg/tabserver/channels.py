@@ -30,19 +30,31 @@ class Channels(Generic[P]):
     def __init__(self, link: Link[P], clock: Callable[[], float]) -> None:
         self._link, self._clock = link, clock
         self._open: dict[str, bool] = {}
+        self._orphans: dict[str, None] = {}
         self._unsent: deque[_Unsent[P]] = deque()
 
     def opened(self, channel: str, *, is_single: bool) -> None:
         """`is_single`: opened by its only request, and gone with the answer."""
         self._open[channel] = is_single
+        self._orphans.pop(channel, None)
 
     def closed(self, channel: str) -> None:
         self._open.pop(channel, None)
+        self._orphans.pop(channel, None)
+
+    def is_orphan(self, channel: str) -> bool:
+        """Was it open in an earlier session, and may still be opened again?"""
+        return channel in self._orphans
+
+    def orphan(self) -> None:
+        """The session is another one: nothing is open any more until the relay opens it again."""
+        self._orphans |= dict.fromkeys(self._open)
+        self._open = {}
+        self._unsent.clear()
 
     def forget(self) -> list[str]:
-        """The session is another one: nothing is open any more. Returns what was."""
-        gone, self._open = self._open, {}
-        self._unsent.clear()
+        """Nobody will come back for the channels of earlier sessions. Returns them."""
+        gone, self._orphans = self._orphans, {}
         return list(gone)
 
     def send(self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None) -> None:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from .backoff import Backoff, Verdict
 from .channels import Channels
@@ -26,7 +26,9 @@ from .timing import DEFAULTS, Timing
 from .wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
 from .wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from .wire.jsonrpc import RequestId
+from .wire.ledger import Answer, Ledger, Standing
 from .wire.link import Link
+from .wire.payload import Codec, Text
 
 __all__ = ["Abort", "DialError", "Dialer", "Socket", "State", "Transport"]
 
@@ -80,6 +82,7 @@ class Transport(Generic[P]):
         jitter: Callable[[], float],
         timing: Timing = DEFAULTS,
         call_later: CallLater | None = None,
+        codec: Codec[P] | None = None,
     ) -> None:
         """`jitter`: numbers from 0 to 1, as `random.random` gives; `call_later`: the event loop's by default."""
         self._link, self._dialer = link, dialer
@@ -99,6 +102,8 @@ class Transport(Generic[P]):
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._channels = Channels(link, clock)
+        self._ledger: Ledger[P] = Ledger(codec if codec is not None else cast("Codec[P]", Text()))
+        self._forgetting: Timer | None = None
         self._is_pumping = False
         self._retry: Timer | None = None
         self._drain: Timer | None = None
@@ -149,6 +154,8 @@ class Transport(Generic[P]):
     ) -> None:
         """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
         self._channels.send(channel, kind, payload, id, related)
+        if kind is Kind.RES and id is not None:
+            self._ledger.finish(channel, id, payload, self._clock())
         self._pump()
 
     def close_channel(self, channel: str, why: str) -> None:
@@ -294,14 +301,15 @@ class Transport(Generic[P]):
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Received):
-            if event.caller is not None:
-                self._channels.opened(event.channel, is_single=True)
-            self._pass_on(event)
+            self._received(event)
         elif isinstance(event, Opened):
+            is_known = self._channels.is_orphan(event.channel)
             self._channels.opened(event.channel, is_single=False)
-            self._pass_on(event)
+            if not is_known:
+                self._pass_on(event)
         elif isinstance(event, Closed):
             self._channels.closed(event.channel)
+            self._ledger.close(event.channel)
             self._pass_on(event)
         elif isinstance(event, Welcomed):
             self._welcomed(event)
@@ -314,6 +322,31 @@ class Transport(Generic[P]):
         elif isinstance(event, Silence):
             self._cut(CLOSE_SLOW, f"waited in vain for {event.waited_for}")
 
+    def _received(self, event: Received[P]) -> None:
+        if event.caller is not None:
+            self._channels.opened(event.channel, is_single=True)
+        if event.kind is Kind.REQ and event.id is not None:
+            standing = self._ledger.recall(event.channel, event.id) if event.again else Standing.UNKNOWN
+            if isinstance(standing, Answer):
+                self._channels.send(event.channel, Kind.RES, standing.payload, event.id, None)
+                return
+            if standing is Standing.RUNNING:
+                return
+            if standing is Standing.FORGOTTEN:
+                self._channels.close(event.channel, "it was answered before, and the answer is no longer here")
+                return
+            self._ledger.begin(event.channel, event.id)
+        self._pass_on(event)
+
+    def _forget(self) -> None:
+        """Nobody comes back for what was open in an earlier session: end what still runs there."""
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+            self._forgetting = None
+        for channel in self._channels.forget():
+            self._ledger.close(channel)
+            self._pass_on(Closed(channel, "the relay started anew"))
+
     def _welcomed(self, event: Welcomed) -> None:
         attempt = self._current
         assert attempt is not None
@@ -323,9 +356,10 @@ class Transport(Generic[P]):
         self.welcome = event
         self._attempts = 0
         if not event.resumed:
-            # A relay that does not know us has no use for the answers to an earlier one's callers.
-            for channel in self._channels.forget():
-                self._pass_on(Closed(channel, "the relay started anew"))
+            # The callers of the earlier session may come back for their answers, but only within its grace.
+            self._forget()
+            self._channels.orphan()
+            self._forgetting = self._call_later(self._link.grace_s, self._forget)
         self._tell(State("connected"))
         self._guarded(self.on_open)
 

@@ -218,7 +218,8 @@ async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> No
     ]
 
 
-async def test_a_relay_that_does_not_know_us_closes_every_channel_and_old_answers_are_dropped(bench: Bench) -> None:
+async def lose_the_session(bench: Bench) -> FakeSocket:
+    """The relay forgot us, and we have dialled again: channel "c" (a session) and "d" (one request) were open."""
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -227,10 +228,55 @@ async def test_a_relay_that_does_not_know_us_closes_every_channel_and_old_answer
     bench.relay.drop(1006)
     bench.relay = FakeRelay(bench.clock, "s2")
     await bench.clock.advance(1)
-    socket = await bench.connect()
-    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
+    return await bench.connect()
+
+
+async def test_channels_of_a_lost_session_end_when_nobody_comes_back_for_them(bench: Bench) -> None:
+    socket = await lose_the_session(bench)
     bench.transport.send("d", Kind.RES, "{}", id=1)
     assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
+    await bench.clock.advance(29.9)
+    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == []
+    await bench.clock.advance(0.2)
+    assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == ["c", "d"]
+
+
+async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_once(bench: Bench) -> None:
+    socket = await lose_the_session(bench)
+    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
+    bench.relay.exchange()
+    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
+    bench.transport.send("d", Kind.RES, '"done"', id=1)
+    assert socket.sent[-1][1] == '"done"'
+    await bench.clock.advance(60)
+    assert "d" not in [e.channel for e in bench.messages() if isinstance(e, Closed)]
+
+
+async def test_a_request_asked_again_when_it_is_done_is_answered_from_the_ledger(bench: Bench) -> None:
+    socket = await lose_the_session(bench)
+    bench.transport.send("d", Kind.RES, '"done"', id=1)
+    bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
+    bench.relay.exchange()
+    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
+    assert socket.sent[-1][1] == '"done"'
+
+
+async def test_a_request_asked_again_that_never_came_runs(bench: Bench) -> None:
+    await lose_the_session(bench)
+    bench.relay.link.send("new", Kind.REQ, "{}", bench.clock(), id=9, caller=ONE_REQUEST, again=True)
+    bench.relay.exchange()
+    assert [e.channel for e in bench.messages() if isinstance(e, Received)] == ["d", "new"]
+
+
+async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) -> None:
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    for _ in range(2):
+        bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id=1)
+        bench.relay.exchange()
+        bench.transport.send("c", Kind.RES, "{}", id=1)
+    assert len([e for e in bench.messages() if isinstance(e, Received)]) == 2
 
 
 async def test_back_off_starts_again_only_after_a_stable_time(bench: Bench) -> None:

@@ -34,6 +34,7 @@ class Received(Generic[P]):
     related: RequestId | None
     payload: P
     caller: Caller | None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

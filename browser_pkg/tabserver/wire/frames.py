@@ -1,7 +1,7 @@
 """Frames of the link as values and as header text. Knows the shape of each frame, not when it is legal.
 
-A frame is a small JSON header and, for `msg`, an opaque payload after one newline. The link reads only headers; what a
-payload says is between the caller and the server.
+A frame is a small JSON header and, for `msg` and `part`, an opaque payload after one newline. The link reads only
+headers; what a payload says is between the caller and the server.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .jsonrpc import RequestId, is_request_id
 SUBPROTOCOL: Final = "tabrelay.v1"
 BEARER_PREFIX: Final = "bearer."
 VERSION: Final = 1
+MAX_BRACKETS: Final = 500
 
 # Close codes are a contract: what a worker does next depends on nothing else.
 CLOSE_PROTOCOL: Final = 4400
@@ -124,8 +125,23 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "window": (int, True),
     },
     "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
-    "msg": {"s": (int, True), "a": (int, True), "c": (str, True), "k": (str, True), "o": (dict, False)},
+    "msg": {
+        "s": (int, True),
+        "a": (int, True),
+        "c": (str, True),
+        "k": (str, True),
+        "o": (dict, False),
+        "d": (int, False),
+    },
     "close": {"s": (int, True), "a": (int, True), "c": (str, True), "why": (str, True)},
+    "part": {
+        "s": (int, True),
+        "a": (int, True),
+        "f": (int, True),
+        "q": (int, True),
+        "n": (int, True),
+        "h": (dict, False),
+    },
     "ack": {"a": (int, True)},
     "bye": {"code": (int, True), "reason": (str, True), "retry_ms": (int, False)},
 }
@@ -133,12 +149,20 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
 
 def decode(header: str) -> dict[str, Any]:
     """Parse one header and check its fields; raises RemoteProtocolError with the reason."""
+    # Some thousand levels overflow Pyodide's stack, which is the end of the worker and not an exception.
+    if header.count("[") + header.count("{") > MAX_BRACKETS:
+        raise RemoteProtocolError("a frame header is nested too deeply")
     try:
         frame = json.loads(header)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise RemoteProtocolError("a frame header is not JSON") from None
     if not isinstance(frame, dict):
         raise RemoteProtocolError("a frame header is not an object")
+    return check(frame)
+
+
+def check(frame: dict[str, Any]) -> dict[str, Any]:
+    """Check the fields of a frame; gives it back."""
     name = frame.get("t")
     fields = _FIELDS.get(name) if isinstance(name, str) else None
     if fields is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Every one is a setting of the relay; these are the defaults."""
+    """Every one is a setting of the relay; these are the defaults. Sizes of messages are characters."""
 
     ack_after_s: float = 1.0
     ack_after_messages: int = 16
@@ -21,6 +21,11 @@ class Limits:
     replay_messages: int = 1024
     replay_bytes: int = 32 * 1024 * 1024
     max_message: int = 16 * 1024 * 1024
+    max_part: int = 512 * 1024
+    parts_in_flight: int = 4
+    large_at_once: int = 4
+    # A receiver that is short of memory looks again this often whether it may acknowledge.
+    hold_s: float = 0.05
 
 
 DEFAULTS: Final = Limits()

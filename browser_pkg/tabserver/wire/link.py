@@ -22,18 +22,19 @@ What is *not* here: who may connect (the relay's gate), what a payload means (th
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from . import frames
-from .errors import BufferFull, LocalProtocolError, MessageTooLarge, RemoteProtocolError
+from .budget import Budget
+from .errors import LocalProtocolError, RemoteProtocolError
 from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits
+from .payload import Codec, Text
+from .receiver import Receiver
+from .sender import Sender
 
 P = TypeVar("P")
 
@@ -64,18 +65,10 @@ TRANSITIONS: Final[dict[tuple[Phase, str], Phase]] = {
 # Which frames each end takes in which phase. Anything else is a violation.
 ACCEPTS: Final[dict[tuple[Role, Phase], frozenset[str]]] = {
     (Role.DIALER, Phase.GREETING): frozenset({"welcome", "bye"}),
-    (Role.DIALER, Phase.UP): frozenset({"open", "msg", "close", "ack", "bye"}),
+    (Role.DIALER, Phase.UP): frozenset({"open", "msg", "close", "part", "ack", "bye"}),
     (Role.ACCEPTER, Phase.GREETING): frozenset({"hello", "bye"}),
-    (Role.ACCEPTER, Phase.UP): frozenset({"msg", "close", "ack", "bye"}),
+    (Role.ACCEPTER, Phase.UP): frozenset({"msg", "close", "part", "ack", "bye"}),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent(Generic[P]):
-    seq: int
-    header: str
-    payload: P | None
-    size: int
 
 
 class Link(Generic[P]):
@@ -88,24 +81,22 @@ class Link(Generic[P]):
         greeting: Greeting | None,
         terms: Terms | None,
         limits: Limits,
-        size: Callable[[P], int],
+        codec: Codec[P] | None,
+        budget: Budget | None,
     ) -> None:
+        # Text is what payloads are unless the shell says otherwise; the type checker can't see that P is str then.
+        codec = codec if codec is not None else cast("Codec[P]", Text())
         self._role = role
         self._greeting = greeting
         self._terms = terms
         self._limits = limits
-        self._size = size
+        self._sender = Sender(limits, codec, budget)
+        self._receiver = Receiver(limits, codec, budget)
         self.phase = Phase.DOWN
         self.sid: str | None = terms.sid if terms else None
         self.epoch: str | None = terms.epoch if terms else None
-        self._max_message = min(limits.max_message, terms.max_message) if terms else limits.max_message
-        self._tx = 0
-        self._rx = 0
-        self._acked_to_peer = 0
-        self._unacked_bytes_in = 0
-        self._replay: deque[_Sent[P]] = deque()
-        self._replay_bytes = 0
-        self._outbox: list[tuple[str, P | None]] = []
+        # How long the relay keeps a session without a socket: the worker learns it from the welcome.
+        self.grace_s = limits.grace_s
         self._events: list[Event] = []
         self._timers: dict[str, float] = {}
 
@@ -114,20 +105,18 @@ class Link(Generic[P]):
         cls,
         greeting: Greeting,
         limits: Limits = DEFAULTS,
-        size: Callable[[P], int] = len,  # type: ignore[assignment]
+        codec: Codec[P] | None = None,
+        budget: Budget | None = None,
     ) -> Link[P]:
         """The worker's end: it greets and may ask to resume."""
-        return cls(Role.DIALER, greeting=greeting, terms=None, limits=limits, size=size)
+        return cls(Role.DIALER, greeting=greeting, terms=None, limits=limits, codec=codec, budget=budget)
 
     @classmethod
     def accepter(
-        cls,
-        terms: Terms,
-        limits: Limits = DEFAULTS,
-        size: Callable[[P], int] = len,  # type: ignore[assignment]
+        cls, terms: Terms, limits: Limits = DEFAULTS, codec: Codec[P] | None = None, budget: Budget | None = None
     ) -> Link[P]:
         """The relay's end: one object per session, found again by its `sid`."""
-        return cls(Role.ACCEPTER, greeting=None, terms=terms, limits=limits, size=size)
+        return cls(Role.ACCEPTER, greeting=None, terms=terms, limits=limits, codec=codec, budget=budget)
 
     @property
     def is_up(self) -> bool:
@@ -140,38 +129,40 @@ class Link(Generic[P]):
     @property
     def unacknowledged(self) -> int:
         """How many frames the other end has not confirmed yet."""
-        return len(self._replay)
+        return self._sender.unacknowledged
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
     def connected(self, now: float) -> None:
         """A socket opened. The dialer greets at once; the accepter waits for the greeting."""
         self._move("connected")
-        self._outbox.clear()
+        self._sender.outbox.clear()
         self._timers.clear()
         self._timers["greeting"] = now + self._limits.greeting_s
         if self._greeting is not None:
-            self._outbox.append((frames.hello_header(self._greeting, self.sid, self._rx), None))
+            self._say(frames.hello_header(self._greeting, self.sid, self._receiver.rx))
 
     def disconnected(self, now: float) -> None:
         """The socket is gone, however it went. What was not acknowledged stays for the next one."""
         if (self.phase, "disconnected") not in TRANSITIONS:
             return
         self._move("disconnected")
-        self._outbox.clear()
+        self._sender.outbox.clear()
         self._timers.clear()
         if self._role is Role.ACCEPTER:
             self._timers["grace"] = now + self._limits.grace_s
+
+    def end(self) -> None:
+        """Give up the session now, with what it kept."""
+        if self.phase is not Phase.OVER:
+            self.disconnected(0.0)
+            self._expire()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def open(self, channel: str, caller: Caller, now: float) -> None:
         """Open a channel that lives until it is closed: a legacy session."""
-        self._queue(
-            f'{{"t":"open","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","o":{_compact(caller.to_dict())}}}',
-            None,
-            now,
-        )
+        self._push("open", channel, f'"c":"{channel}","o":{_compact(caller.to_dict())}', None, now)
 
     def send(
         self,
@@ -183,46 +174,46 @@ class Link(Generic[P]):
         id: RequestId | None = None,
         related: RequestId | None = None,
         caller: Caller | None = None,
+        again: bool = False,
     ) -> None:
-        """Send one message. With `caller`, the channel is opened for this one request and ends with its response."""
-        size = self._size(payload)
-        if size > self._max_message:
-            raise MessageTooLarge(f"message of {size:,} bytes, at most {self._max_message:,}")
-        header = f'{{"t":"msg","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","k":"{kind.value}"'
+        """Send one message. With `caller`, the channel is opened for this one request and ends with its response.
+
+        `again`: this request was sent in an earlier session too, and may have arrived then.
+        """
+        tail = f'"c":"{channel}","k":"{kind.value}"'
         if id is not None:
-            header += f',"i":{id}' if isinstance(id, int) else f',"i":{json.dumps(id)}'
+            tail += f',"i":{id}' if isinstance(id, int) else f',"i":{json.dumps(id)}'
         if related is not None:
-            header += f',"r":{related}' if isinstance(related, int) else f',"r":{json.dumps(related)}'
+            tail += f',"r":{related}' if isinstance(related, int) else f',"r":{json.dumps(related)}'
         if caller is not None:
-            header += f',"o":{_compact(caller.to_dict())}'
-        self._queue(header + "}", payload, now, size)
+            tail += f',"o":{_compact(caller.to_dict())}'
+        if again:
+            tail += ',"d":1'
+        self._push("msg", channel, tail, payload, now)
 
     def close(self, channel: str, why: str, now: float) -> None:
         """Say that a channel ends: the caller left, or the session did."""
-        self._queue(
-            f'{{"t":"close","s":{self._tx + 1},"a":{self._rx},"c":"{channel}","why":{json.dumps(why)}}}', None, now
-        )
+        self._push("close", channel, f'"c":"{channel}","why":{json.dumps(why)}', None, now)
 
     def bye(self, code: int, reason: str, now: float, retry_ms: int | None = None) -> None:
         """Say goodbye on this socket, before the shell closes it with the same code."""
         fields: dict[str, Any] = {"t": "bye", "code": code, "reason": reason}
         if retry_ms is not None:
             fields["retry_ms"] = retry_ms
-        self._outbox.append((frames.encode(**fields), None))
+        self._say(frames.encode(**fields))
 
-    def _queue(self, header: str, payload: P | None, now: float, size: int = 0) -> None:
+    def _push(self, kind: str, channel: str, tail: str, payload: P | None, now: float) -> None:
         if self.phase is Phase.OVER:
             raise LocalProtocolError("the session is over")
-        size += len(header)
-        limits = self._limits
-        if len(self._replay) >= limits.replay_messages or self._replay_bytes + size > limits.replay_bytes:
-            raise BufferFull(f"{len(self._replay)} frames, {self._replay_bytes:,} bytes wait to be acknowledged")
-        self._tx += 1
-        self._replay.append(_Sent(self._tx, header, payload, size))
-        self._replay_bytes += size
-        if self.phase is Phase.UP:
-            self._outbox.append((header, payload))
+        is_live = self.phase is Phase.UP
+        said = self._sender.last
+        self._sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
+        if is_live and self._sender.last > said:
             self._acknowledged(now)
+
+    def _say(self, header: str) -> None:
+        """A frame without a number: it belongs to this socket and is never said again."""
+        self._sender.outbox.append((header, None))
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -241,12 +232,14 @@ class Link(Generic[P]):
             self._timers["watchdog"] = now + self._limits.watchdog_s
         if "a" in frame:
             self._confirm(frame["a"])
-        if "s" in frame:
-            size = header_size + (self._size(payload) if payload is not None else 0)
-            if not self._next_in_sequence(frame["s"], size, now):
-                return
+        if "s" in frame and not self._receiver.take(frame["s"], header_size, payload):
+            return
         if kind == "msg":
             self._take_message(frame, payload)
+        elif kind == "part":
+            whole = self._receiver.assemble(frame, payload)
+            if whole is not None:
+                self._take_message(*whole)
         elif kind == "open":
             self._events.append(Opened(frame["c"], Caller.from_dict(frame["o"])))
         elif kind == "close":
@@ -257,6 +250,8 @@ class Link(Generic[P]):
             self._take_hello(frame, now)
         elif kind == "welcome":
             self._take_welcome(frame, now)
+        if "s" in frame:
+            self._owe(now, is_awaited=kind == "part")
 
     def _take_message(self, frame: dict[str, Any], payload: P | None) -> None:
         if payload is None:
@@ -266,30 +261,13 @@ class Link(Generic[P]):
         except ValueError:
             raise RemoteProtocolError(f"frame msg: unknown kind {ascii(frame['k'])[:40]}") from None
         caller = Caller.from_dict(frame["o"]) if "o" in frame else None
-        self._events.append(
-            Received(frame["c"], kind, frames.request_id(frame, "i"), frames.request_id(frame, "r"), payload, caller)
-        )
-
-    def _next_in_sequence(self, seq: int, size: int, now: float) -> bool:
-        if seq <= self._rx:
-            return False
-        if seq != self._rx + 1:
-            raise RemoteProtocolError(f"frame {seq} after {self._rx}: something in between is missing")
-        self._rx = seq
-        self._unacked_bytes_in += size
-        limits = self._limits
-        if seq - self._acked_to_peer >= limits.ack_after_messages or self._unacked_bytes_in >= limits.ack_after_bytes:
-            self._say_ack(now)
-        else:
-            self._timers.setdefault("ack", now + limits.ack_after_s)
-        return True
+        id, related = frames.request_id(frame, "i"), frames.request_id(frame, "r")
+        self._events.append(Received(frame["c"], kind, id, related, payload, caller, frame.get("d") == 1))
 
     def _confirm(self, upto: int) -> None:
-        if upto > self._tx:
-            raise RemoteProtocolError(f"acknowledged {upto}, but only {self._tx} were sent")
-        replay = self._replay
-        while replay and replay[0].seq <= upto:
-            self._replay_bytes -= replay.popleft().size
+        if upto > self._sender.last:
+            raise RemoteProtocolError(f"acknowledged {upto}, but only {self._sender.last} were sent")
+        self._sender.confirm(upto)
 
     def _take_hello(self, frame: dict[str, Any], now: float) -> None:
         assert self._terms is not None
@@ -299,7 +277,7 @@ class Link(Generic[P]):
         resumed = frame.get("sid") == self._terms.sid
         if resumed:
             self._confirm(frame["rx"])
-        self._outbox.append((frames.welcome_header(self._terms, resumed, self._rx), None))
+        self._say(frames.welcome_header(self._terms, resumed, self._receiver.rx))
         self._greeted(resumed, self._terms.epoch, frame["build"], now)
 
     def _take_welcome(self, frame: dict[str, Any], now: float) -> None:
@@ -309,17 +287,18 @@ class Link(Generic[P]):
             self._confirm(frame["rx"])
         else:
             # The relay does not know our session: whoever waited for these frames is gone.
-            self._tx = self._rx = self._acked_to_peer = self._unacked_bytes_in = 0
-            self._replay.clear()
-            self._replay_bytes = 0
-        self.sid, self.epoch = frame["sid"], frame["epoch"]
-        self._max_message = min(self._limits.max_message, frame["max_msg"])
+            self._sender.reset()
+            self._receiver.reset()
+        self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
+        self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
+        self._receiver.max_message = frame["max_msg"]
         self._greeted(frame["resumed"], frame["epoch"], frame["build"], now)
 
     def _greeted(self, resumed: bool, epoch: str, build: str, now: float) -> None:
         self._move("greeted")
         self._timers.clear()
-        self._outbox.extend((sent.header, sent.payload) for sent in self._replay)
+        self._sender.replay()
+        self._receiver.advance()
         self._acknowledged(now)
         if self._role is Role.DIALER:
             self._timers["watchdog"] = now + self._limits.watchdog_s
@@ -327,15 +306,25 @@ class Link(Generic[P]):
 
     # -- acknowledging and timers -------------------------------------------------------------------------------------
 
+    def _owe(self, now: float, *, is_awaited: bool) -> None:
+        """`is_awaited`: the other end sends its next slice only when it hears of this one."""
+        if self._receiver.must_tell or (is_awaited and self._receiver.advance()):
+            self._say_ack(now)
+        elif self._receiver.owes:
+            held = not self._receiver.advance()
+            self._timers.setdefault("ack", now + (self._limits.hold_s if held else self._limits.ack_after_s))
+
     def _say_ack(self, now: float) -> None:
-        self._outbox.append((f'{{"t":"ack","a":{self._rx}}}', None))
+        self._receiver.advance()
+        self._say(f'{{"t":"ack","a":{self._receiver.ack}}}')
         self._acknowledged(now)
 
     def _acknowledged(self, now: float) -> None:
         """A frame with the current `a` went out: no ack is owed, and the other end has heard from us."""
-        self._acked_to_peer = self._rx
-        self._unacked_bytes_in = 0
+        self._receiver.told()
         self._timers.pop("ack", None)
+        if self._receiver.owes:
+            self._timers["ack"] = now + self._limits.hold_s
         if self._role is Role.ACCEPTER:
             self._timers["heartbeat"] = now + self._limits.heartbeat_s
 
@@ -346,10 +335,12 @@ class Link(Generic[P]):
     def handle_timer(self, now: float) -> None:
         for name in [name for name, due in self._timers.items() if due <= now]:
             del self._timers[name]
-            if name in ("ack", "heartbeat"):
+            if name == "ack":
+                self._ack_due(now)
+            elif name == "heartbeat":
                 self._say_ack(now)
             elif name == "grace":
-                self._move("expired")
+                self._expire()
                 self._events.append(Expired())
             elif name == "watchdog":
                 # A worker that was blocked has frames waiting unread: let it read them before it gives up.
@@ -360,17 +351,32 @@ class Link(Generic[P]):
             else:
                 self._events.append(Silence("a greeting"))
 
+    def _ack_due(self, now: float) -> None:
+        if self._receiver.advance():
+            self._say_ack(now)
+        else:
+            self._timers["ack"] = now + self._limits.hold_s
+
     # -- draining -----------------------------------------------------------------------------------------------------
 
     def frames(self) -> list[tuple[str, P | None]]:
         """What to write on the current socket, in order."""
-        drained, self._outbox = self._outbox, []
+        sender = self._sender
+        if self.phase is Phase.UP and sender.is_sliced:
+            sender.fill(self._receiver.ack)
+        drained, sender.outbox = sender.outbox, []
         return drained
 
     def events(self) -> list[Event]:
         """What happened since the last call, in order."""
         drained, self._events = self._events, []
         return drained
+
+    def _expire(self) -> None:
+        self._move("expired")
+        self._timers.clear()
+        self._sender.reset()
+        self._receiver.reset()
 
     def _move(self, what: str) -> None:
         try:

@@ -1,0 +1,30 @@
+"""A common purse for the memory of many links. Not a lock: one loop, one thread."""
+
+from __future__ import annotations
+
+
+class Budget:
+    """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self.used >= self.limit
+
+    def take(self, size: int) -> bool:
+        if self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
+
+    def add(self, size: int) -> None:
+        """Count what is there already and can't be refused any more."""
+        self.used += size
+
+    def give(self, size: int) -> None:
+        self.used -= size

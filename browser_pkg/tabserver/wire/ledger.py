@@ -1,0 +1,96 @@
+"""What a worker was asked and how it answered, by channel and request id. It outlives sessions.
+
+Sequence numbers make a frame arrive once within a session. When the relay had to start a new one with the same worker,
+it asks again for what it still waits for (`again`); the ledger then knows whether the tool runs, has run, or was never
+asked, so that it runs once in every case.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from .jsonrpc import RequestId
+from .payload import Codec
+
+P = TypeVar("P")
+
+MAX_ANSWERS: Final = 256
+MAX_SIZE: Final = 32 * 1024 * 1024
+MAX_AGE_S: Final = 600.0
+# Keys alone are small: they are kept for longer than answers, so that "forgotten" is never taken for "never asked".
+MAX_KEYS: Final = 4096
+
+
+class Standing(Enum):
+    """How a request stands that is asked again."""
+
+    UNKNOWN = "never asked"
+    RUNNING = "running"
+    FORGOTTEN = "answered, but the answer is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[P]):
+    payload: P
+    size: int
+    at: float
+
+
+Key = tuple[str, RequestId]
+
+
+class Ledger(Generic[P]):
+    """Bounded in answers, in their size and in their age."""
+
+    def __init__(self, codec: Codec[P]) -> None:
+        self._codec = codec
+        self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
+        self._answers: OrderedDict[Key, None] = OrderedDict()
+        self._size = 0
+
+    def begin(self, channel: str, id: RequestId) -> None:
+        """A request came for the first time."""
+        self._forget((channel, id))
+        self._entries[channel, id] = Standing.RUNNING
+
+    def finish(self, channel: str, id: RequestId, payload: P, now: float) -> None:
+        """Its answer was given. What is not running has none: it was cancelled, or is not ours."""
+        key = (channel, id)
+        if self._entries.get(key) is not Standing.RUNNING:
+            return
+        answer = Answer(payload, self._codec.size(payload), now)
+        self._entries[key] = answer
+        self._answers[key] = None
+        self._size += answer.size
+        self._trim(now)
+
+    def recall(self, channel: str, id: RequestId) -> Answer[P] | Standing:
+        """How does this request stand?"""
+        return self._entries.get((channel, id), Standing.UNKNOWN)
+
+    def close(self, channel: str) -> None:
+        """The caller has left: nobody will ask again for what runs on this channel."""
+        for key in [key for key, entry in self._entries.items() if key[0] == channel and entry is Standing.RUNNING]:
+            del self._entries[key]
+
+    def _trim(self, now: float) -> None:
+        while self._answers:
+            oldest = next(iter(self._answers))
+            answer = self._entries[oldest]
+            assert isinstance(answer, Answer)
+            if len(self._answers) <= MAX_ANSWERS and self._size <= MAX_SIZE and now - answer.at <= MAX_AGE_S:
+                break
+            del self._answers[oldest]
+            self._size -= answer.size
+            self._entries[oldest] = Standing.FORGOTTEN
+        while len(self._entries) > MAX_KEYS:
+            self._forget(next(iter(self._entries)))
+
+    def _forget(self, key: Key) -> None:
+        entry = self._entries.pop(key, None)
+        if isinstance(entry, Answer):
+            del self._answers[key]
+            self._size -= entry.size

@@ -1,0 +1,31 @@
+"""How the link handles payloads that it does not read: their size, slices, and putting slices together again."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+P = TypeVar("P")
+
+
+class Codec(Protocol[P]):
+    """Operations on a payload. A shell that carries something else than text gives its own."""
+
+    def size(self, payload: P) -> int:
+        """What limits count: characters, for text."""
+
+    def cut(self, payload: P, start: int, end: int) -> P: ...
+
+    def join(self, slices: list[P]) -> P: ...
+
+
+class Text:
+    """Payloads as str. Sizes are characters: up to four bytes each on the wire, which the frame limit allows for."""
+
+    def size(self, payload: str) -> int:
+        return len(payload)
+
+    def cut(self, payload: str, start: int, end: int) -> str:
+        return payload[start:end]
+
+    def join(self, slices: list[str]) -> str:
+        return "".join(slices)

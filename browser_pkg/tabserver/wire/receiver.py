@@ -1,0 +1,118 @@
+"""The receiving half of a link: takes each frame once and in order, puts slices together, knows what to acknowledge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from . import frames
+from .budget import Budget
+from .errors import RemoteProtocolError
+from .limits import Limits
+from .payload import Codec
+
+P = TypeVar("P")
+
+
+@dataclass(slots=True)
+class _Partial(Generic[P]):
+    """A large frame of which some slices have come."""
+
+    frame: dict[str, Any]
+    count: int
+    slices: list[P] = field(default_factory=list)
+    size: int = 0
+
+
+class Receiver(Generic[P]):
+    """`rx` is the last number received, `ack` the last that may be acknowledged; they differ while memory is short."""
+
+    def __init__(self, limits: Limits, codec: Codec[P], budget: Budget | None) -> None:
+        self._limits = limits
+        self._codec = codec
+        self._budget = budget
+        self.max_message = limits.max_message
+        self.rx = 0
+        self.ack = 0
+        self._told = 0
+        self._bytes = 0
+        self._partial: dict[int, _Partial[P]] = {}
+
+    def take(self, seq: int, header_size: int, payload: P | None) -> bool:
+        """Is this frame new? A gap is the other end's fault: frames of one socket can't overtake each other."""
+        if seq <= self.rx:
+            return False
+        if seq != self.rx + 1:
+            raise RemoteProtocolError(f"frame {seq} after {self.rx}: something in between is missing")
+        self.rx = seq
+        self._bytes += header_size + (self._codec.size(payload) if payload is not None else 0)
+        self.advance()
+        return True
+
+    def advance(self) -> bool:
+        """Let the acknowledgement catch up, unless memory is short: then the other end must wait before it sends on."""
+        if self._budget is None or not self._budget.is_spent:
+            self.ack = self.rx
+        return self.ack == self.rx
+
+    @property
+    def owes(self) -> bool:
+        """Is there anything that the other end has not been told?"""
+        return self.rx > self._told
+
+    @property
+    def must_tell(self) -> bool:
+        """Has enough come to acknowledge at once instead of waiting for something to say?"""
+        limits = self._limits
+        return self.ack > self._told and (
+            self.ack - self._told >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes
+        )
+
+    def told(self) -> None:
+        """A frame with the current `ack` went out."""
+        self._told = self.ack
+        self._bytes = 0
+
+    def assemble(self, part: dict[str, Any], payload: P | None) -> tuple[dict[str, Any], P] | None:
+        """Take a slice; gives the whole frame with its last one. Slices of one frame come in order."""
+        if payload is None:
+            raise RemoteProtocolError("frame part has no payload")
+        name, index, count = part["f"], part["q"], part["n"]
+        partial = self._partial.get(name)
+        if index == 0 and partial is None:
+            partial = self._begin(part, name, count)
+        if partial is None or index != len(partial.slices) or count != partial.count:
+            raise RemoteProtocolError(f"slice {index} of {count} does not continue frame {name}")
+        size = self._codec.size(payload)
+        if partial.size + size > self.max_message:
+            raise RemoteProtocolError(f"a message of more than {self.max_message:,} characters")
+        partial.slices.append(payload)
+        partial.size += size
+        if self._budget is not None:
+            self._budget.add(size)
+        if len(partial.slices) < count:
+            return None
+        self._drop(name)
+        return partial.frame, self._codec.join(partial.slices)
+
+    def _begin(self, part: dict[str, Any], name: int, count: int) -> _Partial[P]:
+        if len(self._partial) >= self._limits.large_at_once:
+            raise RemoteProtocolError(f"more than {self._limits.large_at_once} large frames at once")
+        if count < 2:
+            raise RemoteProtocolError("a frame in one slice is not sliced")
+        inner = part.get("h")
+        if not isinstance(inner, dict) or inner.get("t") != "msg":
+            raise RemoteProtocolError("the first slice does not say what it begins")
+        # The whole has the number of its last slice; only its other fields are looked at.
+        partial = self._partial[name] = _Partial[P](frames.check({**inner, "s": 0, "a": 0}), count)
+        return partial
+
+    def _drop(self, name: int) -> None:
+        partial = self._partial.pop(name)
+        if self._budget is not None:
+            self._budget.give(partial.size)
+
+    def reset(self) -> None:
+        self.rx = self.ack = self._told = self._bytes = 0
+        for name in list(self._partial):
+            self._drop(name)

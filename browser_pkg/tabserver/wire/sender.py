@@ -1,0 +1,162 @@
+"""The sending half of a link: numbers frames, keeps them until they are acknowledged, and slices the large ones.
+
+A frame over the part size travels as slices, each with a sequence number of its own, so that a large result does not
+stand in the way of small ones. Slices leave only while few of them are unacknowledged: the receiver's pace is ours.
+What follows a large frame on its channel waits behind it, because a channel's messages keep their order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic, TypeVar
+
+from .budget import Budget
+from .errors import BufferFull, MessageTooLarge
+from .limits import Limits
+from .payload import Codec
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[P]):
+    """A frame on its way: said, but not acknowledged."""
+
+    seq: int
+    header: str
+    payload: P | None
+    size: int
+    is_part: bool
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[P]):
+    """A frame that has no number yet: large and partly said, or behind a large one of its channel."""
+
+    kind: str
+    tail: str
+    payload: P | None
+    size: int
+    name: int
+    slices: int
+    said: int = 0
+
+
+class Sender(Generic[P]):
+    """`outbox` is what the shell writes next; everything in it is also kept."""
+
+    def __init__(self, limits: Limits, codec: Codec[P], budget: Budget | None) -> None:
+        self._limits = limits
+        self._codec = codec
+        self._budget = budget
+        self.max_message = limits.max_message
+        self.last = 0
+        self.outbox: list[tuple[str, P | None]] = []
+        self._kept: deque[_Kept[P]] = deque()
+        self._lanes: dict[str, deque[_Waiting[P]]] = {}
+        self._bytes = 0
+        self._parts = 0
+        self._names = 0
+        self._turn = 0
+
+    @property
+    def unacknowledged(self) -> int:
+        return len(self._kept) + sum(map(len, self._lanes.values()))
+
+    @property
+    def is_sliced(self) -> bool:
+        """Is a large frame under way? Then an acknowledgement may make room for its next slice."""
+        return bool(self._lanes)
+
+    def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
+        """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
+        size = self._codec.size(payload) if payload is not None else 0
+        if size > self.max_message:
+            raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
+        is_large = size > self._limits.max_part
+        slices = -(-size // self._limits.max_part) if is_large else 1
+        size += len(tail)
+        self._reserve(size)
+        if channel not in self._lanes and not is_large:
+            self._say(kind, tail, payload, size, ack, is_live=is_live, is_part=False)
+            return
+        self._names += 1
+        waiting = _Waiting(kind, tail, payload, size, self._names, slices)
+        self._lanes.setdefault(channel, deque()).append(waiting)
+
+    def fill(self, ack: int) -> None:
+        """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
+        while self._lanes and self._parts < self._limits.parts_in_flight:
+            self._turn += 1
+            lanes = list(islice(self._lanes, self._limits.large_at_once))
+            channel = lanes[self._turn % len(lanes)]
+            lane = self._lanes[channel]
+            if lane[0].slices == 1:
+                small = lane.popleft()
+                self._say(small.kind, small.tail, small.payload, small.size, ack, is_live=True, is_part=False)
+            else:
+                self._say_slice(lane, ack)
+            if not lane:
+                del self._lanes[channel]
+
+    def _say_slice(self, lane: deque[_Waiting[P]], ack: int) -> None:
+        large = lane[0]
+        assert large.payload is not None
+        step = self._limits.max_part
+        payload = self._codec.cut(large.payload, large.said * step, (large.said + 1) * step)
+        tail = f'"f":{large.name},"q":{large.said},"n":{large.slices}'
+        size = self._codec.size(payload)
+        if large.said == 0:
+            # The first slice says what the whole will be; its own cost was reserved with the frame.
+            tail += f',"h":{{"t":"{large.kind}",{large.tail}}}'
+            size += len(large.tail)
+        large.said += 1
+        if large.said == large.slices:
+            lane.popleft()
+        self._say("part", tail, payload, size, ack, is_live=True, is_part=True)
+
+    def _say(
+        self, kind: str, tail: str, payload: P | None, size: int, ack: int, *, is_live: bool, is_part: bool
+    ) -> None:
+        self.last += 1
+        header = f'{{"t":"{kind}","s":{self.last},"a":{ack},{tail}}}'
+        self._kept.append(_Kept(self.last, header, payload, size, is_part))
+        self._parts += is_part
+        if is_live:
+            self.outbox.append((header, payload))
+
+    def confirm(self, upto: int) -> None:
+        """The other end has everything up to this number."""
+        kept = self._kept
+        while kept and kept[0].seq <= upto:
+            done = kept.popleft()
+            self._parts -= done.is_part
+            self._release(done.size)
+
+    def replay(self) -> None:
+        """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
+        self.outbox.extend((kept.header, kept.payload) for kept in self._kept)
+
+    def reset(self) -> None:
+        """A new session: whoever waited for these frames is gone."""
+        self._release(self._bytes)
+        self.last = self._parts = 0
+        self._kept.clear()
+        self._lanes.clear()
+        self.outbox.clear()
+
+    def _reserve(self, size: int) -> None:
+        limits = self._limits
+        count = self.unacknowledged
+        if count >= limits.replay_messages or self._bytes + size > limits.replay_bytes:
+            raise BufferFull(f"{count} frames, {self._bytes:,} characters wait to be acknowledged")
+        if self._budget is not None and not self._budget.take(size):
+            raise BufferFull("all links together wait for more than the memory they may use")
+        self._bytes += size
+
+    def _release(self, size: int) -> None:
+        self._bytes -= size
+        if self._budget is not None:
+            self._budget.give(size)

@@ -1,0 +1,430 @@
+"""Two ends of a link and everything that can happen between them, in one thread with a number for a clock.
+
+The shells here do what `peers/tab.py` and `reconnect.py` do, without sockets or event loops, so that the same test runs
+on CPython and in Pyodide. A call is judged at its end: how often it ran, what its caller was told, and in which order
+it heard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tabserver.wire.eras import Era
+from tabserver.wire.errors import BufferFull
+from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Violation, Welcomed
+from tabserver.wire.frames import Caller, Greeting, Kind, Terms
+from tabserver.wire.ledger import Answer, Ledger, Standing
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tabserver.wire.payload import Text
+from tabserver.wire.roster import Roster
+
+CALLER = Caller(Era.MODERN, "2026-07-28", "tester")
+LIMITS = Limits(
+    ack_after_messages=3,
+    grace_s=30.0,
+    replay_messages=40,
+    replay_bytes=4_000,
+    max_part=40,
+    max_message=400,
+    parts_in_flight=2,
+    large_at_once=2,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call as its caller sees it."""
+
+    number: int
+    size: int
+    outcome: str | None = None
+    result: str | None = None
+    runs: int = 0
+    heard: list[int] = field(default_factory=list)
+
+    @property
+    def channel(self) -> str:
+        return f"c{self.number}"
+
+    @property
+    def payload(self) -> str:
+        return json.dumps({"call": self.number, "pad": "q" * self.size})
+
+    @property
+    def answer(self) -> str:
+        return json.dumps({"result": self.number, "pad": "a" * self.size})
+
+    def end(self, outcome: str, result: str | None = None) -> None:
+        assert self.outcome is None, f"call {self.number} was {self.outcome}, and now is {outcome}"
+        self.outcome, self.result = outcome, result
+
+
+@dataclass(slots=True, eq=False)
+class Wire:
+    """One socket. Frames cross when the test lets them; each end learns of its death in its own time."""
+
+    up: list[tuple[str, str | None]] = field(default_factory=list)
+    down: list[tuple[str, str | None]] = field(default_factory=list)
+    is_dead: bool = False
+    relay_knows: bool = False
+    worker_knows: bool = False
+
+
+class RelayEnd:
+    """One session of the relay: what TabPeer is."""
+
+    def __init__(self, world: World, inst: str, sid: str) -> None:
+        self.world = world
+        self.inst = inst
+        self.link: Link[str] = world.make_link(Terms(sid, world.epoch, "b", max_message=LIMITS.max_message))
+        self.wire: Wire | None = None
+
+    def pump(self) -> None:
+        self.write()
+        for event in self.link.events():
+            self.take(event)
+        self.write()
+
+    def write(self) -> None:
+        frames = self.link.frames()
+        wire = self.world.newest if self.world.writes_to_newest else self.wire
+        if wire is not None:
+            wire.down.extend(frames)
+
+    def take(self, event: Event) -> None:
+        world = self.world
+        if isinstance(event, Received):
+            if event.kind is Kind.RES and event.id is not None:
+                call = world.roster.take(event.channel, event.id)
+                if call is not None:
+                    call.end("ok", event.payload)
+            elif event.related is not None:
+                call = world.roster.get(event.channel, event.related)
+                if call is not None:
+                    call.heard.append(json.loads(event.payload)["note"])
+        elif isinstance(event, Welcomed):
+            if not event.resumed:
+                again, lost = world.roster.claim(self.inst)
+                for call in again:
+                    self.ask(call, again=True)
+                    world.seen["asked again"] += 1
+                for call in lost:
+                    call.end("unknown")
+            if world.holder is not self:
+                displaced, world.holder = world.holder, self
+                if displaced is not None:
+                    world.forget(displaced)
+        elif isinstance(event, Closed):
+            for call in world.roster.take_channel(event.channel):
+                call.end("unknown")
+        elif isinstance(event, Expired):
+            world.forget(self)
+            if world.holder is self:
+                world.holder = None
+                for call in world.roster.abandon():
+                    call.end("unknown")
+        elif isinstance(event, Violation):
+            raise AssertionError(f"the relay was told nonsense: {event.reason}")
+
+    def ask(self, call: Call, *, again: bool = False) -> None:
+        self.link.send(call.channel, Kind.REQ, call.payload, self.world.now, id=call.number, caller=CALLER, again=again)
+
+
+class WorkerEnd:
+    """One worker instance: what Transport and the MCP core are."""
+
+    def __init__(self, world: World, inst: str) -> None:
+        self.world = world
+        self.inst = inst
+        self.link: Link[str] = world.make_link(Greeting("s", inst, "b"))
+        self.ledger = Ledger(Text())
+        self.open: set[str] = set()
+        self.running: dict[int, int] = {}
+        self.unsent: list[tuple[int, str]] = []
+        self.wire: Wire | None = None
+
+    def pump(self) -> None:
+        for event in self.link.events():
+            self.take(event)
+        self.flush()
+        self.write()
+
+    def write(self) -> None:
+        frames = self.link.frames()
+        if self.wire is not None:
+            self.wire.up.extend(frames)
+
+    def take(self, event: Event) -> None:
+        if isinstance(event, Received):
+            self.requested(event)
+        elif isinstance(event, Welcomed):
+            if not event.resumed:
+                self.open.clear()
+                self.unsent.clear()
+        elif isinstance(event, Opened | Silence | Expired):
+            raise AssertionError(f"unexpected {event}")
+        elif isinstance(event, Violation):
+            raise AssertionError(f"the worker was told nonsense: {event.reason}")
+
+    def requested(self, event: Received[str]) -> None:
+        number = json.loads(event.payload)["call"]
+        self.open.add(event.channel)
+        standing = Standing.UNKNOWN
+        if event.again and not self.world.ignores_ledger:
+            standing = self.ledger.recall(event.channel, number)
+        if isinstance(standing, Answer):
+            self.unsent.append((number, standing.payload))
+        elif standing is Standing.UNKNOWN:
+            self.ledger.begin(event.channel, number)
+            self.running[number] = 0
+            self.world.calls[number].runs += 1
+
+    def note(self, number: int) -> None:
+        """Progress of a running call; like the transport, drop it when there is no room or nobody to hear."""
+        self.running[number] += 1
+        call = self.world.calls[number]
+        if call.channel in self.open:
+            text = json.dumps({"note": self.running[number]})
+            try:
+                self.link.send(call.channel, Kind.NOTE, text, self.world.now, related=number)
+            except BufferFull:
+                self.world.seen["notices dropped"] += 1
+        self.pump()
+
+    def finish(self, number: int) -> None:
+        del self.running[number]
+        call = self.world.calls[number]
+        self.ledger.finish(call.channel, number, call.answer, self.world.now)
+        if call.channel in self.open:
+            self.unsent.append((number, call.answer))
+        self.pump()
+
+    def flush(self) -> None:
+        while self.unsent:
+            number, answer = self.unsent[0]
+            channel = f"c{number}"
+            if channel in self.open:
+                try:
+                    self.link.send(channel, Kind.RES, answer, self.world.now, id=number)
+                except BufferFull:
+                    return
+            self.unsent.pop(0)
+
+
+class World:
+    """A relay, the worker of the day, and the wires between them."""
+
+    # What a test may break on purpose; see the mutants.
+    ignores_ledger = False
+    writes_to_newest = False
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.epoch = "e0"
+        self.calls: list[Call] = []
+        self.roster: Roster[Call] = self.make_roster()
+        self.sessions: dict[str, RelayEnd] = {}
+        self.holder: RelayEnd | None = None
+        self.wires: list[Wire] = []
+        self.newest: Wire | None = None
+        self.seen: Counter[str] = Counter()
+        self.worker = WorkerEnd(self, "w0")
+
+    def make_link(self, who: Terms | Greeting) -> Link[str]:
+        return Link.accepter(who, LIMITS) if isinstance(who, Terms) else Link.dialer(who, LIMITS)
+
+    def make_roster(self) -> Roster[Call]:
+        return Roster()
+
+    # -- what callers, tools and clocks do ----------------------------------------------------------------------------
+
+    def call(self, size: int) -> None:
+        call = Call(len(self.calls), size)
+        self.calls.append(call)
+        self.seen["calls"] += 1
+        if self.holder is None or not self.holder.link.is_up:
+            call.end("not delivered")
+            return
+        try:
+            self.holder.ask(call)
+        except BufferFull:
+            call.end("not delivered")
+            self.seen["busy"] += 1
+            return
+        self.roster.put(call.channel, call.number, call)
+        self.holder.pump()
+
+    def tick(self, seconds: float) -> None:
+        """Let time pass, and fire what is due on the way."""
+        end = self.now + seconds
+        while True:
+            ends = [self.worker, *self.sessions.values()]
+            due = [timer for each in ends if (timer := each.link.next_timer()) is not None and timer <= end]
+            if not due:
+                break
+            self.now = max(self.now, min(due))
+            for each in ends:
+                each.link.handle_timer(self.now)
+            for session in list(self.sessions.values()):
+                session.pump()
+            for event in self.worker.link.events():
+                if isinstance(event, Silence):
+                    self.worker_loses_socket()
+                else:
+                    self.worker.take(event)
+            self.worker.pump()
+        self.now = end
+
+    # -- what networks do ---------------------------------------------------------------------------------------------
+
+    def dial(self) -> None:
+        """The worker opens a new socket. It does so only when it knows that it has none."""
+        assert self.worker.wire is None
+        wire = Wire()
+        self.wires.append(wire)
+        self.newest = wire
+        self.worker.wire = wire
+        self.worker.link.connected(self.now)
+        self.worker.pump()
+        self.seen["dials"] += 1
+
+    def cross(self, *, up: bool, most: int) -> None:
+        """Let some frames cross, on every socket: an old one may still deliver what it had."""
+        for wire in self.wires:
+            for _ in range(most):
+                if up and wire.up and not wire.is_dead:
+                    self.at_relay(wire, *wire.up.pop(0))
+                elif not up and wire.down and not wire.is_dead:
+                    self.at_worker(wire, *wire.down.pop(0))
+
+    def at_relay(self, wire: Wire, header: str, payload: str | None) -> None:
+        frame = json.loads(header)
+        if frame["t"] == "hello":
+            self.greet(wire, header, frame)
+            return
+        for session in list(self.sessions.values()):
+            if session.wire is wire:
+                session.link.receive(header, payload, self.now)
+                session.pump()
+
+    def greet(self, wire: Wire, header: str, frame: dict[str, str]) -> None:
+        session = self.sessions.get(frame.get("sid", ""))
+        if session is None or session.inst != frame["inst"]:
+            sid = f"{self.epoch}-{len(self.wires)}"
+            session = self.sessions[sid] = RelayEnd(self, frame["inst"], sid)
+        if session.wire is not None:
+            session.link.disconnected(self.now)
+            self.kill(session.wire)
+        session.wire = wire
+        session.link.connected(self.now)
+        session.link.receive(header, None, self.now)
+        session.pump()
+
+    def at_worker(self, wire: Wire, header: str, payload: str | None) -> None:
+        if self.worker.wire is wire:
+            self.worker.link.receive(header, payload, self.now)
+            self.worker.pump()
+
+    def cut(self, *, relay_notices: bool, worker_notices: bool) -> None:
+        """The newest socket dies. Who does not notice goes on writing into it until something else tells."""
+        wire = self.newest
+        if wire is None or wire.is_dead:
+            return
+        wire.is_dead = True
+        self.seen["cuts"] += 1
+        if relay_notices:
+            self.relay_loses(wire)
+        if worker_notices and self.worker.wire is wire:
+            self.worker_loses_socket()
+
+    def kill(self, wire: Wire) -> None:
+        wire.is_dead = True
+        if self.worker.wire is wire:
+            self.worker_loses_socket()
+
+    def relay_loses(self, wire: Wire) -> None:
+        for session in list(self.sessions.values()):
+            if session.wire is wire:
+                session.wire = None
+                session.link.disconnected(self.now)
+                session.pump()
+
+    def worker_loses_socket(self) -> None:
+        if self.worker.wire is not None:
+            self.worker.wire.is_dead = True
+            self.worker.wire = None
+            self.worker.link.disconnected(self.now)
+
+    # -- what machines do ---------------------------------------------------------------------------------------------
+
+    def restart_relay(self) -> None:
+        """Its callers lose their connections; whether their calls ran, nobody can tell them."""
+        for call in self.roster.abandon():
+            call.end("unknown")
+        self.roster = self.make_roster()
+        self.sessions.clear()
+        self.holder = None
+        self.epoch = f"e{int(self.epoch[1:]) + 1}"
+        for wire in self.wires:
+            self.kill(wire)
+        self.seen["relay restarts"] += 1
+
+    def restart_worker(self) -> None:
+        if self.worker.wire is not None:
+            self.worker.wire.is_dead = True
+        self.worker = WorkerEnd(self, f"w{int(self.worker.inst[1:]) + 1}")
+        self.seen["worker restarts"] += 1
+
+    def lose_session(self) -> None:
+        """The relay keeps its callers but forgets the session, as when a browser moves to another node."""
+        for session in list(self.sessions.values()):
+            if session.wire is not None:
+                self.kill(session.wire)
+        self.sessions.clear()
+        self.holder = None
+        self.seen["sessions lost"] += 1
+
+    def forget(self, session: RelayEnd) -> None:
+        self.sessions = {sid: each for sid, each in self.sessions.items() if each is not session}
+        if session.wire is not None:
+            self.kill(session.wire)
+
+    # -- judgement ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """What must hold at every moment."""
+        for call in self.calls:
+            assert call.runs <= 1, f"call {call.number} ran {call.runs} times"
+            assert call.heard == sorted(set(call.heard)), f"call {call.number} heard {call.heard}"
+            if call.outcome == "ok":
+                assert call.runs == 1 and call.result == call.answer, f"call {call.number} got {call.result}"
+            elif call.outcome == "not delivered":
+                assert call.runs == 0, f"call {call.number} ran, and its caller was told that it did not"
+        for each in (self.worker, *self.sessions.values()):
+            assert each.link.unacknowledged <= LIMITS.replay_messages
+
+    def heal(self) -> None:
+        """Everything works from here on: whatever is still unanswered then is lost for ever."""
+        for _ in range(200):
+            if self.worker.wire is None:
+                self.dial()
+            elif self.worker.wire.is_dead:
+                self.worker_loses_socket()
+                continue
+            for wire in self.wires:
+                if wire.is_dead and not wire.relay_knows:
+                    wire.relay_knows = True
+                    self.relay_loses(wire)
+            self.cross(up=True, most=50)
+            self.cross(up=False, most=50)
+            for number in list(self.worker.running):
+                self.worker.finish(number)
+            self.tick(1.0)
+            if all(call.outcome for call in self.calls) and self.worker.link.is_up:
+                break
+        self.check()
+        unanswered = [call.number for call in self.calls if call.outcome is None]
+        assert not unanswered, f"calls {unanswered} were never answered"

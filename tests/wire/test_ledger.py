@@ -1,0 +1,69 @@
+"""The worker's ledger and the relay's roster: who is asked again, and what runs."""
+
+from __future__ import annotations
+
+from tabserver.wire import ledger as rules
+from tabserver.wire.ledger import Answer, Ledger, Standing
+from tabserver.wire.payload import Text
+from tabserver.wire.roster import Roster
+
+
+def test_a_request_stands_as_it_is() -> None:
+    ledger = Ledger(Text())
+    assert ledger.recall("c", 1) is Standing.UNKNOWN
+    ledger.begin("c", 1)
+    assert ledger.recall("c", 1) is Standing.RUNNING
+    assert ledger.recall("c", "1") is Standing.UNKNOWN
+    ledger.finish("c", 1, "answer", 0.0)
+    assert ledger.recall("c", 1) == Answer("answer", 6, 0.0)
+
+
+def test_a_caller_that_left_is_forgotten_and_its_late_answer_too() -> None:
+    ledger = Ledger(Text())
+    ledger.begin("c", 1)
+    ledger.close("c")
+    ledger.finish("c", 1, "late", 0.0)
+    assert ledger.recall("c", 1) is Standing.UNKNOWN
+
+
+def test_answers_are_bounded_in_number_size_and_age_and_never_taken_for_unasked() -> None:
+    ledger = Ledger(Text())
+    for number in range(rules.MAX_ANSWERS + 1):
+        ledger.begin("c", number)
+        ledger.finish("c", number, "x", 0.0)
+    assert ledger.recall("c", 0) is Standing.FORGOTTEN
+    assert isinstance(ledger.recall("c", 1), Answer)
+    ledger.begin("c", "big")
+    ledger.finish("c", "big", "x" * rules.MAX_SIZE, 0.0)
+    assert ledger.recall("c", 1) is Standing.FORGOTTEN
+    ledger.begin("c", "later")
+    ledger.finish("c", "later", "x", rules.MAX_AGE_S + 1)
+    assert ledger.recall("c", "big") is Standing.FORGOTTEN
+    assert isinstance(ledger.recall("c", "later"), Answer)
+
+
+def test_keys_are_bounded_too() -> None:
+    ledger = Ledger(Text())
+    for number in range(rules.MAX_KEYS + 10):
+        ledger.begin("c", number)
+        ledger.finish("c", number, "x", 0.0)
+    assert ledger.recall("c", 0) is Standing.UNKNOWN
+    assert ledger.recall("c", 20) is Standing.FORGOTTEN
+
+
+def test_the_same_worker_is_asked_again_and_another_never() -> None:
+    roster: Roster[str] = Roster()
+    assert roster.claim("w1") == ([], [])
+    roster.put("c", 1, "call")
+    assert roster.claim("w1") == (["call"], [])
+    assert roster.claim("w2") == ([], ["call"])
+    assert len(roster) == 0
+
+
+def test_an_answer_is_taken_once_and_by_its_own_key() -> None:
+    roster: Roster[str] = Roster()
+    roster.put("c", 1, "call")
+    assert roster.take("c", "1") is None
+    assert roster.take("d", 1) is None
+    assert roster.take("c", 1) == "call"
+    assert roster.take("c", 1) is None

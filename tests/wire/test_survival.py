@@ -1,0 +1,280 @@
+"""Calls over a wire that fails in every way: each runs at most once, and its caller is told the truth, once.
+
+A property test proves nothing by passing: it must be shown to fail. So the same machine runs against mutants, links
+with one rule broken, and each of them must be caught; and the run must have exercised enough calls, cuts and restarts
+to mean something.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from tabserver.wire.frames import Greeting, Terms
+from tabserver.wire.link import Link
+from tabserver.wire.receiver import Receiver
+from tabserver.wire.roster import Roster
+from tabserver.wire.sender import Sender
+from tests.support.faulty import Call, World
+
+IN_PYODIDE = sys.platform == "emscripten"
+# In Pyodide everything is some ten times slower; `TABRELAY_EXAMPLES` asks for a longer hunt.
+EXAMPLES = int(os.environ.get("TABRELAY_EXAMPLES", "15" if IN_PYODIDE else "150"))
+STEPS = 40 if IN_PYODIDE else 60
+MUTANT_EXAMPLES = 60 if IN_PYODIDE else 400
+
+
+class Survival(RuleBasedStateMachine):
+    """What may happen to a relay, a worker and their callers, in any order."""
+
+    make_world: Callable[[], World] = World
+    seen: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = type(self).make_world()
+        self.world.dial()
+        self.world.cross(up=True, most=9)
+        self.world.cross(up=False, most=9)
+
+    @rule(size=st.sampled_from([0, 0, 0, 30, 200]))
+    def call(self, size: int) -> None:
+        self.world.call(size)
+
+    @rule(sizes=st.lists(st.sampled_from([0, 0, 30, 200]), min_size=1, max_size=4))
+    def calls_arrive(self, sizes: list[int]) -> None:
+        for size in sizes:
+            self.world.call(size)
+        self.everything_crosses()
+
+    @rule()
+    def everything_crosses(self) -> None:
+        for _ in range(3):
+            self.world.cross(up=False, most=50)
+            self.world.cross(up=True, most=50)
+
+    @rule(most=st.sampled_from([1, 1, 2, 50]))
+    def frames_go_up(self, most: int) -> None:
+        self.world.cross(up=True, most=most)
+
+    @rule(most=st.sampled_from([1, 1, 2, 50]))
+    def frames_go_down(self, most: int) -> None:
+        self.world.cross(up=False, most=most)
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.world.worker.running)
+    def a_tool_reports(self, pick: int) -> None:
+        running = list(self.world.worker.running)
+        self.world.worker.note(running[pick % len(running)])
+
+    @rule(pick=st.integers(0, 99))
+    @precondition(lambda self: self.world.worker.running)
+    def a_tool_finishes(self, pick: int) -> None:
+        running = list(self.world.worker.running)
+        self.world.worker.finish(running[pick % len(running)])
+
+    @rule()
+    def all_tools_finish(self) -> None:
+        for number in list(self.world.worker.running):
+            self.world.worker.finish(number)
+
+    @rule(who=st.sampled_from(["both", "both", "relay", "worker", "nobody"]))
+    def the_socket_dies(self, who: str) -> None:
+        self.world.cut(relay_notices=who in ("both", "relay"), worker_notices=who in ("both", "worker"))
+
+    @rule()
+    @precondition(lambda self: self.world.worker.wire is not None and self.world.worker.wire.is_dead)
+    def the_worker_notices(self) -> None:
+        self.world.worker_loses_socket()
+
+    @rule()
+    @precondition(lambda self: self.world.worker.wire is None)
+    def the_worker_dials(self) -> None:
+        self.world.dial()
+
+    @rule()
+    def the_worker_comes_back(self) -> None:
+        wire = self.world.worker.wire
+        if wire is not None and wire.is_dead:
+            self.world.worker_loses_socket()
+        if self.world.worker.wire is None:
+            self.world.dial()
+            self.everything_crosses()
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 1.0, 5.0, 31.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.tick(seconds)
+
+    # Disasters are rare, or no call would ever get through and nothing would be tested.
+    @rule(what=st.sampled_from(["nothing"] * 5 + ["relay restarts", "worker restarts", "session is lost"]))
+    def a_disaster_looms(self, what: str) -> None:
+        if what == "relay restarts":
+            self.world.restart_relay()
+        elif what == "worker restarts":
+            self.world.restart_worker()
+        elif what == "session is lost":
+            self.world.lose_session()
+
+    @invariant()
+    def everybody_was_told_the_truth(self) -> None:
+        self.world.check()
+
+    def teardown(self) -> None:
+        self.world.heal()
+        outcomes = Counter(f"outcome {call.outcome}" for call in self.world.calls)
+        type(self).seen.update(self.world.seen + outcomes)
+
+
+def hunt(world: Callable[[], World], examples: int) -> Counter[str]:
+    machine: Any = type("Hunt", (Survival,), {"make_world": staticmethod(world), "seen": Counter()})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            # A mutant only has to be caught, not explained.
+            phases=[Phase.generate] if world is not World else [Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    seen: Counter[str] = machine.seen
+    return seen
+
+
+def test_nothing_is_lost_or_run_twice_whatever_happens() -> None:
+    seen = hunt(World, EXAMPLES)
+    print(dict(seen))
+    # Counted over the whole run: a machine that never gets a call through would pass everything.
+    enough = {
+        "calls": 8,
+        "outcome ok": 2,
+        "outcome unknown": 0.5,
+        "outcome not delivered": 0.5,
+        "cuts": 1,
+        "dials": 2,
+        "relay restarts": 0.3,
+        "worker restarts": 0.3,
+        "sessions lost": 0.3,
+        "asked again": 0.1,
+    }
+    assert {name: seen[name] for name, least in enough.items() if seen[name] < least * EXAMPLES} == {}
+
+
+# -- mutants: one rule broken in each ----------------------------------------------------------------------------------
+
+
+class SkipsDedupeById(World):
+    """The worker runs what it is asked again without looking into its ledger."""
+
+    ignores_ledger = True
+
+
+class WritesToTheNewestSocket(World):
+    """The relay writes a session's frames to whatever socket came last."""
+
+    writes_to_newest = True
+
+
+class AnyWorkerIsTheSame(Roster[Call]):
+    def claim(self, inst: str) -> tuple[list[Call], list[Call]]:
+        return list(self._calls.values()), []
+
+
+class AsksANewWorkerAgain(World):
+    """Calls of a worker that is gone are asked of the next one."""
+
+    def make_roster(self) -> Roster[Call]:
+        return AnyWorkerIsTheSame()
+
+
+class MutantLinks(World):
+    sender: type[Sender[Any]] = Sender
+    receiver: type[Receiver[Any]] = Receiver
+
+    def make_link(self, who: Terms | Greeting) -> Link[str]:
+        link = super().make_link(who)
+        # The same state, another behaviour: only methods differ.
+        link._sender.__class__ = self.sender
+        link._receiver.__class__ = self.receiver
+        return link
+
+
+class SkippingSender(Sender[Any]):
+    def replay(self) -> None:
+        super().replay()
+        if len(self._kept) > 1:
+            del self.outbox[-len(self._kept)]
+
+
+class ReplaySkipsOne(MutantLinks):
+    """The first frame that was not acknowledged is not said again."""
+
+    sender = SkippingSender
+
+
+class HastySender(Sender[Any]):
+    def fill(self, ack: int) -> None:
+        super().fill(ack)
+        self.confirm(self.last)
+
+    def push(self, *args: Any, **kwargs: Any) -> None:
+        super().push(*args, **kwargs)
+        if kwargs["is_live"]:
+            self.confirm(self.last)
+
+
+class AcknowledgedTooEarly(MutantLinks):
+    """A frame counts as acknowledged as soon as it is written."""
+
+    sender = HastySender
+
+
+class RepeatingSender(Sender[Any]):
+    """Keeps the last acknowledged frame and says it again."""
+
+    _last: Any = None
+
+    def confirm(self, upto: int) -> None:
+        super().confirm(upto - 1)
+
+
+class CredulousReceiver(Receiver[Any]):
+    def take(self, seq: int, header_size: int, payload: Any) -> bool:
+        if seq <= self.rx:
+            return True
+        return super().take(seq, header_size, payload)
+
+
+class ReplayOffByOne(MutantLinks):
+    """One frame too many is said again, and the layer that covers for it, dedupe by sequence, is switched off."""
+
+    sender = RepeatingSender
+    receiver = CredulousReceiver
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        SkipsDedupeById,
+        WritesToTheNewestSocket,
+        AsksANewWorkerAgain,
+        ReplaySkipsOne,
+        AcknowledgedTooEarly,
+        ReplayOffByOne,
+    ],
+    ids=lambda mutant: mutant.__name__,
+)
+def test_a_link_with_one_rule_broken_is_caught(mutant: type[World]) -> None:
+    with pytest.raises(AssertionError):
+        hunt(mutant, MUTANT_EXAMPLES)
