@@ -42,7 +42,7 @@ class Relay:
         self._shelf = Shelf(settings.home / "servers.json")
         self._registry = Registry(self._shelf, declared=settings.servers)
         self._assets = assets
-        self._switch = Switch(self._registry, settings)
+        self._switch = Switch(self._registry, settings, drain.changed)
         self._entry = Entry(self._switch, settings, drain)
         self._librarian = Librarian(self._switch, __version__)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
@@ -78,6 +78,7 @@ class Relay:
     def close(self) -> None:
         self._switch.close()
         self._entry.close()
+        self._librarian.close()
 
     def browsers(self) -> list[TabPeer]:
         return self._door.browsers()
@@ -124,7 +125,7 @@ def create_app(
         assets=assets or Assets.find(),
         url=url or f"http://{bracketed(settings.host)}:{settings.port}",
         token_command=token_command,
-        drain=drain or Drain(patience_s=settings.drain_s, spread_s=settings.drain_spread_s),
+        drain=drain or Drain.for_settings(settings),
     )
     return Gate(relay, policy, tokens, no_auth=settings.no_auth)
 

@@ -178,7 +178,7 @@ def _relay(settings: Any, verb: str, page: str) -> int:
     running = settings.home / "running.json"
     try:
         token_command = f"{command()} token{home_flag(settings)}"
-        drain = Drain(patience_s=settings.drain_s, spread_s=settings.drain_spread_s)
+        drain = Drain.for_settings(settings)
         app = create_app(settings, tokens=tokens, url=base, token_command=token_command, drain=drain)
         run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener, running), drain.run)
     finally:

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from tabrelay.config import Settings
 from tabrelay.errors import RelayUnavailable
 
 RESTART: Final = 1012  # the WebSocket close code that means "come back"
@@ -61,20 +62,31 @@ class Tally:
 class Drain:
     """One per relay. `is_on` turns true once and stays so."""
 
-    def __init__(self, *, patience_s: float, spread_s: float, chance: random.Random | None = None) -> None:
-        """`patience_s`: how long calls may still take; `spread_s`: over how long the browsers shall come back."""
+    def __init__(
+        self, *, patience_s: float, pause_s: float, spread_s: float, chance: random.Random | None = None
+    ) -> None:
+        """`patience_s`: how long calls may still take. Browsers stay away for `pause_s`, then come over `spread_s`."""
         self._patience_s = patience_s
+        self._pause_s = pause_s
         self._spread_s = spread_s
         self._chance = chance or random.SystemRandom()
         self._rooms: Rooms | None = None
-        self._changed = asyncio.Event()
+        self._change = asyncio.Event()
         self._delays: dict[Browser, int] = {}
         self.is_on = False
-        self.exchanges = Tally(self._changed.set)
-        self.sockets = Tally(self._changed.set)
+        self.exchanges = Tally(self.changed)
+        self.sockets = Tally(self.changed)
+
+    @classmethod
+    def for_settings(cls, settings: Settings) -> Drain:
+        return cls(patience_s=settings.drain_s, pause_s=settings.drain_pause_s, spread_s=settings.drain_spread_s)
 
     def serve(self, rooms: Rooms) -> None:
         self._rooms = rooms
+
+    def changed(self) -> None:
+        """Something ended: a call, an exchange, a socket."""
+        self._change.set()
 
     def admit(self) -> None:
         """Raises once the relay takes no more calls: for everything that would start one."""
@@ -101,8 +113,8 @@ class Drain:
             async with asyncio.timeout(timeout_s):
                 while tally.count:
                     meanwhile()
-                    self._changed.clear()
-                    await self._changed.wait()
+                    self._change.clear()
+                    await self._change.wait()
         except TimeoutError:
             return False
         return True
@@ -122,7 +134,7 @@ class Drain:
             self._delays[browser] = self._pick((slice + self._chance.random()) / len(browsers))
 
     def _pick(self, share: float) -> int:
-        return round(share * self._spread_s * 1000)
+        return round((self._pause_s + share * self._spread_s) * 1000)
 
 
 def unavailable() -> RelayUnavailable:

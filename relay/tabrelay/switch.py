@@ -9,11 +9,13 @@ import asyncio
 import itertools
 import logging
 import time
+from collections.abc import Callable
 
 import orjson
 
 from tabrelay.calls import Call, Peer, Pending, Reply
 from tabrelay.config import Settings
+from tabrelay.drain import unavailable
 from tabrelay.errors import DeadlinePassed
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
@@ -25,9 +27,11 @@ log = logging.getLogger(__name__)
 class Switch:
     """Between faces and peers. One per relay."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
+    def __init__(self, registry: Registry, settings: Settings, on_end: Callable[[], None] = lambda: None) -> None:
+        """`on_end` is called whenever a call has ended."""
         self.registry = registry
         self._settings = settings
+        self._on_end = on_end
         self._channels = itertools.count(1)
         self._running: dict[Pending, Peer] = {}
 
@@ -55,6 +59,7 @@ class Switch:
         def done() -> None:
             timer.cancel()
             self._running.pop(pending, None)
+            self._on_end()
             if log.isEnabledFor(logging.DEBUG):
                 log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
 
@@ -88,10 +93,15 @@ class Switch:
     async def ask(self, server: str, call: Call) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""
         pending = await self.start(server, call)
-        while True:
-            event = await pending.next()
-            if isinstance(event, Reply):
-                return event
+        try:
+            while True:
+                event = await pending.next()
+                if isinstance(event, Reply):
+                    return event
+        except asyncio.CancelledError:
+            self.abandon(server, pending, "nobody waits for it any more")
+            pending.fail(unavailable())
+            raise
 
     def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
         """Pass a client's notification or response on, if anyone is there to hear it."""

@@ -60,19 +60,7 @@ class RunningRelay:
     # -- speaking MCP by hand -----------------------------------------------------------------------------------------
 
     def modern(self, method: str, params: dict[str, Any] | None = None, *, id: int | str = 1) -> dict[str, Any]:
-        """A modern request, as keyword arguments of `http.post`."""
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-        }
-        params = {**(params or {})}
-        params["_meta"] = {**meta, **params.get("_meta", {})}
-        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
-        name = params.get("uri") if method == "resources/read" else params.get("name")
-        if name is not None:
-            headers["Mcp-Name"] = str(name)
-        return {"json": {"jsonrpc": "2.0", "id": id, "method": method, "params": params}, "headers": headers}
+        return modern(method, params, id=id)
 
     async def call(
         self, server: str, tool: str, arguments: dict[str, Any] | None = None, **more: Any
@@ -88,6 +76,22 @@ class RunningRelay:
         response = await self.http.post(f"/{server}", json=body)
         session = response.headers.get("mcp-session-id", "")
         return response, {"Mcp-Session-Id": session, "MCP-Protocol-Version": version}
+
+
+def modern(method: str, params: dict[str, Any] | None = None, *, id: int | str = 1) -> dict[str, Any]:
+    """A modern request, as keyword arguments of `http.post`."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    }
+    params = {**(params or {})}
+    params["_meta"] = {**meta, **params.get("_meta", {})}
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
+    name = params.get("uri") if method == "resources/read" else params.get("name")
+    if name is not None:
+        headers["Mcp-Name"] = str(name)
+    return {"json": {"jsonrpc": "2.0", "id": id, "method": method, "params": params}, "headers": headers}
 
 
 def events(text: str) -> list[str]:

@@ -44,15 +44,28 @@ class Librarian:
             principal="relay",
             client={"name": "tabrelay", "version": version},
         )
+        self._is_closed = False
         self._ids = itertools.count(1)
         self._readings: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._desks: dict[str, Desk] = {}
 
     def came_up(self, server: str) -> None:
+        # It may be another page at the same peer: what the last one said of itself no longer holds.
+        desk = self._desks.pop(server, None)
+        if desk is not None:
+            desk.peer.end(desk.channel, "the catalogue is read anew")
         self._read(server)
 
+    def close(self) -> None:
+        """The relay stops: a catalogue that is half read is not worth a browser's time."""
+        self._is_closed = True
+        for task in self._readings.values():
+            task.cancel()
+
     def _read(self, server: str) -> None:
+        if self._is_closed:
+            return
         if server in self._readings:
             self._again.add(server)
             return
@@ -68,10 +81,10 @@ class Librarian:
 
     async def _reading(self, server: str) -> None:
         try:
-            desk = await self._desk(server)
-            if desk is None:
-                return
             while True:
+                desk = await self._desk(server)
+                if desk is None:
+                    return
                 tools = await self._tools(server, desk.channel)
                 self._switch.registry.keep_catalogue(server, Catalogue(desk.about, tuple(tools)))
                 if server not in self._again:

@@ -1,0 +1,121 @@
+"""Real WebSockets for the worker's real transport, outside a browser: its schedule can be watched without one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Callable
+from contextlib import suppress
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.typing import Subprotocol
+
+from tabserver.reconnect import State, Transport
+from tabserver.sockets import Abort, DialError
+from tabserver.wire import frames
+from tabserver.wire.frames import SUBPROTOCOL, Greeting
+from tabserver.wire.link import Link
+from tests.support.socket import FakeAbort
+
+
+class NetworkSocket:
+    """One open WebSocket. Sending only queues: a task writes in order."""
+
+    def __init__(self, connection: ClientConnection, on_message: Callable[[str, str | None], None]) -> None:
+        self._connection = connection
+        self._on_message = on_message
+        self._out: asyncio.Queue[str | None] = asyncio.Queue()
+        self.buffered = 0
+        self.tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._write())]
+
+    def send(self, header: str, payload: str | None) -> None:
+        text = header if payload is None else f"{header}\n{payload}"
+        self.buffered += len(text)
+        self._out.put_nowait(text)
+
+    def close(self, code: int, reason: str) -> None:
+        self._out.put_nowait(None)
+
+    async def _write(self) -> None:
+        with suppress(ConnectionClosed):
+            while (text := await self._out.get()) is not None:
+                await self._connection.send(text)
+                self.buffered -= len(text)
+        await self._connection.close()
+
+    async def _read(self) -> None:
+        with suppress(ConnectionClosed):
+            async for text in self._connection:
+                assert isinstance(text, str)
+                self._on_message(*frames.split(text))
+
+
+class NetworkDialer:
+    """Dials one server of a relay; counts how often, and how many of the dials gave a socket."""
+
+    def __init__(self, url: str, token: str, server: str) -> None:
+        self._url = url.replace("http", "ws", 1) + "/" + server
+        self._bearer = frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.dials = 0
+        self.opened = 0
+
+    async def dial(
+        self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
+    ) -> NetworkSocket:
+        self.dials += 1
+        try:
+            connection = await connect(
+                self._url,
+                subprotocols=[Subprotocol(SUBPROTOCOL), Subprotocol(self._bearer)],
+                proxy=None,
+                max_size=None,
+                ping_interval=None,
+            )
+        except (OSError, WebSocketException) as error:
+            raise DialError("relay_down", str(error)) from error
+        self.opened += 1
+        socket = NetworkSocket(connection, on_message)
+        watch = asyncio.create_task(self._watch(connection, socket, on_close))
+        self._tasks.add(watch)
+        watch.add_done_callback(self._tasks.discard)
+        return socket
+
+    async def _watch(
+        self, connection: ClientConnection, socket: NetworkSocket, on_close: Callable[[int, str], None]
+    ) -> None:
+        await socket.tasks[0]
+        socket.close(1000, "")
+        await socket.tasks[1]
+        on_close(connection.close_code or 1006, connection.close_reason or "")
+
+
+class RemoteWorker:
+    """A worker's transport with the product's own schedule; remembers every state it went through, and when."""
+
+    def __init__(self, url: str, token: str, server: str) -> None:
+        clock = asyncio.get_running_loop().time
+        self.dialer = NetworkDialer(url, token, server)
+        link: Link[str] = Link.dialer(Greeting(server, f"inst-{server}", "test-build"))
+        self.transport: Transport[str] = Transport(
+            link, self.dialer, clock=clock, new_abort=FakeAbort, jitter=random.random
+        )
+        self.states: list[tuple[float, State]] = []
+        self._changed = asyncio.Event()
+        self._clock = clock
+        self.transport.on_state = self._note
+
+    def _note(self, state: State) -> None:
+        self.states.append((self._clock(), state))
+        self._changed.set()
+
+    async def until(self, state: str, timeout_s: float = 20.0) -> None:
+        async with asyncio.timeout(timeout_s):
+            while self.transport.state.state != state:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def times(self, state: str) -> list[float]:
+        return [at for at, seen in self.states if seen.state == state]
