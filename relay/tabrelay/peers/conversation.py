@@ -1,0 +1,288 @@
+"""The relay as the MCP client on one plain socket: one handshake, one session, the calls of many callers.
+
+Such a page knows one client, so ids and progress tokens of all callers are replaced by our own on the way out, and
+restored on the way back: a number belongs to this socket and to one call on it. What the page asks in the middle of a
+call goes to the caller of that call, or to nobody. Which socket is used, and what belongs to no call, is decided by the
+SocketPeer that owns this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeGuard
+
+import orjson
+
+from tabrelay import __version__
+from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.errors import BadAnswer, BrowserGone
+from tabrelay.translation import envelope
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.jsonrpc import RequestId
+
+log = logging.getLogger(__name__)
+
+# All that a caller may be capable of: a page asks only for what its client has declared, and which caller it will be is
+# not known yet. A caller that can't is answered for, with an error.
+CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+MAX_REPEAT_S: Final = 30.0
+# A handler that was cancelled may still speak. For this long, nothing that names no call is taken for another's.
+LINGER_S: Final = 30.0
+
+
+class Socket(Protocol):
+    """One WebSocket, as we write to it."""
+
+    def write(self, header: str, payload: str | None) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class Owner(Protocol):
+    """What a conversation tells whoever has it."""
+
+    def introduced(self, conversation: Conversation) -> None:
+        """The page has answered `initialize`."""
+
+    def announced(self, conversation: Conversation, message: dict[str, Any]) -> None:
+        """A notification that belongs to no call."""
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        """Did this caller ask for log messages of that level?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call on this socket, and the progress token of its caller."""
+
+    pending: Pending
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request of the page under way to a caller. `id` is the page's."""
+
+    id: RequestId
+    running: Running
+
+
+class Conversation:
+    """One socket of a page. A page that dials again is a new one."""
+
+    def __init__(self, server: str, principal: str, socket: Socket, owner: Owner, *, repeat_s: float) -> None:
+        """`repeat_s`: an `initialize` without an answer is said again after this."""
+        self.server = server
+        self.principal = principal
+        self.about: dict[str, Any] | None = None
+        self._socket = socket
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._ids = itertools.count(1)
+        self._greetings: set[int] = set()
+        self._repeat_s = repeat_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._running: dict[int, Running] = {}
+        self._lingering: dict[int, float] = {}
+        self._questions: dict[RequestId, Question] = {}
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._running)
+
+    # -- towards the page ---------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """Say `initialize`, again and again: a page may have missed it, and one that never answers just stays idle."""
+        id = next(self._ids)
+        self._greetings.add(id)
+        client = {"name": "tabrelay", "version": __version__}
+        params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": client}
+        self._write(jsonrpc.request(id, "initialize", params))
+        self._timer = self._loop.call_later(self._repeat_s, self.greet)
+        self._repeat_s = min(self._repeat_s * 2, MAX_REPEAT_S)
+
+    def call(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        id, token = next(self._ids), None
+        if params is not None and (token := envelope.progress_token(params)) is not None:
+            params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
+        self._running[id] = Running(pending, token)
+        self._write(jsonrpc.request(id, pending.call.method, params))
+
+    def say(self, method: str, params: dict[str, Any]) -> None:
+        """A request of our own, whose answer changes nothing."""
+        self._write(jsonrpc.request(next(self._ids), method, params))
+
+    def find(self, channel: str, id: object) -> Pending | None:
+        """The call that a caller has under way under its own id."""
+        for running in self._running.values():
+            if running.pending.call.channel == channel and running.pending.call.id == id:
+                return running.pending
+        return None
+
+    def of(self, channel: str) -> list[Pending]:
+        return [running.pending for running in self._running.values() if running.pending.call.channel == channel]
+
+    def cancel(self, pending: Pending, why: str) -> bool:
+        """Tell the page that nobody waits any more; False if the call is not on this socket."""
+        for id, running in self._running.items():
+            if running.pending is pending:
+                del self._running[id]
+                self._forget_questions(running)
+                if pending.call.method in envelope.MAY_ASK:
+                    self._lingering[id] = self._loop.time() + LINGER_S
+                self._write(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": why}))
+                return True
+        return False
+
+    def answer(self, channel: str, message: dict[str, Any]) -> bool:
+        """A caller's response to a question; False if it was not asked on this socket, or not of this caller."""
+        question = self._questions.get(message["id"])
+        if question is None or question.running.pending.call.channel != channel:
+            return False
+        del self._questions[message["id"]]
+        outcome = {"error": message["error"]} if "error" in message else {"result": message.get("result", {})}
+        self._write({"jsonrpc": "2.0", "id": question.id, **outcome})
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        self._socket.close(code, reason)
+
+    def end(self, text: str) -> None:
+        """The socket is gone, and with it every answer: such a page throws away what it can't send."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.drop_calls(text)
+
+    def drop_calls(self, text: str) -> None:
+        running, self._running = self._running, {}
+        self._questions.clear()
+        for one in running.values():
+            one.pending.fail(BrowserGone(text))
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._socket.write(orjson.dumps(message).decode(), None)
+
+    # -- from the page ------------------------------------------------------------------------------------------------
+
+    def receive(self, text: str) -> None:
+        try:
+            message = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            message = None
+        if not isinstance(message, dict):
+            log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
+            return
+        method, id = message.get("method"), message.get("id")
+        # websocket-mcp adds members to the message itself; this one is useful, and none of them goes any further.
+        related = message.get("relatedRequestId")
+        if isinstance(method, str) and id is None:
+            self._noticed(method, message.get("params"), related)
+        elif isinstance(method, str) and jsonrpc.is_request_id(id):
+            self._asked(id, method, message.get("params"), related)
+        elif _is_ours(id):
+            self._answered(id, message)
+
+    def _answered(self, id: int, message: dict[str, Any]) -> None:
+        self._lingering.pop(id, None)
+        if id in self._greetings:
+            self._introduced(message.get("result"))
+            return
+        running = self._running.pop(id, None)
+        if running is None:
+            return  # cancelled, or one of our own
+        self._forget_questions(running)
+        pending, error = running.pending, message.get("error")
+        if isinstance(error, dict) and isinstance(error.get("code"), int):
+            answer = {"jsonrpc": "2.0", "id": pending.call.id, "error": error}
+            pending.finish(Reply(orjson.dumps(answer).decode(), error["code"]))
+        elif "result" in message:
+            answer = jsonrpc.result_message(pending.call.id, message["result"])
+            pending.finish(Reply(orjson.dumps(answer).decode()))
+        else:
+            pending.fail(BadAnswer("The page's answer has neither a result nor an error."))
+
+    def _introduced(self, result: object) -> None:
+        if not isinstance(result, dict):
+            log.warning("%s: the page refused to be initialized", self.server)
+            return
+        if self.about is None:
+            self.about = result
+            if self._timer is not None:
+                self._timer.cancel()
+            self._write(jsonrpc.notification("notifications/initialized"))
+            self._owner.introduced(self)
+
+    def _noticed(self, method: str, params: object, related: object) -> None:
+        said = params if isinstance(params, dict) else {}
+        if method == "notifications/progress":
+            running = self._by_id(said.get("progressToken"))
+            if running is not None and running.token is not None:
+                _tell(running, method, {**said, "progressToken": running.token})
+        elif method == "notifications/cancelled":
+            self._withdrawn(said)
+        elif method == "notifications/message":
+            running = self._whose(related)
+            if running is not None and self._owner.may_hear(running.pending.call.channel, said):
+                _tell(running, method, said)
+        elif (running := self._by_id(related)) is not None and not method.endswith("/list_changed"):
+            _tell(running, method, said)
+        else:
+            self._owner.announced(self, jsonrpc.notification(method, said or None))
+
+    def _withdrawn(self, said: dict[str, Any]) -> None:
+        """The page no longer wants to know; its caller knows the question under our id."""
+        for id, question in self._questions.items():
+            if question.id == said.get("requestId"):
+                del self._questions[id]
+                _tell(question.running, "notifications/cancelled", {**said, "requestId": id})
+                return
+
+    def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
+        if method == "ping":
+            self._write(jsonrpc.result_message(id, {}))
+            return
+        if method not in envelope.MAY_BE_ASKED:
+            self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".'))
+            return
+        running = self._whose(related)
+        if running is None or running.pending.is_done:
+            text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, text))
+        elif envelope.lacking(running.pending.call.caller.capabilities, method, params) is not None:
+            text = f"The client of this call can't do {method}."
+            self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
+        else:
+            ours = f"ask-{next(self._ids)}"
+            self._questions[ours] = Question(id, running)
+            asked = params if isinstance(params, dict) else None
+            running.pending.notify(Notice(orjson.dumps(jsonrpc.request(ours, method, asked)).decode()))
+
+    def _by_id(self, id: object) -> Running | None:
+        return self._running.get(id) if _is_ours(id) else None
+
+    def _whose(self, related: object) -> Running | None:
+        """The call that a message belongs to: the one it names, else the only one it can come from."""
+        if related is not None:
+            return self._by_id(related)
+        now = self._loop.time()
+        self._lingering = {id: until for id, until in self._lingering.items() if until > now}
+        able = [running for running in self._running.values() if running.pending.call.method in envelope.MAY_ASK]
+        if self._lingering or len({running.pending.call.channel for running in able}) != 1:
+            return None
+        return able[-1]
+
+    def _forget_questions(self, running: Running) -> None:
+        self._questions = {id: question for id, question in self._questions.items() if question.running is not running}
+
+
+def _is_ours(id: object) -> TypeGuard[int]:
+    """Our ids and tokens are numbers, and to Python `true` is one."""
+    return isinstance(id, int) and not isinstance(id, bool)
+
+
+def _tell(running: Running, method: str, params: dict[str, Any]) -> None:
+    running.pending.notify(Notice(orjson.dumps(jsonrpc.notification(method, params)).decode()))
