@@ -15,8 +15,9 @@ from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
 from tabrelay.gate import Gate
 from tabrelay.peers.door import Door
+from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
-from tabrelay.policy import Policy, Principal, bracketed
+from tabrelay.policy import Policy, Principal, bracketed, is_loopback
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
 from tabrelay.switch import Switch
@@ -80,7 +81,7 @@ class Relay:
         self._entry.close()
         self._librarian.close()
 
-    def browsers(self) -> list[TabPeer]:
+    def browsers(self) -> list[TabPeer | SocketPeer]:
         return self._door.browsers()
 
     def give_up(self, patience_s: float) -> None:
@@ -127,7 +128,9 @@ def create_app(
         token_command=token_command,
         drain=drain or Drain.for_settings(settings),
     )
-    return Gate(relay, policy, tokens, no_auth=settings.no_auth)
+    # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
+    plain = frozenset(settings.plain if is_loopback(settings.host) else ())
+    return Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain)
 
 
 def _is_server_path(path: str) -> bool:

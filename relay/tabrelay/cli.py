@@ -61,6 +61,13 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = _verb(verbs, "serve", "Start the relay for your own pages.", "tabrelay serve notes --port 9000")
     serve.add_argument("servers", nargs="*", metavar="NAME", help="server names that are known from the start")
+    serve.add_argument(
+        "--plain",
+        action="append",
+        metavar="NAME",
+        help="a server whose pages bring their own MCP SDK and dial without a token: any page of the relay's own or an "
+        "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
+    )
     _relay_flags(serve)
     serve.set_defaults(run=_serve)
 
@@ -198,6 +205,8 @@ def _check(settings: Any, tokens: Any) -> None:
 
     if settings.no_auth and not policy.is_loopback(settings.host):
         raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+    if settings.plain and not policy.is_loopback(settings.host):
+        raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
     try:
         for name in settings.servers:
             check_server_name(name)

@@ -40,6 +40,7 @@ class Settings:
     allow_hosts: tuple[str, ...] = _setting((), "more names under which this relay is reached")
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
     servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
+    plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
     open_browser: bool = _setting(True, "open the page when ready")
@@ -70,6 +71,9 @@ class Settings:
     send_timeout_s: float = _setting(10.0, "a send that takes longer: the socket is too slow")
     in_flight_server: int = _setting(64, "running calls per server")
     in_flight_caller: int = _setting(16, "running calls per caller")
+    greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
+    park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
+    park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
     session_idle_s: float = _setting(1800.0, "a handshake session without requests ends after this")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
 
@@ -95,6 +99,8 @@ class Settings:
                 object.__setattr__(self, item.name, tuple(getattr(self, item.name)))
             elif isinstance(item.default, int | float) and getattr(self, item.name) < 0:
                 raise ConfigError(f"{item.name} can't be negative.")
+        # A name that is opened to plain pages is known from the start, like any other that was declared.
+        object.__setattr__(self, "servers", tuple(dict.fromkeys((*self.servers, *self.plain))))
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
         if self.port > 65535:

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tabrelay.policy import ADMIN, CALL, SERVE, Policy, Principal, Refuse, allows, unauthorized
 from tabrelay.tokens import Tokens
 from tabserver.wire import jsonrpc
+from tabserver.wire.frames import SUBPROTOCOL
 
 ANYONE = Principal("anyone", frozenset({CALL, SERVE}))
 CLOSE_CODES = {401: 4401, 403: 4403, 421: 4403}  # for servers that can't refuse a WebSocket with an HTTP status
@@ -78,11 +79,21 @@ def route(kind: str, method: str, path: str) -> Route:
 class Gate:
     """Wraps the whole application; ``scope["state"]["principal"]`` is set for whoever was let in with a token."""
 
-    def __init__(self, app: ASGIApp, policy: Policy, tokens: Tokens, *, no_auth: bool = False) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        policy: Policy,
+        tokens: Tokens,
+        *,
+        no_auth: bool = False,
+        plain: frozenset[str] = frozenset(),
+    ) -> None:
+        """`plain`: servers whose pages may dial without a token, on the strength of their Origin."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
         self._no_auth = no_auth
+        self._plain = plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):  # lifespan
@@ -116,11 +127,20 @@ class Gate:
         principal = self._tokens.identify(token, origin) if token else None
         if principal is None and token and self._tokens.identify(token, None) is not None:
             return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
+        if token is None and origin is not None and self._is_plain(asked, scope):
+            # The origin was compared with the list already. Whoever sends none, or anything for a token, is not meant.
+            return Principal(f"origin:{origin}", frozenset({SERVE}), origin, asked.server)
         if principal is None and self._no_auth:
             principal = ANYONE
         if principal is None:
             return unauthorized(asked.needs, token is not None)
         return allows(principal, asked.needs, asked.server) or principal
+
+    def _is_plain(self, asked: Route, scope: Scope) -> bool:
+        """A WebSocket at exactly the URL of a server that is open to pages with no link and no token."""
+        if scope["type"] != "websocket" or asked.server not in self._plain or scope["path"] != f"/{asked.server}":
+            return False
+        return SUBPROTOCOL not in scope.get("subprotocols", ())
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

@@ -23,6 +23,8 @@ from tabserver.wire.frames import Caller
 
 log = logging.getLogger(__name__)
 
+LISTEN = "subscriptions/listen"
+
 
 class Switch:
     """Between faces and peers. One per relay."""
@@ -53,6 +55,8 @@ class Switch:
             peer.cancel(pending, "timeout")
 
         timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
+        if call.method == LISTEN:  # stays open for as long as somebody listens
+            timer.cancel()
         started = time.monotonic()
         self._running[pending] = peer
 
@@ -78,7 +82,7 @@ class Switch:
         """The relay stops: no new call, and calls that would never end are ended in their own way."""
         self.registry.close()
         for pending, peer in list(self._running.items()):
-            if pending.call.method == "subscriptions/listen":
+            if pending.call.method == LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
                 peer.cancel(pending, "the relay is restarting")

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
+from tabrelay.peers.plain import Plain
+from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
@@ -54,6 +56,7 @@ class Door:
             max_message=settings.max_message,
         )
         self._sessions: dict[str, TabPeer] = {}
+        self._plain = Plain(registry, settings, on_up)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
@@ -63,19 +66,25 @@ class Door:
         except ServerNameError as error:
             await _refuse(send, 404, str(error))
             return
-        if SUBPROTOCOL not in scope.get("subprotocols", ()):
+        offered = scope.get("subprotocols", ())
+        is_plain = self._plain.takes(server, offered)
+        if SUBPROTOCOL not in offered and not is_plain:
             await _refuse(send, 400, f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
             return
-        refusal = self.refusal(principal, server)
+        refusal = self.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
         if refusal is not None:
             await _refuse(send, refusal.status, refusal.message)
             return
-        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL})
+        chosen = self._plain.subprotocol(offered) if is_plain else SUBPROTOCOL
+        await send({"type": "websocket.accept", "subprotocol": chosen})
         socket = _Writer(send, self._settings.send_timeout_s)
         writer = asyncio.create_task(socket.run())
         with self._drain.sockets:
             try:
-                await self._serve(server, principal, _origin(scope), receive, socket)
+                if is_plain:
+                    await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
+                else:
+                    await self._serve(server, principal, _origin(scope), receive, socket)
             finally:
                 await socket.finish()
                 await writer
@@ -110,7 +119,7 @@ class Door:
         # A browser that has a call in flight and lost its socket may still bring the result.
         if self._drain.is_on and not (isinstance(peer, TabPeer) and peer.in_flight):
             return Refuse(503, "draining", "The relay is restarting.")
-        if isinstance(peer, TabPeer) and peer.is_up and peer.principal != principal.id:
+        if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "forbidden", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None
 
@@ -158,6 +167,8 @@ class Door:
         if isinstance(displaced, TabPeer):
             # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
             displaced.retire(CLOSE_REPLACED, "another browser now offers this server")
+        elif isinstance(displaced, SocketPeer):
+            displaced.stand_down()
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 
@@ -165,9 +176,10 @@ class Door:
         self._sessions.pop(peer.link.sid or "", None)
         self._registry.release(peer.server, peer)
         log.info("%s: gone", peer.server)
+        self._plain.reclaim(peer.server)
 
-    def browsers(self) -> list[TabPeer]:
-        return list(self._sessions.values())
+    def browsers(self) -> list[TabPeer | SocketPeer]:
+        return [*self._sessions.values(), *self._plain.peers()]
 
 
 class _Writer:
