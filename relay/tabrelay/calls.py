@@ -17,6 +17,10 @@ from tabserver.wire.jsonrpc import RequestId
 MAX_UNREAD_NOTICES: Final = 1024
 
 
+def _nothing() -> None:
+    """Nobody counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request on its way to a server. `payload` is the JSON-RPC message as one line of text."""
@@ -30,10 +34,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The final response, as it came; `error_code` is set when it is a JSON-RPC error."""
+    """The final response, as it came; `error_code` is set when it is a JSON-RPC error.
+
+    `release` is called once when the caller has it: until then, it counts as memory of the link it came by.
+    """
 
     payload: str
     error_code: int | None = None
+    release: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Pending:
     One reader at a time. Everything is delivered on the event loop's own thread.
     """
 
-    __slots__ = ("_failure", "_notices", "_reply", "_waiter", "call", "is_done", "on_done")
+    __slots__ = ("_failure", "_is_released", "_notices", "_reply", "_waiter", "call", "is_done", "on_done")
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -58,6 +66,7 @@ class Pending:
         self._notices: deque[Notice] = deque(maxlen=MAX_UNREAD_NOTICES)
         self._reply: Reply | None = None
         self._failure: RelayError | None = None
+        self._is_released = False
         self._waiter: asyncio.Future[None] | None = None
 
     def notify(self, notice: Notice) -> None:
@@ -66,9 +75,19 @@ class Pending:
             self._wake()
 
     def finish(self, reply: Reply) -> None:
-        if not self.is_done:
+        if self.is_done or self._is_released:
+            reply.release()
+        else:
             self._reply = reply
+        if not self.is_done:
             self._end()
+
+    def release(self) -> None:
+        """The caller has the reply, or does not want it any more."""
+        self._is_released = True
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.release()
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import secrets
 import time
 from collections.abc import Callable
 
 import orjson
 
-from tabrelay.calls import Call, Peer, Pending, Reply
+from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import DeadlinePassed
@@ -35,11 +36,13 @@ class Switch:
         self._settings = settings
         self._on_end = on_end
         self._channels = itertools.count(1)
-        self._running: dict[Pending, Peer] = {}
+        # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
+        self._prefix = secrets.token_hex(3)
+        self._running: dict[Pending, str] = {}
 
     def new_channel(self) -> str:
-        """A channel id that was never used before in this process."""
-        return format(next(self._channels), "x")
+        """A channel id that was never used before, not even by the relay that ran before this one."""
+        return f"{self._prefix}-{next(self._channels):x}"
 
     async def start(self, server: str, call: Call) -> Pending:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
@@ -52,13 +55,13 @@ class Switch:
 
         def deadline_passed() -> None:
             pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{call.method}" within {timeout_s:g} s.'))
-            peer.cancel(pending, "timeout")
+            self._cancel(server, pending, "timeout")
 
         timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
         if call.method == LISTEN:  # stays open for as long as somebody listens
             timer.cancel()
         started = time.monotonic()
-        self._running[pending] = peer
+        self._running[pending] = server
 
         def done() -> None:
             timer.cancel()
@@ -74,25 +77,30 @@ class Switch:
 
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""
+        if not pending.is_done:
+            self._cancel(server, pending, why)
+
+    def _cancel(self, server: str, pending: Pending, why: str) -> None:
+        """Tell whoever holds the name now: the call may have moved to another session since it started."""
         peer = self.registry.holder(server)
-        if peer is not None and not pending.is_done:
+        if peer is not None:
             peer.cancel(pending, why)
 
     def close(self) -> None:
         """The relay stops: no new call, and calls that would never end are ended in their own way."""
         self.registry.close()
-        for pending, peer in list(self._running.items()):
+        for pending, server in list(self._running.items()):
             if pending.call.method == LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
-                peer.cancel(pending, "the relay is restarting")
+                self._cancel(server, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
-        for pending, peer in list(self._running.items()):
+        for pending, server in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.fail(DeadlinePassed(text))
-            peer.cancel(pending, "the relay is restarting")
+            self._cancel(server, pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""
@@ -101,6 +109,7 @@ class Switch:
             while True:
                 event = await pending.next()
                 if isinstance(event, Reply):
+                    pending.release()
                     return event
         except asyncio.CancelledError:
             self.abandon(server, pending, "nobody waits for it any more")

@@ -23,6 +23,9 @@ SSE_HEADERS: Final[tuple[Header, ...]] = (
     (b"x-accel-buffering", b"no"),
 )
 MAX_JSON_DEPTH: Final = 64
+CHUNK: Final = 256 * 1024
+# A client that takes nothing for this long is gone, whatever its connection says.
+STALL_S: Final = 30.0
 
 
 class Exchange:
@@ -94,7 +97,10 @@ class Exchange:
             return
         length = (b"content-length", str(len(body)).encode())
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-        await self._send({"type": "http.response.body", "body": body})
+        if len(body) > CHUNK:
+            await self._write_slowly(body, is_last=True)
+        else:
+            await self._send({"type": "http.response.body", "body": body})
 
     async def json(self, status: int, body: bytes, headers: Iterable[Header] = ()) -> None:
         await self.reply(status, body, (JSON_TYPE, *headers))
@@ -129,8 +135,24 @@ class Exchange:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _chunk(self, body: bytes) -> None:
-        if not self.is_gone:
+        if len(body) > CHUNK:
+            await self._write_slowly(body, is_last=False)
+        elif not self.is_gone:
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _write_slowly(self, body: bytes, *, is_last: bool) -> None:
+        """At the client's pace: a large body goes out in pieces, and one that is not read is given up."""
+        view = memoryview(body)
+        try:
+            for start in range(0, len(body), CHUNK):
+                if self.is_gone:
+                    return
+                piece = bytes(view[start : start + CHUNK])
+                more = not is_last or start + CHUNK < len(body)
+                async with asyncio.timeout(STALL_S):
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+        except TimeoutError:
+            self.is_gone = True
 
 
 def error_body(error: RelayError, id: RequestId | None, server: str | None) -> bytes:

@@ -69,5 +69,6 @@ async def answer(
             await exchange.error(error, pending.call.id, server)
     finally:
         exchange.unwatch()
+        pending.release()
     if exchange.is_streaming:
         await exchange.end_stream()

@@ -8,31 +8,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Any
 
+from tabrelay.calls import Pending
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.peers.plain import Plain
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
+from tabrelay.peers.writer import Writer
 from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
 from tabserver.wire import frames
+from tabserver.wire.budget import Budget
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, SUBPROTOCOL, Terms
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, SUBPROTOCOL, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.names import check_server_name
+from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-MAX_QUEUED_FRAMES: Final = 4096
 
 
 class Door:
@@ -54,9 +55,12 @@ class Door:
             replay_messages=settings.replay_messages,
             replay_bytes=settings.replay_bytes,
             max_message=settings.max_message,
+            max_part=settings.max_part,
         )
         self._sessions: dict[str, TabPeer] = {}
         self._plain = Plain(registry, settings, on_up)
+        self._rosters: dict[str, Roster[Pending]] = {}
+        self._budget = Budget(settings.replay_budget)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
@@ -77,7 +81,7 @@ class Door:
             return
         chosen = self._plain.subprotocol(offered) if is_plain else SUBPROTOCOL
         await send({"type": "websocket.accept", "subprotocol": chosen})
-        socket = _Writer(send, self._settings.send_timeout_s)
+        socket = Writer(send, queue_bytes=self._settings.send_queue, timeout_s=self._settings.send_timeout_s)
         writer = asyncio.create_task(socket.run())
         with self._drain.sockets:
             try:
@@ -90,7 +94,7 @@ class Door:
                 await writer
 
     async def _serve(
-        self, server: str, principal: Principal, origin: str | None, receive: Receive, socket: _Writer
+        self, server: str, principal: Principal, origin: str | None, receive: Receive, socket: Writer
     ) -> None:
         try:
             async with asyncio.timeout(self._limits.greeting_s):
@@ -106,6 +110,7 @@ class Door:
             socket.write(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)
             socket.close(CLOSE_PROTOCOL, str(error))
             return
+        socket.on_slow = lambda: peer.slow(socket)
         peer.attach(socket, hello)
         try:
             while (text := await _next_text(receive)) is not None:
@@ -153,7 +158,9 @@ class Door:
             inst=frame["inst"],
             principal=principal.id,
             origin=origin,
-            link=Link.accepter(terms, self._limits),
+            link=Link.accepter(terms, self._limits, budget=self._budget),
+            roster=self._rosters.setdefault(server, Roster()),
+            budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,
             on_up=self._up,
             on_away=lambda peer: self._registry.away(peer.server, peer),
@@ -166,7 +173,7 @@ class Door:
         displaced = self._registry.take(peer.server, peer)
         if isinstance(displaced, TabPeer):
             # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
-            displaced.retire(CLOSE_REPLACED, "another browser now offers this server")
+            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
         elif isinstance(displaced, SocketPeer):
             displaced.stand_down()
         log.info("%s: connected", peer.server)
@@ -180,60 +187,6 @@ class Door:
 
     def browsers(self) -> list[TabPeer | SocketPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
-
-
-class _Writer:
-    """The only writer of one socket: frames leave in order, a send that hangs ends the socket."""
-
-    def __init__(self, send: Send, timeout_s: float) -> None:
-        self._send = send
-        self._timeout_s = timeout_s
-        self._queue: deque[str] = deque()
-        self._close: tuple[int, str] | None = None
-        self._wake = asyncio.Event()
-        self._broken = False
-
-    def write(self, header: str, payload: str | None) -> None:
-        if self._close is not None or self._broken:
-            return
-        if len(self._queue) >= MAX_QUEUED_FRAMES:
-            self._queue.clear()
-            self.close(CLOSE_SLOW, "the browser reads too slowly")
-            return
-        self._queue.append(header if payload is None else f"{header}\n{payload}")
-        self._wake.set()
-
-    def close(self, code: int, reason: str) -> None:
-        if self._close is None:
-            # RFC 6455: a close reason has at most 123 bytes
-            self._close = (code, reason.encode()[:120].decode(errors="ignore"))
-            self._wake.set()
-
-    async def finish(self) -> None:
-        self._broken = True
-        self._wake.set()
-
-    async def run(self) -> None:
-        try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while self._queue:
-                    async with asyncio.timeout(self._timeout_s):
-                        await self._send({"type": "websocket.send", "text": self._queue.popleft()})
-                if self._close is not None:
-                    code, reason = self._close
-                    async with asyncio.timeout(self._timeout_s):
-                        await self._send({"type": "websocket.close", "code": code, "reason": reason})
-                    return
-                if self._broken:
-                    return
-        except TimeoutError:
-            self.close(CLOSE_SLOW, "the browser reads too slowly")
-            await self._send({"type": "websocket.close", "code": CLOSE_SLOW, "reason": "too slow"})
-        except (OSError, RuntimeError):
-            # The socket went between two frames; the reader notices too and detaches the peer.
-            self._broken = True
 
 
 async def _next_text(receive: Receive) -> str | None:

@@ -14,12 +14,15 @@ from typing import Protocol
 import orjson
 
 from tabrelay.calls import Notice, Pending, Reply
-from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
+from tabserver.wire.budget import Budget
+from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Violation, Welcomed
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, Caller, Kind
-from tabserver.wire.jsonrpc import RequestId, notification
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, Caller, Kind
+from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link
+from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +46,8 @@ class TabPeer:
         principal: str,
         origin: str | None,
         link: Link[str],
+        roster: Roster[Pending],
+        budget: Budget,
         in_flight_limit: int,
         on_up: Callable[[TabPeer], None],
         on_away: Callable[[TabPeer], None],
@@ -53,13 +58,14 @@ class TabPeer:
         self.principal = principal
         self.origin = origin
         self.link = link
+        self._roster = roster
+        self._budget = budget
         self._in_flight_limit = in_flight_limit
         self._on_up = on_up
         self._on_away = on_away
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._socket: Socket | None = None
-        self._pending: dict[tuple[str, RequestId], Pending] = {}
         self._opened: set[str] = set()
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -73,44 +79,43 @@ class TabPeer:
 
     @property
     def in_flight(self) -> int:
-        return len(self._pending)
+        return len(self._roster)
 
     def start(self, pending: Pending) -> None:
         call = pending.call
-        key = (call.channel, call.id)
-        if len(self._pending) >= self._in_flight_limit:
+        if len(self._roster) >= self._in_flight_limit:
             raise Busy(
-                f'Server "{self.server}" has {len(self._pending)} calls in flight already. Try again in a moment.',
+                f'Server "{self.server}" has {len(self._roster)} calls in flight already. Try again in a moment.',
                 retry_after_ms=1000,
             )
-        if key in self._pending:
+        if (call.channel, call.id) in self._roster:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
-        one_request = call.caller.era == "modern"
+        self._ask(pending)
+        self._roster.put(call.channel, call.id, pending)
+        self._pump()
+
+    def _ask(self, pending: Pending, *, again: bool = False) -> None:
+        call = pending.call
+        is_single = call.caller.era is Era.MODERN
+        caller = call.caller if is_single else None
         try:
-            if not one_request:
+            if not is_single:
                 self._open(call.channel, call.caller)
-            self.link.send(
-                call.channel,
-                Kind.REQ,
-                call.payload,
-                self._loop.time(),
-                id=call.id,
-                caller=call.caller if one_request else None,
-            )
+            now = self._loop.time()
+            self.link.send(call.channel, Kind.REQ, call.payload, now, id=call.id, caller=caller, again=again)
         except BufferFull:
             raise Busy(
                 f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000
             ) from None
         except MessageTooLarge as error:
-            raise BadRequest(f"The request is too large for a browser: {error}.", reason="too_large") from None
-        self._pending[key] = pending
-        self._pump()
+            text = f"The request is too large for a browser: {error}."
+            raise BadRequest(text, status=413, reason="too_large") from None
 
     def cancel(self, pending: Pending, why: str) -> None:
         call = pending.call
-        if self._pending.pop((call.channel, call.id), None) is None or self._gone:
+        if self._roster.take(call.channel, call.id) is None or self._gone:
             return
-        if call.caller.era == "modern":
+        if call.caller.era is Era.MODERN:
             self._say(lambda now: self.link.close(call.channel, why, now))
         else:
             note = notification("notifications/cancelled", {"requestId": call.id, "reason": why})
@@ -175,8 +180,13 @@ class TabPeer:
         self._on_away(self)
         self._pump()
 
-    def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
-        """End the session now: another one took the name, or the relay stops."""
+    def slow(self, socket: Socket) -> None:
+        """The browser does not read what it is sent: without this socket, the session waits for a better one."""
+        if socket is self._socket:
+            self._drop(CLOSE_SLOW, "the browser reads too slowly")
+
+    def retire(self, code: int, reason: str, retry_ms: int | None = None, *, is_displaced: bool = False) -> None:
+        """End the session now: the relay stops, or another session took the name, and its calls with it."""
         if self._gone:
             return
         if self._socket is not None:
@@ -184,7 +194,9 @@ class TabPeer:
             self._write()
             self._socket.close(code, reason)
             self._socket = None
-        self._end(f'The browser that offers "{self.server}" left while it had the call ({reason}).')
+        self._end()
+        if not is_displaced:
+            self._lose(self._roster.abandon(), reason)
 
     def _pump(self) -> None:
         self._write()
@@ -204,7 +216,7 @@ class TabPeer:
             case Received():
                 self._received(event)
             case Welcomed():
-                self._on_up(self)
+                self._welcomed(event)
             case Closed(channel, why):
                 self._channel_closed(channel, why)
             case Violation(reason):
@@ -213,29 +225,61 @@ class TabPeer:
             case Silence(waited_for):
                 self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
             case Expired():
-                self._end(f'The browser that offers "{self.server}" left while it had the call and did not come back.')
+                self._end()
+                self._lose(self._roster.abandon(), "it did not come back in time")
             case Parted(code, reason):
                 log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
             case _:
                 log.debug("%s: ignored %r", self.server, event)
 
+    def _welcomed(self, event: Welcomed) -> None:
+        if not event.resumed:
+            again, lost = self._roster.claim(self.inst)
+            for pending in again:
+                try:
+                    self._ask(pending, again=True)
+                except RelayError as error:
+                    self._roster.take(pending.call.channel, pending.call.id)
+                    pending.fail(error)
+            self._lose(lost, "another worker of the browser took its place")
+        self._on_up(self)
+
     def _received(self, event: Received[str]) -> None:
         if event.kind is Kind.RES and event.id is not None:
             # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
-            pending = self._pending.pop((event.channel, event.id), None)
+            pending = self._roster.take(event.channel, event.id)
             if pending is not None:
-                _settle(pending, event.payload)
+                self._settle(pending, event.payload)
         elif event.kind is Kind.NOTE and _is_message(event.payload):
-            related = self._pending.get((event.channel, event.related)) if event.related is not None else None
+            related = self._roster.get(event.channel, event.related) if event.related is not None else None
             if related is not None:
                 related.notify(Notice(event.payload))
             elif event.channel in self._sinks:
                 self._sinks[event.channel](Notice(event.payload))
 
+    def _settle(self, pending: Pending, payload: str) -> None:
+        """Give the caller its answer, or the truth about an answer that is none."""
+        try:
+            message = orjson.loads(payload) if "\n" not in payload and "\r" not in payload else None
+        except orjson.JSONDecodeError:
+            message = None
+        if not isinstance(message, dict) or message.get("id") != pending.call.id:
+            pending.fail(BadAnswer("The browser's answer is not a JSON-RPC response to this request."))
+            return
+        error = message.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int) or "result" in message:
+            # Until the caller has it, the answer is memory that the links' budget must know of.
+            size = len(payload)
+            self._budget.add(size)
+            pending.finish(Reply(payload, code, lambda: self._budget.give(size)))
+        else:
+            pending.fail(BadAnswer("The browser's answer has neither a result nor an error."))
+
     def _channel_closed(self, channel: str, why: str) -> None:
         self._opened.discard(channel)
-        for key in [key for key in self._pending if key[0] == channel]:
-            self._pending.pop(key).fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
+        for pending in self._roster.take_channel(channel):
+            pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
     def _drop(self, code: int, reason: str) -> None:
         socket = self._socket
@@ -245,14 +289,16 @@ class TabPeer:
             socket.close(code, reason)
             self.detach(socket)
 
-    def _end(self, text: str) -> None:
+    def _end(self) -> None:
         self._gone = True
+        self.link.end()
         if self._timer is not None:
             self._timer.cancel()
-        pending, self._pending = self._pending, {}
         self._on_gone(self)
-        for waiting in pending.values():
-            waiting.fail(BrowserGone(text))
+
+    def _lose(self, lost: list[Pending], why: str) -> None:
+        for pending in lost:
+            pending.fail(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))
 
     def _arm(self) -> None:
         """One timer, moved only when it must fire earlier: most frames just push it further away."""
@@ -278,21 +324,3 @@ def _is_message(payload: str) -> bool:
         return isinstance(orjson.loads(payload), dict)
     except orjson.JSONDecodeError:
         return False
-
-
-def _settle(pending: Pending, payload: str) -> None:
-    """Give the caller its answer, or the truth about an answer that is none."""
-    try:
-        message = orjson.loads(payload) if "\n" not in payload and "\r" not in payload else None
-    except orjson.JSONDecodeError:
-        message = None
-    if not isinstance(message, dict) or message.get("id") != pending.call.id:
-        pending.fail(BadAnswer("The browser's answer is not a JSON-RPC response to this request."))
-        return
-    error = message.get("error")
-    if isinstance(error, dict) and isinstance(error.get("code"), int):
-        pending.finish(Reply(payload, error["code"]))
-    elif "result" in message:
-        pending.finish(Reply(payload))
-    else:
-        pending.fail(BadAnswer("The browser's answer has neither a result nor an error."))
