@@ -18,13 +18,17 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tabrelay.config import Settings
+from tabserver.wire.limits import DEFAULTS
 from tabrelay.headers import LimitedHttp
+from tabserver.wire.frames import CLOSE_SLOW
 
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
+HEADER_ROOM = 64 * 1024  # of a frame, beside its payload
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -82,6 +86,14 @@ class AbortingWebSocket(WebSocketsSansIOProtocol):
     happen when the peer is gone: the connection would never be freed. This one cuts it off a moment later."""
 
     abort_after_s = 1.0
+
+    async def send(self, message: ASGISendEvent) -> None:
+        # The same for a browser that reads too slowly: a close that waits for its turn would wait for ever.
+        is_close = message["type"] == "websocket.close"
+        if is_close and message.get("code") == CLOSE_SLOW and not self.writable.is_set():
+            self.transport.abort()
+            return
+        await super().send(message)
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -166,7 +178,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
         loop="auto",
         ws_ping_interval=settings.ping_interval_s,
         ws_ping_timeout=settings.ping_timeout_s,
-        ws_max_size=settings.max_message + settings.max_hello,  # a frame is a message and its header
+        ws_max_size=_largest_frame(settings),
         ws_per_message_deflate=False,
         log_config=None,
         access_log=False,
@@ -185,3 +197,9 @@ def run(
 ) -> None:
     """Serve until a signal comes."""
     Runner(configure(app, settings), on_ready, drain).run(sockets=[sock])
+
+
+def _largest_frame(settings: Settings) -> int:
+    """Bytes of one WebSocket message. Large messages come in slices, except from plain pages, which know no slices."""
+    slice_bytes = 4 * max(settings.max_part, DEFAULTS.max_part)  # a character takes up to four bytes
+    return max(slice_bytes, settings.max_message if settings.plain else 0) + HEADER_ROOM

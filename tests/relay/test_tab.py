@@ -42,6 +42,41 @@ async def test_a_call_survives_a_cut_while_the_tool_runs(relay: RunningRelay) ->
         assert len(worker.calls) == 1
 
 
+async def test_a_call_survives_a_session_that_was_lost_when_the_same_worker_returns(relay: RunningRelay) -> None:
+    async with SyntheticWorker(relay.url, relay.token, "notes", inst="same") as worker:
+        worker.on_call = never
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await worker.until(lambda: bool(worker.calls))
+        await worker.cut()
+    async with SyntheticWorker(relay.url, relay.token, "notes", inst="same") as again:
+        assert (await running).json()["result"]["content"]
+        [asked] = [event for event in again.seen if isinstance(event, Received) and "tools/call" in event.payload]
+        assert asked.again
+
+
+async def test_a_large_result_arrives_whole_and_does_not_hold_up_a_small_one(relay: RunningRelay) -> None:
+    big = "x" * (8 * 1024 * 1024)
+
+    def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+        text = big if message["params"]["name"] == "big" else "small"
+        worker.answer(event, {"content": [{"type": "text", "text": text}]})
+
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        worker.on_call = answer
+        done: list[str] = []
+
+        async def call(name: str) -> str:
+            result = (await relay.call("notes", name)).json()["result"]["content"][0]["text"]
+            done.append(name)
+            return str(result)
+
+        large = [asyncio.create_task(call("big")) for _ in range(2)]
+        await worker.until(lambda: len(worker.calls) == 2)
+        assert await call("small") == "small"
+        assert all(text == big for text in await asyncio.gather(*large))
+        assert done[0] == "small"
+
+
 async def test_a_call_waits_for_a_browser_that_comes_back(relay: RunningRelay) -> None:
     worker = SyntheticWorker(relay.url, relay.token, "notes")
     async with worker:

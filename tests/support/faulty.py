@@ -172,7 +172,7 @@ class WorkerEnd:
     def requested(self, event: Received[str]) -> None:
         number = json.loads(event.payload)["call"]
         self.open.add(event.channel)
-        standing = Standing.UNKNOWN
+        standing: Answer[str] | Standing = Standing.UNKNOWN
         if event.again and not self.world.ignores_ledger:
             standing = self.ledger.recall(event.channel, number)
         if isinstance(standing, Answer):
@@ -261,7 +261,7 @@ class World:
         """Let time pass, and fire what is due on the way."""
         end = self.now + seconds
         while True:
-            ends = [self.worker, *self.sessions.values()]
+            ends: list[WorkerEnd | RelayEnd] = [self.worker, *self.sessions.values()]
             due = [timer for each in ends if (timer := each.link.next_timer()) is not None and timer <= end]
             if not due:
                 break
@@ -403,8 +403,9 @@ class World:
                 assert call.runs == 1 and call.result == call.answer, f"call {call.number} got {call.result}"
             elif call.outcome == "not delivered":
                 assert call.runs == 0, f"call {call.number} ran, and its caller was told that it did not"
-        for each in (self.worker, *self.sessions.values()):
-            assert each.link.unacknowledged <= LIMITS.replay_messages
+        links = [self.worker.link, *(session.link for session in self.sessions.values())]
+        for link in links:
+            assert link.unacknowledged <= LIMITS.replay_messages
 
     def heal(self) -> None:
         """Everything works from here on: whatever is still unanswered then is lost for ever."""
