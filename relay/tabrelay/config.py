@@ -70,7 +70,9 @@ class Settings:
     send_queue: int = _setting(1 * MIB, "unsent bytes after which a socket counts as slow")
     send_timeout_s: float = _setting(10.0, "a send that takes longer: the socket is too slow")
     in_flight_server: int = _setting(64, "running calls per server")
-    in_flight_caller: int = _setting(16, "running calls per caller")
+    in_flight_caller: int = _setting(
+        16, "running calls per session; clients of 2026-07-28 have none and share the server's"
+    )
     greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")

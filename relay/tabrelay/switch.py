@@ -17,7 +17,7 @@ import orjson
 from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import DeadlinePassed
+from tabrelay.errors import Busy, DeadlinePassed
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
@@ -39,6 +39,7 @@ class Switch:
         # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
         self._prefix = secrets.token_hex(3)
         self._running: dict[Pending, str] = {}
+        self._per_session: dict[str, int] = {}
 
     def new_channel(self) -> str:
         """A channel id that was never used before, not even by the relay that ran before this one."""
@@ -46,9 +47,14 @@ class Switch:
 
     async def start(self, server: str, call: Call) -> Pending:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
-        peer = await self.registry.reach(server, self._settings.away_wait_s)
-        pending = Pending(call)
-        peer.start(pending)
+        self._claim(call)
+        try:
+            peer = await self.registry.reach(server, self._settings.away_wait_s)
+            pending = Pending(call)
+            peer.start(pending)
+        except BaseException:
+            self._release(call)
+            raise
         if call.method == "tools/call":
             self.registry.find(server).calls += 1
         timeout_s = self._settings.call_deadline_s
@@ -66,6 +72,7 @@ class Switch:
         def done() -> None:
             timer.cancel()
             self._running.pop(pending, None)
+            self._release(call)
             self._on_end()
             if log.isEnabledFor(logging.DEBUG):
                 log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
@@ -74,6 +81,23 @@ class Switch:
         if pending.is_done:
             done()
         return pending
+
+    def _claim(self, call: Call) -> None:
+        """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""
+        if call.caller.era is eras.Era.MODERN:
+            return
+        running = self._per_session.get(call.channel, 0)
+        if running >= self._settings.in_flight_caller:
+            text = f"This session has {running} calls in flight already. Wait until one of them is answered."
+            raise Busy(text, retry_after_ms=1000)
+        self._per_session[call.channel] = running + 1
+
+    def _release(self, call: Call) -> None:
+        left = self._per_session.get(call.channel, 0) - 1
+        if left > 0:
+            self._per_session[call.channel] = left
+        else:
+            self._per_session.pop(call.channel, None)
 
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""

@@ -77,6 +77,20 @@ class SyntheticWorker:
         self._socket.transport.abort()
         await self._finished()
 
+    def pause(self) -> None:
+        """Stop reading, as a browser that is stuck does; the socket stays open."""
+        assert self._socket is not None
+        self._socket.transport.pause_reading()
+
+    def resume(self) -> None:
+        assert self._socket is not None
+        self._socket.transport.resume_reading()
+
+    async def dropped(self) -> None:
+        """The relay has closed the socket: read what it had said before, and let go."""
+        self.resume()
+        await self._finished()
+
     async def _finished(self) -> None:
         assert self._reader is not None
         await self._reader

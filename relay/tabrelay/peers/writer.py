@@ -1,0 +1,103 @@
+"""The only writer of one WebSocket: frames leave in order, and a browser that reads too slowly is found out.
+
+Slow means: one frame could not be handed to the network within the timeout, or more than the allowed bytes have been
+waiting for longer than that. What was not sent is forgotten here; the link says it again on the next socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from tabserver.wire.frames import CLOSE_SLOW
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SLOW: Final = "the browser reads too slowly"
+FAREWELL_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
+
+
+class Writer:
+    """Writing only queues; `run` is the task that sends. `on_slow` is called once: it says goodbye and closes."""
+
+    def __init__(
+        self, send: Send, *, queue_bytes: int, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send = send
+        self._queue_bytes = queue_bytes
+        self._timeout_s = timeout_s
+        self._queue: deque[str] = deque()
+        self._waiting_bytes = 0
+        self._over_since: float | None = None
+        self._close: tuple[int, str] | None = None
+        self._wake = asyncio.Event()
+        self._is_over = False
+        self._clock = clock
+        self.on_slow: Callable[[], None] = lambda: self.close(CLOSE_SLOW, SLOW)
+
+    def write(self, header: str, payload: str | None) -> None:
+        if self._close is not None or self._is_over:
+            return
+        text = header if payload is None else f"{header}\n{payload}"
+        self._queue.append(text)
+        self._waiting_bytes += len(text)
+        if self._waiting_bytes > self._queue_bytes and self._over_since is None:
+            self._over_since = self._clock()
+        self._wake.set()
+
+    def close(self, code: int, reason: str) -> None:
+        if self._close is None:
+            # RFC 6455: a close reason has at most 123 bytes
+            self._close = (code, reason.encode()[:120].decode(errors="ignore"))
+            self._wake.set()
+
+    async def finish(self) -> None:
+        """The socket is gone."""
+        self._is_over = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        try:
+            try:
+                await self._run(self._timeout_s)
+            except TimeoutError:
+                self._forget()
+                self.on_slow()
+                await self._run(min(self._timeout_s, FAREWELL_S))
+        except TimeoutError:
+            # Not even the goodbye left. The server cuts a socket that is closed in this way and can't be written to.
+            await self._send({"type": "websocket.close", "code": CLOSE_SLOW, "reason": SLOW})
+        except (OSError, RuntimeError):
+            # The socket went between two frames; the reader notices too and detaches the peer.
+            self._is_over = True
+
+    async def _run(self, timeout_s: float) -> None:
+        while True:
+            while self._queue:
+                async with asyncio.timeout(timeout_s):
+                    await self._send({"type": "websocket.send", "text": self._queue[0]})
+                self._sent()
+            if self._close is not None:
+                code, reason = self._close
+                async with asyncio.timeout(timeout_s):
+                    await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                return
+            if self._is_over:
+                return
+            await self._wake.wait()
+            self._wake.clear()
+
+    def _sent(self) -> None:
+        self._waiting_bytes -= len(self._queue.popleft())
+        if self._waiting_bytes <= self._queue_bytes:
+            self._over_since = None
+        elif self._over_since is not None and self._clock() - self._over_since > self._timeout_s:
+            raise TimeoutError
+
+    def _forget(self) -> None:
+        self._queue.clear()
+        self._waiting_bytes = 0
+        self._over_since = None
