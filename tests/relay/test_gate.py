@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from tabrelay.gate import Gate
-from tabrelay.policy import Policy
+from tabrelay.policy import Policy, Principal
 from tabrelay.tokens import Tokens
 from tests.support.asgi import Answer, dial, request
 
@@ -65,14 +65,14 @@ class RecordingApp:
 class House:
     """A gate with a recording application behind it, and tokens of every kind."""
 
-    def __init__(self, home: Path, port: int = 4747, no_auth: bool = False) -> None:
+    def __init__(self, home: Path, port: int = 4747, no_auth: bool = False, plain: Sequence[str] = ()) -> None:
         self.app = RecordingApp()
         self.tokens = Tokens(home)
         self.master = self.tokens.master()
         self.serve = self.tokens.issue(OWN, None, ["serve"])
         self.serve_notes = self.tokens.issue(OWN, "notes", ["serve"])
         policy = Policy.for_address("127.0.0.1", port, allow_origins=[ALLOWED])
-        self.gate = Gate(self.app, policy, self.tokens, no_auth=no_auth)
+        self.gate = Gate(self.app, policy, self.tokens, no_auth=no_auth, plain=frozenset(plain))
 
     async def ask(self, method: str, path: str, *headers: tuple[str, str], token: str | None = None) -> Answer:
         extra = [("Authorization", f"Bearer {token}")] if token else []
@@ -306,6 +306,66 @@ async def test_without_auth_host_and_origin_still_count_and_codes_stay_closed(tm
     assert (await house.ask("POST", "/demo", ("Origin", "https://evil.example"))).status == 403
     assert (await request(house.gate, "POST", "/demo", [("Host", "evil.example")])).status == 421
     assert (await house.ask("POST", "/-/codes")).status == 403
+
+
+@pytest.fixture
+def plain_house(tmp_path: Path) -> House:
+    """Pages without a token may serve "notes"."""
+    return House(tmp_path / "state", plain=["notes"])
+
+
+@pytest.mark.parametrize("origin", [OWN, ALLOWED])
+@pytest.mark.parametrize("entries", [[], ["mcp"], ["mcp", "other"]])
+async def test_a_plain_server_takes_pages_by_their_origin(plain_house: House, origin: str, entries: list[str]) -> None:
+    assert (await dial(plain_house.gate, "/notes?tab=1", [HOST, ("Origin", origin)], entries)).is_accepted
+    principal = plain_house.app.scopes[0]["state"]["principal"]
+    assert principal == Principal(f"origin:{origin}", frozenset({"serve"}), origin, "notes")
+
+
+@pytest.mark.parametrize(
+    "path", [*CLOSED, *PAGES, *SHARED, "/notes/", "/notes/x"]
+)
+async def test_a_plain_server_opens_no_other_path(plain_house: House, path: str) -> None:
+    for entries in ([], ["mcp"]):
+        assert (await dial(plain_house.gate, path, [HOST, ("Origin", OWN)], entries)).status == 401
+    assert plain_house.app.scopes == []
+
+
+async def test_a_plain_server_is_not_open_to_http(plain_house: House) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        assert (await plain_house.ask(method, "/notes", ("Origin", OWN))).status == 401
+    assert (await plain_house.ask("GET", "/-/probe/notes", ("Origin", OWN))).status == 401
+
+
+@pytest.mark.parametrize("origin", BAD_ORIGINS)
+async def test_a_plain_server_takes_no_page_of_another_origin(plain_house: House, origin: str) -> None:
+    assert (await dial(plain_house.gate, "/notes", [HOST, ("Origin", origin)], ["mcp"])).status == 403
+    two = [HOST, ("Origin", OWN), ("Origin", OWN)]
+    assert (await dial(plain_house.gate, "/notes", two, ["mcp"])).status == 403
+
+
+async def test_a_plain_server_takes_no_page_under_another_name_of_the_relay(plain_house: House) -> None:
+    assert (await dial(plain_house.gate, "/notes", [("Host", "evil.example:4747"), ("Origin", OWN)])).status == 421
+
+
+async def test_a_plain_server_asks_programs_and_links_for_a_token_as_before(plain_house: House) -> None:
+    own = ("Origin", OWN)
+    assert (await dial(plain_house.gate, "/notes", [HOST], ["mcp"])).status == 401
+    assert (await dial(plain_house.gate, "/notes", [HOST, own], ["tabrelay.v1"])).status == 401
+    assert (await dial(plain_house.gate, "/notes", [HOST, own], ["tabrelay.v1", "mcp"])).status == 401
+
+
+async def test_a_bad_token_is_not_better_than_none(plain_house: House) -> None:
+    own = ("Origin", OWN)
+    assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", "bearer.YQ"])).status == 401
+    foreign = bearer(plain_house.tokens.issue(ALLOWED, None, ["serve"]))
+    assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", foreign])).status == 403
+
+
+async def test_a_page_with_a_token_is_that_tokens_principal(plain_house: House) -> None:
+    own = ("Origin", OWN)
+    assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", bearer(plain_house.serve)])).is_accepted
+    assert plain_house.app.scopes[0]["state"]["principal"].id == f"page:{OWN}"
 
 
 async def test_start_and_stop_of_the_application_pass_through(house: House) -> None:

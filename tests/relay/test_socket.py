@@ -17,8 +17,6 @@ from tests.support.page import Message, ScriptedPage
 from tests.support.relay import RunningRelay, events
 from tests.support.worker import SyntheticWorker
 
-FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
-
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
@@ -124,7 +122,7 @@ async def test_callers_with_the_same_ids_and_tokens_get_their_own_answers(
     for number, headers in enumerate((one, two), 1):
         body = jsonrpc.request(5, "tools/call", {**params, "arguments": {"n": number}})
         tasks.append(asyncio.create_task(relay.http.post("/notes", json=body, headers=headers)))
-        await page.until(lambda number=number: len(waiting) == number)
+        await page.until(lambda: len(waiting) == len(tasks))
     first, second = waiting
     assert first["id"] != second["id"]
     assert first["params"]["_meta"]["progressToken"] != second["params"]["_meta"]["progressToken"]
@@ -282,18 +280,43 @@ async def test_a_page_of_another_origin_is_refused_while_the_name_is_held(tmp_pa
             assert (await relay.call("notes", "echo")).json()["result"]
 
 
-async def test_a_worker_takes_an_idle_name_and_gives_it_back(relay: RunningRelay) -> None:
-    async with ScriptedPage(relay.url, "notes", is_deaf=True) as page:
+async def test_a_page_waits_until_a_worker_with_the_name_has_gone(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), greet_s=0.1, grace_s=0.05) as relay,
+        ScriptedPage(relay.url, "notes", is_deaf=True) as page,
+    ):
         await page.until(lambda: page.has("initialize"))
-        worker = SyntheticWorker(relay.url, relay.token, "notes")
-        async with worker:
+        async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             page.is_deaf = False
             await page.until(lambda: page.has("notifications/initialized"))
             await relay.call("notes", "echo")
             assert (len(worker.calls), len(page.calls)) == (1, 0)
-            worker.link.bye(1000, "done", asyncio.get_running_loop().time())
-            await worker.flush()
-        assert page.close_code is None
+        assert (await relay.call("notes", "echo")).json()["result"]
+        assert (len(page.calls), page.close_code) == (1, None)
+
+
+async def test_a_worker_of_another_principal_is_refused_while_a_page_has_the_name(
+    relay: RunningRelay, page: ScriptedPage
+) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        await SyntheticWorker(relay.url, relay.token, "notes").dial()
+    assert refused.value.response.status_code == 403
+
+
+async def test_a_worker_of_the_same_principal_takes_over_and_the_page_stays_idle(relay: RunningRelay) -> None:
+    async with ScriptedPage(relay.url, "notes", token=relay.token) as page:
+        assert page.chosen == "mcp"
+        waiting: list[Message] = []
+        page.on_call = keep(waiting)
+        listen = relay.modern("subscriptions/listen", {"notifications": {}}, id="mine")
+        listening = asyncio.create_task(relay.http.post("/notes", **listen))
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await page.until(lambda: bool(waiting))
+        async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+            assert last(await running)["error"]["data"]["reason"] == "browser_gone"
+            assert last(await listening)["result"]["resultType"] == "complete"
+            await relay.call("notes", "echo")
+            assert (len(worker.calls), page.close_code) == (1, None)
 
 
 async def test_what_the_catalogue_says_is_that_of_the_page_that_is_there(relay: RunningRelay) -> None:

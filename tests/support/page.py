@@ -6,6 +6,7 @@ For tests that must decide what such a page says and when. Tests with the real S
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin, Subprotocol
 
-from tabserver.wire import jsonrpc
+from tabserver.wire import frames, jsonrpc
 
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 CAPABILITIES: dict[str, Any] = {
@@ -40,12 +41,14 @@ class ScriptedPage:
         subprotocol: str | None = "mcp",
         name: str = "scripted",
         query: str = "",
+        token: str | None = None,
         is_deaf: bool = False,
     ) -> None:
         self.url = f"{url.replace('http', 'ws', 1)}/{server}{query}"
         self.origin = origin or url
         self.subprotocol = subprotocol
         self.name = name
+        self.token = token
         self.is_deaf = is_deaf
         self.version = "2025-06-18"
         self.capabilities = CAPABILITIES
@@ -69,9 +72,12 @@ class ScriptedPage:
         await self.hang_up()
 
     async def dial(self) -> None:
+        offered = [self.subprotocol] if self.subprotocol else []
+        if self.token:
+            offered.append(frames.BEARER_PREFIX + base64.urlsafe_b64encode(self.token.encode()).decode().rstrip("="))
         self._socket = await connect(
             self.url,
-            subprotocols=[Subprotocol(self.subprotocol)] if self.subprotocol else None,
+            subprotocols=[Subprotocol(entry) for entry in offered] or None,
             origin=Origin(self.origin),
             proxy=None,
             max_size=None,
