@@ -22,9 +22,9 @@ from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tabrelay.config import Settings
-from tabserver.wire.limits import DEFAULTS
 from tabrelay.headers import LimitedHttp
 from tabserver.wire.frames import CLOSE_SLOW
+from tabserver.wire.limits import DEFAULTS
 
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then

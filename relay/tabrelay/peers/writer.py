@@ -1,7 +1,8 @@
 """The only writer of one WebSocket: frames leave in order, and a browser that reads too slowly is found out.
 
-Slow means: one frame could not be handed to the network within the timeout, or more than the allowed bytes have been
-waiting for longer than that. What was not sent is forgotten here; the link says it again on the next socket.
+Slow means: one frame could not be handed to the network within the timeout, or more bytes are waiting than may, and not
+even as many leave within the timeout. (A link that says a full buffer again is not slow for that.) What was not sent is
+forgotten here; the link says it again on the next socket.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Writer:
         self._queue: deque[str] = deque()
         self._waiting_bytes = 0
         self._over_since: float | None = None
+        self._left_bytes = 0  # since then
         self._close: tuple[int, str] | None = None
         self._wake = asyncio.Event()
         self._is_over = False
@@ -45,7 +47,7 @@ class Writer:
         self._queue.append(text)
         self._waiting_bytes += len(text)
         if self._waiting_bytes > self._queue_bytes and self._over_since is None:
-            self._over_since = self._clock()
+            self._over_since, self._left_bytes = self._clock(), 0
         self._wake.set()
 
     def close(self, code: int, reason: str) -> None:
@@ -91,9 +93,13 @@ class Writer:
             self._wake.clear()
 
     def _sent(self) -> None:
-        self._waiting_bytes -= len(self._queue.popleft())
+        size = len(self._queue.popleft())
+        self._waiting_bytes -= size
+        self._left_bytes += size
         if self._waiting_bytes <= self._queue_bytes:
             self._over_since = None
+        elif self._left_bytes > self._queue_bytes:
+            self._over_since, self._left_bytes = self._clock(), 0
         elif self._over_since is not None and self._clock() - self._over_since > self._timeout_s:
             raise TimeoutError
 
