@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 READ_SIZE: Final = 64 * 1024
 HEAD_END: Final = b"\r\n\r\n"
-SHOWN: Final = 400  # bytes of a frame that a trap gets to see; a link's header is shorter
+SHOWN: Final = 2_000  # bytes of a frame that a trap gets to see: a link's header and the beginning of its payload
 AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time; the close becomes a reset
 
 

@@ -110,7 +110,10 @@ class Demo:
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
-            Client(streamable_http_client(self.mcp_url, http_client=http), mode=mode, **options) as client,
+            # Its default refuses events over 1 MiB; how large a result may be is for the relay to say here.
+            Client(
+                streamable_http_client(self.mcp_url, http_client=http, max_sse_event_size=None), mode=mode, **options
+            ) as client,
         ):
             yield client
 
