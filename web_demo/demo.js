@@ -94,7 +94,8 @@ function onCatalogue({ tools: entries }) {
 
 /** @param {ActivityMessage} activity */
 function onActivity(activity) {
-  way.tell("client", activity.client || "unnamed");
+  // Only its start says who called.
+  if (activity.phase === "started") way.tell("client", activity.client || "unnamed");
   way.track("relay", "clear");
   log.show(activity);
 }
