@@ -94,8 +94,7 @@ function onCatalogue({ tools: entries }) {
 
 /** @param {ActivityMessage} activity */
 function onActivity(activity) {
-  // Only its start says who called.
-  if (activity.phase === "started") way.tell("client", activity.client || "unnamed");
+  way.tell("client", activity.client || "unnamed");
   way.track("relay", "clear");
   log.show(activity);
 }

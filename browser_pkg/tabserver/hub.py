@@ -78,8 +78,9 @@ class Run:
         self._is_over = False
         self._began_ms = hub.now_ms()
         self._progress_told_ms = 0.0
-        client = context.caller.client or {}
-        self._say("started", **({"client": client["name"]} if client.get("name") else {}))
+        name_of_client = (context.caller.client or {}).get("name")
+        self._client = {"client": name_of_client} if name_of_client else {}
+        self._say("started")
 
     @property
     def caller(self) -> Caller:
@@ -125,7 +126,7 @@ class Run:
     def _say(self, phase: str, **more: Any) -> None:
         owner = self.tab.id if self.tab else WORKER
         said = {"t": "activity", "call": self.call, "name": self.name, "owner": owner, "phase": phase}
-        self._hub.broadcast({**said, "at_ms": self._hub.now_ms(), **more})
+        self._hub.broadcast({**said, **self._client, "at_ms": self._hub.now_ms(), **more})
 
 
 class Hub:
