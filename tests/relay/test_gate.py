@@ -322,9 +322,7 @@ async def test_a_plain_server_takes_pages_by_their_origin(plain_house: House, or
     assert principal == Principal(f"origin:{origin}", frozenset({"serve"}), origin, "notes")
 
 
-@pytest.mark.parametrize(
-    "path", [*CLOSED, *PAGES, *SHARED, "/notes/", "/notes/x"]
-)
+@pytest.mark.parametrize("path", [*CLOSED, *PAGES, *SHARED, "/notes/", "/notes/x"])
 async def test_a_plain_server_opens_no_other_path(plain_house: House, path: str) -> None:
     for entries in ([], ["mcp"]):
         assert (await dial(plain_house.gate, path, [HOST, ("Origin", OWN)], entries)).status == 401
