@@ -107,9 +107,15 @@ const REASONS = {
   }),
   replaced: ({ server }) => ({
     lamp: "dark",
-    title: "Another browser has taken over",
-    text: `“${server}” now runs in another browser or profile. This one waits, and does not fight for it.`,
+    title: `Another browser now offers “${server}”`,
+    text: "MCP clients reach that browser or profile. This one waits, and does not fight for it: take over to bring them here.",
     action: "take",
+  }),
+  taken: ({ server }) => ({
+    lamp: "stop",
+    title: `Another page holds “${server}”`,
+    text: "It is of another origin, or came with another token, so this page may not take over. Close that page, then try again.",
+    action: "retry",
   }),
   version: () => ({
     lamp: "stop",
@@ -158,4 +164,4 @@ const REASONS = {
 };
 
 /** @type {Record<NonNullable<Notice["action"]>, string>} */
-export const ACTIONS = { retry: "Try now", take: "Use this browser", reload: "Reload" };
+export const ACTIONS = { retry: "Try now", take: "Take over", reload: "Reload" };

@@ -195,7 +195,7 @@ class Dialer:
         url = f"{self._relay}/-/probe/{self._server}"
         try:
             response = await js.fetch(url, cache="no-store", headers=headers, signal=abort.signal)
-            text = await _reason(response)
+            reason, text = await _reason(response)
         except JsException:
             return self._not_there(abort)
         if abort.aborted:
@@ -203,7 +203,8 @@ class Dialer:
         if response.status == 401:
             return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
-            return DialError("forbidden", text or f'This page may not serve "{self._server}".', True)
+            why = "taken" if reason == "taken" else "forbidden"
+            return DialError(why, text or f'This page may not serve "{self._server}".', True)
         if response.status == _DRAINING:
             return DialError("restarting", "The relay is restarting.", False)
         return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
@@ -289,14 +290,15 @@ class _Dialling:
             self._outcome.set_exception(_NotOpened())
 
 
-async def _reason(response: Any) -> str | None:
-    """The message in an error body of the relay, if it has one."""
+async def _reason(response: Any) -> tuple[str | None, str | None]:
+    """The reason and the message in an error body of the relay, if it has them."""
     try:
         body = json.loads(await response.text())
     except ValueError:
-        return None
-    text = body.get("message") if isinstance(body, dict) else None
-    return text if isinstance(text, str) else None
+        return None, None
+    said = [body.get(key) if isinstance(body, dict) else None for key in ("error", "message")]
+    reason, text = (value if isinstance(value, str) else None for value in said)
+    return reason, text
 
 
 def _release(proxies: list[Any]) -> None:

@@ -167,7 +167,12 @@ class Service:
         if not token or token == self._dialer.token:
             return
         self._dialer.token = token
-        if self.state["state"] == "stopped" and self.state["why"] in ("unauthorized", "forbidden", "not_paired"):
+        if self.state["state"] == "stopped" and self.state["why"] in (
+            "unauthorized",
+            "forbidden",
+            "taken",
+            "not_paired",
+        ):
             self._transport.retry_now()
 
     def _tell(self, state: State) -> None:

@@ -104,6 +104,14 @@ class Demo:
         for tool in TOOLS:
             await page.locator(f"#tools [data-tool={tool}]").first.wait_for(timeout=boot_timeout_ms)
 
+    async def pair(self) -> str:
+        """An address of the demo page that pairs one more browser, as `tabrelay pair` gives it."""
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            codes = str(httpx2.URL(self.mcp_url).join("/-/codes"))
+            response = await http.post(codes, headers={"Authorization": f"Bearer {self.token}"})
+            fragment = response.json()["url"].partition("#")[2]
+            return str(httpx2.URL(self.mcp_url).join(f"/-/demo/#{fragment}"))
+
     @asynccontextmanager
     async def client(self, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
         """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version."""

@@ -73,6 +73,7 @@ export type Why =
   | "unauthorized"
   | "forbidden"
   | "replaced"
+  | "taken"
   | "version"
   | "timeout"
   | "lost"

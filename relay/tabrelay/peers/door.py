@@ -125,7 +125,7 @@ class Door:
         if self._drain.is_on and not (isinstance(peer, TabPeer) and peer.in_flight):
             return Refuse(503, "draining", "The relay is restarting.")
         if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
-            return Refuse(403, "forbidden", f'"{server}" is held by a page of another origin or token. Close it first.')
+            return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None
 
     def _session(self, server: str, principal: Principal, origin: str | None, hello: str) -> TabPeer:

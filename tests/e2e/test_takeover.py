@@ -1,0 +1,109 @@
+"""Two browsers for one name: the newest of one owner wins and the other knows it; a stranger is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from tests.support.demo import Demo
+from tests.support.site import Site
+
+# A page of somebody else that offers the same name. Resolves when its worker has settled.
+OFFER = """async (relay) => {
+    const { connect } = await import(relay.url + "/-/client.js");
+    const connection = connect({ server: "demo", token: relay.token, worker: "/worker.js" });
+    connection.offerTool({ name: "whose", description: "Whose page this is", execute: () => "the other site" });
+    globalThis.connection = connection;
+    const settled = () => ["connected", "stopped"].includes(connection.state.state);
+    while (!settled()) await new Promise((done) => connection.addEventListener("state", done, { once: true }));
+    return connection.state;
+}"""
+STOP = """async () => {
+    connection.stop();
+    while (connection.state.state !== "stopped")
+        await new Promise((done) => connection.addEventListener("state", done, { once: true }));
+}"""
+RETRY = """async () => {
+    connection.retry();
+    while (connection.state.why !== "taken" && connection.state.state !== "connected")
+        await new Promise((done) => connection.addEventListener("state", done, { once: true }));
+    return connection.state;
+}"""
+
+
+@pytest.fixture
+async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
+    """Another browser, as far as the web can tell: no storage and no worker is shared."""
+    context = await browser.new_context()
+    context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
+    yield context
+    await context.close()
+
+
+def sockets(demo: Demo) -> int:
+    return sum("[accepted]" in line for line in demo.log)
+
+
+async def test_the_newest_browser_has_the_name_and_the_other_can_take_it_back(
+    demo: Demo, page: Page, rival: BrowserContext, settings: ModuleType
+) -> None:
+    second = await rival.new_page()
+    await demo.open(second, settings.BOOT_TIMEOUT_MS, url=await demo.pair())
+    await page.locator("#state[data-state=stopped][data-why=replaced]").wait_for()
+    await expect(page.locator("#state-title")).to_have_text("Another browser now offers “demo”")
+    await expect(page.locator("#state-action")).to_have_text("Take over")
+    assert sockets(demo) == 2
+
+    await page.locator("#state-action").click()
+    await page.locator("#state[data-state=connected]").wait_for()
+    await second.locator("#state[data-why=replaced]").wait_for()
+    assert sockets(demo) == 3
+
+    # What makes a waiting worker dial at once makes no dormant one dial: it is awake, online and looked at.
+    for event in ("online", "focus", "visibilitychange"):
+        await second.evaluate(
+            "(name) => (name === 'visibilitychange' ? document : window).dispatchEvent(new Event(name))", event
+        )
+    async with demo.client() as client:
+        await page.evaluate("document.title = 'the first browser'")
+        for _ in range(20):
+            info = await client.call_tool("page_info", {})
+            assert info.structured_content is not None
+            assert info.structured_content["title"] == "the first browser"
+    await expect(second.locator("#state")).to_have_attribute("data-why", "replaced")
+    await expect(page.locator("#state")).to_have_attribute("data-state", "connected")
+    assert sockets(demo) == 3
+
+
+async def test_a_page_of_another_origin_may_not_take_the_name_and_says_why(
+    context: BrowserContext, rival: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    site = Site(tmp_path / "site")
+    site.folder.mkdir()
+    (site.folder / "index.html").write_text("<!doctype html><title>other</title>")
+    async with Demo(tmp_path / "home", "--allow-origin", site.origin) as demo:
+        relay = {"url": f"http://127.0.0.1:{demo.port}", "token": demo.token}
+        (site.folder / "worker.js").write_text(f'import "{relay["url"]}/-/worker.js";')
+        with site:
+            stranger = await rival.new_page()
+            await stranger.goto(site.origin)
+            assert (await stranger.evaluate(OFFER, relay))["state"] == "connected"
+            mine = await context.new_page()
+            await mine.goto(demo.url)
+            await mine.locator("#state[data-why=taken]").wait_for(timeout=settings.BOOT_TIMEOUT_MS)
+            await expect(mine.locator("#state-title")).to_have_text("Another page holds “demo”")
+            await expect(mine.locator("#state-text")).to_contain_text("another origin")
+            async with demo.client() as client:
+                assert [tool.name for tool in (await client.list_tools()).tools] == ["whose"]
+            # When it lets go, the name is free for whoever asks, and then it is the stranger who has to wait.
+            await stranger.evaluate(STOP)
+            await mine.locator("#state-action").click()
+            await mine.locator("#state[data-state=connected]").wait_for()
+            state = await stranger.evaluate(RETRY)
+            assert (state["state"], state["why"]) == ("stopped", "taken")
+            assert "another origin" in state["message"]
+            assert sockets(demo) == 2
