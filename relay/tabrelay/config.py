@@ -67,8 +67,8 @@ class Settings:
     replay_bytes: int = _setting(32 * MIB, "replay buffer of a link, per direction")
     replay_messages: int = _setting(1024, "replay buffer of a link, per direction")
     replay_budget: int = _setting(256 * MIB, "all replay buffers together")
-    send_queue: int = _setting(1 * MIB, "unsent bytes after which a socket counts as slow")
-    send_timeout_s: float = _setting(10.0, "a send that takes longer: the socket is too slow")
+    send_queue: int = _setting(1 * MIB, "more unsent bytes than this, and as many must leave within send_timeout_s")
+    send_timeout_s: float = _setting(10.0, "a send that takes longer: the browser reads too slowly")
     in_flight_server: int = _setting(64, "running calls per server")
     in_flight_caller: int = _setting(
         16, "running calls per session; clients of 2026-07-28 have none and share the server's"

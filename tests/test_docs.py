@@ -1,0 +1,91 @@
+"""docs/settings.md has every setting as the program has it, and says of every limit what happens at it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from typing import Any
+
+from tabrelay.cli import _parser
+from tabrelay.config import Settings
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+BLOCK = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)
+SIZES = {
+    "max_hello",
+    "max_message",
+    "max_part",
+    "max_header",
+    "max_body",
+    "replay_bytes",
+    "replay_budget",
+    "send_queue",
+}
+# Rhythms: nobody goes over them.
+NO_LIMITS = {"heartbeat_s", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}
+# Limits of pages that speak plain MCP: told in plain-peers.md.
+PLAIN = {"greet_s", "park_s", "park_caller"}
+
+
+def flags() -> dict[str, str]:
+    """The flag of each setting that has one, from the verbs that start a relay."""
+    found: dict[str, str] = {}
+    verbs = next(action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    for verb in ("demo", "serve"):
+        for action in verbs.choices[verb]._actions:
+            name = action.option_strings[-1] if action.option_strings else "NAME…"
+            found.setdefault(action.dest, name)
+    return found
+
+
+def shown(item: Field[Any]) -> str:
+    default = item.default
+    if default is MISSING:
+        return "the user's config directory"
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, tuple):
+        return "none"
+    if item.name in SIZES:
+        return next(
+            f"{default // size} {unit}" for size, unit in ((1 << 20, "MiB"), (1 << 10, "KiB")) if default >= size
+        )
+    if item.name.endswith("_s"):
+        return f"{default:g} s"
+    return f"{default:,}" if isinstance(default, int) and item.name != "port" else str(default)
+
+
+def table() -> str:
+    by_flag = flags()
+    rows = ["| setting | flag | environment | default | meaning |", "|---|---|---|---|---|"]
+    for item in fields(Settings):
+        flag = f"`{by_flag[item.name]}`" if item.name in by_flag else ""
+        environment = f"`TABRELAY_{item.name.upper()}`"
+        rows.append(f"| `{item.name}` | {flag} | {environment} | {shown(item)} | {item.metadata['help']} |")
+    return "\n".join(rows) + "\n"
+
+
+def test_the_table_of_settings_is_the_programs() -> None:
+    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("TABRELAY_WRITE_DOCS"):
+        text = BLOCK.sub(lambda _: table(), text)
+        PAGE.write_text(text, encoding="utf-8")
+    assert BLOCK.findall(text) == [table()]
+
+
+def test_every_limit_says_what_happens_at_it() -> None:
+    told = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8").partition("## What happens at a limit")[2]))
+    limits = {item.name for item in fields(Settings) if isinstance(item.default, int | float)}
+    limits -= {"port", "no_auth", "open_browser", "json"} | NO_LIMITS | PLAIN
+    assert limits - told == set()
+
+
+def test_every_setting_is_used() -> None:
+    relay = PAGE.parent.parent / "relay" / "tabrelay"
+    code = "\n".join(path.read_text() for path in relay.rglob("*.py") if path.name != "config.py")
+    unused = [item.name for item in fields(Settings) if not re.search(rf"settings\.{item.name}\b", code)]
+    assert unused == []
