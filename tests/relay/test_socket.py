@@ -107,6 +107,33 @@ async def test_text_that_is_no_message_is_ignored(relay: RunningRelay, page: Scr
     assert (await relay.call("notes", "echo")).json()["result"]
 
 
+NESTED: Any = []
+for _ in range(300):
+    NESTED = [NESTED]
+
+
+@pytest.mark.parametrize("result", [{"text": "\ud800"}, {"deep": NESTED}], ids=["lone surrogate", "too deep"])
+async def test_an_answer_that_cannot_be_passed_on_is_an_error_and_the_page_stays(
+    relay: RunningRelay, page: ScriptedPage, result: Any
+) -> None:
+    page.on_call = lambda page, message: page.answer(message, result)
+    error = (await relay.call("notes", "bad")).json()["error"]
+    assert (error["data"]["reason"], error["data"]["delivered"]) == ("bad_answer", "unknown")
+    page.on_call = ScriptedPage.echo
+    page.say(jsonrpc.notification("notifications/tools/list_changed", {"deep": NESTED}))
+    assert (await relay.call("notes", "echo")).json()["result"]
+    assert page.close_code is None
+
+
+async def test_a_handshake_that_says_nothing_of_the_server_gives_it_its_name(relay: RunningRelay) -> None:
+    page = ScriptedPage(relay.url, "notes")
+    page.about = "nobody"
+    async with page:
+        response, _ = await relay.initialize("notes")
+        assert response.json()["result"]["serverInfo"] == {"name": "notes", "version": "0"}
+        assert (await relay.http.get("/-/status")).status_code == 200
+
+
 # -- callers never meet -----------------------------------------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ class ScriptedPage:
         self.url = f"{url.replace('http', 'ws', 1)}/{server}{query}"
         self.origin = origin or url
         self.subprotocol = subprotocol
-        self.name = name
+        self.about: Any = {"name": name, "version": "1"}
         self.token = token
         self.is_deaf = is_deaf
         self.version = "2025-06-18"
@@ -152,8 +152,11 @@ class ScriptedPage:
         if method is None or "id" not in message:
             return
         if method == "initialize":
-            about = {"name": self.name, "version": "1"}
-            result = {"protocolVersion": self.version, "capabilities": self.capabilities, "serverInfo": about}
+            result = {
+                "protocolVersion": self.version,
+                "capabilities": self.capabilities,
+                "serverInfo": self.about,
+            }
             self.answer(message, result)
         elif method == "tools/list":
             self.answer(message, {"tools": [ECHO_TOOL]})

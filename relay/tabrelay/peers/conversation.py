@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import logging
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeGuard
@@ -169,11 +170,8 @@ class Conversation:
     # -- from the page ------------------------------------------------------------------------------------------------
 
     def receive(self, text: str) -> None:
-        try:
-            message = orjson.loads(text)
-        except orjson.JSONDecodeError:
-            message = None
-        if not isinstance(message, dict):
+        message = _read(text)
+        if message is None:
             log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
             return
         method, id = message.get("method"), message.get("id")
@@ -196,21 +194,24 @@ class Conversation:
             return  # cancelled, or one of our own
         self._forget_questions(running)
         pending, error = running.pending, message.get("error")
-        if isinstance(error, dict) and isinstance(error.get("code"), int):
-            answer = {"jsonrpc": "2.0", "id": pending.call.id, "error": error}
-            pending.finish(Reply(orjson.dumps(answer).decode(), error["code"]))
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int):
+            text = _text({"jsonrpc": "2.0", "id": pending.call.id, "error": error})
         elif "result" in message:
-            answer = jsonrpc.result_message(pending.call.id, message["result"])
-            pending.finish(Reply(orjson.dumps(answer).decode()))
+            text = _text(jsonrpc.result_message(pending.call.id, message["result"]))
         else:
-            pending.fail(BadAnswer("The page's answer has neither a result nor an error."))
+            text = None
+        if text is None:
+            pending.fail(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
+        else:
+            pending.finish(Reply(text, code if isinstance(code, int) else None))
 
     def _introduced(self, result: object) -> None:
         if not isinstance(result, dict):
             log.warning("%s: the page refused to be initialized", self.server)
             return
         if self.about is None:
-            self.about = result
+            self.about = {**result, "serverInfo": _info(result, self.server)}
             if self._timer is not None:
                 self._timer.cancel()
             self._write(jsonrpc.notification("notifications/initialized"))
@@ -256,10 +257,16 @@ class Conversation:
             text = f"The client of this call can't do {method}."
             self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
         else:
-            ours = f"ask-{next(self._ids)}"
+            self._pass_on(id, method, params if isinstance(params, dict) else None, running)
+
+    def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: Running) -> None:
+        ours = f"ask-{next(self._ids)}"
+        text = _text(jsonrpc.request(ours, method, params))
+        if text is None:
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_PARAMS, "The question nests too deeply."))
+        else:
             self._questions[ours] = Question(id, running)
-            asked = params if isinstance(params, dict) else None
-            running.pending.notify(Notice(orjson.dumps(jsonrpc.request(ours, method, asked)).decode()))
+            running.pending.notify(Notice(text))
 
     def _by_id(self, id: object) -> Running | None:
         return self._running.get(id) if _is_ours(id) else None
@@ -285,4 +292,32 @@ def _is_ours(id: object) -> TypeGuard[int]:
 
 
 def _tell(running: Running, method: str, params: dict[str, Any]) -> None:
-    running.pending.notify(Notice(orjson.dumps(jsonrpc.notification(method, params)).decode()))
+    text = _text(jsonrpc.notification(method, params))
+    if text is not None:
+        running.pending.notify(Notice(text))
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            lenient = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        message = {"id": lenient.get("id")} if isinstance(lenient, dict) and "method" not in lenient else None
+    return message if isinstance(message, dict) else None
+
+
+def _text(message: dict[str, Any]) -> str | None:
+    """One line of JSON; None if it nests deeper than can be written."""
+    try:
+        return orjson.dumps(message).decode()
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _info(about: dict[str, Any], server: str) -> dict[str, Any]:
+    info = about.get("serverInfo")
+    return info if isinstance(info, dict) else {"name": server, "version": "0"}

@@ -226,8 +226,11 @@ class SocketPeer:
         """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
         if not self._introduced or conversation is not self._introduced[-1]:
             return
-        notice = Notice(orjson.dumps(message).decode())
         method, params = message["method"], message.get("params")
+        try:
+            notice = Notice(orjson.dumps(message).decode())
+        except orjson.JSONEncodeError:
+            return
         if method.endswith("/list_changed"):
             for sink in list(self._sinks.values()):
                 sink(notice)
