@@ -77,15 +77,24 @@ class Writer:
             self._is_over = True
 
     async def _run(self, timeout_s: float) -> None:
+        async with asyncio.timeout(None) as timeout:
+            watch = _Watch(timeout, timeout_s)
+            try:
+                await self._drain(watch)
+            finally:
+                watch.stop()
+
+    async def _drain(self, watch: _Watch) -> None:
         while True:
             while self._queue:
-                async with asyncio.timeout(timeout_s):
-                    await self._send({"type": "websocket.send", "text": self._queue[0]})
+                watch.begin()
+                await self._send({"type": "websocket.send", "text": self._queue[0]})
+                watch.end()
                 self._sent()
             if self._close is not None:
                 code, reason = self._close
-                async with asyncio.timeout(timeout_s):
-                    await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                watch.begin()
+                await self._send({"type": "websocket.close", "code": code, "reason": reason})
                 return
             if self._is_over:
                 return
@@ -107,3 +116,37 @@ class Writer:
         self._queue.clear()
         self._waiting_bytes = 0
         self._over_since = None
+
+
+class _Watch:
+    """Lets a timeout expire when one send takes too long. One around each would cost more than the send: this looks
+    at the clock when the first would be late, and then again when the one under way would be."""
+
+    def __init__(self, timeout: asyncio.Timeout, timeout_s: float) -> None:
+        self._timeout = timeout
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        self._since = self._loop.time()
+        if self._next_look is None:
+            self._next_look = self._loop.call_at(self._since + self._timeout_s, self._look)
+
+    def end(self) -> None:
+        self._since = None
+
+    def stop(self) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+
+    def _look(self) -> None:
+        self._next_look = None
+        if self._since is None:
+            return
+        due = self._since + self._timeout_s
+        if due <= self._loop.time():
+            self._timeout.reschedule(due)
+        else:
+            self._next_look = self._loop.call_at(due, self._look)
