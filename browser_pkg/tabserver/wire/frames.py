@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final
 
 from .eras import Era
@@ -39,9 +40,12 @@ class Kind(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Caller:
-    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done."""
+    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done.
+
+    Without slots, so that an object that stands for many calls can keep its text.
+    """
 
     era: Era
     version: str
@@ -59,6 +63,10 @@ class Caller:
             "capabilities": self.capabilities,
             "ready": self.ready,
         }
+
+    @cached_property
+    def text(self) -> str:
+        return json.dumps(self.to_dict(), separators=(",", ":"))
 
     @classmethod
     def from_dict(cls, value: object) -> Caller:

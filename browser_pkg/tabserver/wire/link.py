@@ -162,7 +162,7 @@ class Link(Generic[P]):
 
     def open(self, channel: str, caller: Caller, now: float) -> None:
         """Open a channel that lives until it is closed: a legacy session."""
-        self._push("open", channel, f'"c":"{channel}","o":{_compact(caller.to_dict())}', None, now)
+        self._push("open", channel, f'"c":"{channel}","o":{caller.text}', None, now)
 
     def send(
         self,
@@ -186,7 +186,7 @@ class Link(Generic[P]):
         if related is not None:
             tail += f',"r":{related}' if isinstance(related, int) else f',"r":{json.dumps(related)}'
         if caller is not None:
-            tail += f',"o":{_compact(caller.to_dict())}'
+            tail += f',"o":{caller.text}'
         if again:
             tail += ',"d":1'
         self._push("msg", channel, tail, payload, now)
@@ -383,7 +383,3 @@ class Link(Generic[P]):
             self.phase = TRANSITIONS[self.phase, what]
         except KeyError:
             raise LocalProtocolError(f"{what} is not possible while {self.phase.value}") from None
-
-
-def _compact(value: dict[str, Any]) -> str:
-    return json.dumps(value, separators=(",", ":"))

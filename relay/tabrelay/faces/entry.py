@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 from tabrelay.config import Settings
@@ -10,6 +11,7 @@ from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.modern import Modern
+from tabrelay.faces.seal import Seal
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
 from tabserver.wire import eras
@@ -20,12 +22,12 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 class Entry:
     """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
         self._switch = switch
         self._exchanges = drain.exchanges
         self._max_body = settings.max_body
         self._modern = Modern(switch, settings, drain)
-        self._handshake = Handshake(switch, settings, drain)
+        self._handshake = Handshake(switch, settings, drain, seal)
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
@@ -85,13 +87,14 @@ def _has_envelope(message: Any) -> bool:
 
 
 def _check_accept(exchange: Exchange, *wanted: str) -> None:
-    accepted = {
-        part.partition(";")[0].strip().lower() for value in exchange.headers(b"accept") for part in value.split(",")
-    }
-    for kind in wanted:
-        family = kind.partition("/")[0] + "/*"
-        if not accepted & {kind, family, "*/*"}:
-            raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
+    if not _accepts(",".join(exchange.headers(b"accept")), wanted):
+        raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
+
+
+@lru_cache(maxsize=256)
+def _accepts(value: str, wanted: tuple[str, ...]) -> bool:
+    accepted = {part.partition(";")[0].strip().lower() for part in value.split(",")}
+    return all(accepted & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
 
 
 def _not_allowed(methods: str) -> BadRequest:

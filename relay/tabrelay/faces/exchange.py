@@ -31,12 +31,15 @@ STALL_S: Final = 30.0
 class Exchange:
     """A request being answered. `is_gone` turns true when the client has closed the connection."""
 
-    __slots__ = ("_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
+    __slots__ = ("_headers", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.method: str = scope["method"]
         self.is_gone = False
+        self._headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            self._headers.setdefault(name, []).append(value)
         self._receive = receive
         self._send = send
         self._streaming = False
@@ -46,11 +49,14 @@ class Exchange:
 
     def headers(self, name: bytes) -> list[str]:
         """All values of a header. The blanks around them go here: httptools leaves trailing ones on."""
-        return [value.decode("latin-1").strip(" \t") for key, value in self.scope["headers"] if key == name]
+        return [value.decode("latin-1").strip(" \t") for value in self._headers.get(name, ())]
 
     def header(self, name: bytes) -> str | None:
-        values = self.headers(name)
-        return values[0] if values else None
+        values = self._headers.get(name)
+        return values[0].decode("latin-1").strip(" \t") if values else None
+
+    def is_repeated(self, name: bytes) -> bool:
+        return len(self._headers.get(name, ())) > 1
 
     async def body(self, limit: int) -> bytes:
         """The whole body; a larger one than `limit` is refused before it is read to the end."""
@@ -122,9 +128,18 @@ class Exchange:
         self._streaming = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
-    async def event(self, payload: bytes) -> None:
+    async def event(self, payload: bytes, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
-        await self._chunk(b"event: message\ndata: " + payload + b"\n\n")
+        name = b"" if id is None else b"id: " + id.encode() + b"\n"
+        await self._chunk(name + b"event: message\ndata: " + payload + b"\n\n")
+
+    async def prime(self, id: str, retry_ms: int) -> None:
+        """An event without a message: from now on the client knows where it is, and when to come back."""
+        await self._chunk(f"id: {id}\nretry: {retry_ms}\ndata: \n\n".encode())
+
+    async def retry(self, retry_ms: int | None) -> None:
+        if retry_ms is not None:
+            await self._chunk(f"retry: {retry_ms}\n\n".encode())
 
     async def comment(self) -> None:
         """Keep proxies and clients from thinking that the stream is dead."""

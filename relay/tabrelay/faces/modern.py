@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -41,6 +42,7 @@ REMOVED: Final = frozenset(
     }
 )
 PATIENCE_S: Final = 15.0
+MAX_KNOWN: Final = 4096
 STATUS: Final = {
     jsonrpc.METHOD_NOT_FOUND: 404,
     jsonrpc.PARSE_ERROR: 400,
@@ -88,20 +90,13 @@ class Modern:
     async def _forward(
         self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
     ) -> None:
-        client = meta.get(eras.META_CLIENT)
         call = Call(
             channel=self._switch.new_channel(),
             id=message["id"],
             method=message["method"],
             # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
             payload=orjson.dumps(message).decode(),
-            caller=Caller(
-                era=Era.MODERN,
-                version=meta[eras.META_VERSION],
-                principal=principal.id,
-                client=client if isinstance(client, dict) else None,
-                capabilities=meta[eras.META_CAPABILITIES],
-            ),
+            caller=_caller(principal.id, meta),
         )
         pending = await self._switch.start(server, call)
         await answer(
@@ -113,6 +108,26 @@ class Modern:
             status_of=_status,
             on_gone=lambda: self._switch.abandon(server, pending, "the client closed the stream"),
         )
+
+
+def _caller(principal: str, meta: dict[str, Any]) -> Caller:
+    """A client says the same of itself with every request: one value for all of them, whose text is made once."""
+    about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
+    return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about)
+
+
+def _new_caller(principal: str, about: bytes) -> Caller:
+    version, client, capabilities = orjson.loads(about)
+    return Caller(
+        era=Era.MODERN,
+        version=version,
+        principal=principal,
+        client=client if isinstance(client, dict) else None,
+        capabilities=capabilities,
+    )
+
+
+_known_caller = lru_cache(maxsize=256)(_new_caller)
 
 
 def _status(reply: Reply) -> int:
@@ -128,7 +143,7 @@ def _check_notification(exchange: Exchange) -> None:
 def _check(exchange: Exchange, message: dict[str, Any]) -> dict[str, Any]:
     """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
     for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
-        if len(exchange.headers(header)) > 1:
+        if exchange.is_repeated(header):
             raise _mismatch(f"The header {header.decode()} is there more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
