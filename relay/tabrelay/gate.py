@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -56,6 +57,7 @@ class Route:
     speaks_rpc: bool = False
 
 
+@lru_cache(maxsize=256)  # calls go to few paths, again and again
 def route(kind: str, method: str, path: str) -> Route:
     """The one table of who may go where; everything that is not named wants the token file's own token."""
     is_read = kind == "http" and method in ("GET", "HEAD")
@@ -183,10 +185,9 @@ def _without_secrets(scope: Scope) -> Scope:
 def _with_defaults(send: Send) -> Send:
     async def sender(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            present = {key.lower() for key, _ in headers}
-            headers += [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
-            message = {**message, "headers": headers}
+            present = dict(message.get("headers", ()))  # ASGI: names are in lower case
+            missing = [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
+            message = {**message, "headers": [*message.get("headers", ()), *missing]}
         await send(message)
 
     return sender

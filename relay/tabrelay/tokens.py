@@ -68,14 +68,20 @@ class Tokens:
             self._master_principal = Principal(principal_id(digest(self._master)), MASTER_SCOPES)
         return self._master
 
+    def session_key(self) -> bytes:
+        """What session ids are sealed with; made at the first start, and good for nothing else."""
+        _prepare(self._home)
+        return _read_or_make(self._home / "session.key").encode()
+
     def identify(self, token: str, origin: str | None) -> Principal | None:
         """Whose token is this? A bound token is unknown to every other origin.
 
         No Origin at all is accepted: browsers leave it out on same-origin GETs, and a program could forge it anyway.
         """
-        given = digest(token)
-        if hmac.compare_digest(given, digest(self.master())):
+        # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
+        if hmac.compare_digest(_bytes(token), _bytes(self.master())):
             return self._master_principal
+        given = digest(token)
         self._refresh()
         found: Pair | None = None
         for pair in self._pairs:  # no early exit: the time says nothing about which one matched
@@ -127,7 +133,11 @@ class Tokens:
 
 
 def digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(_bytes(token)).hexdigest()
+
+
+def _bytes(token: str) -> bytes:
+    return token.encode("utf-8", "surrogatepass")
 
 
 def principal_id(sha256: str) -> str:
