@@ -29,7 +29,12 @@ class Stop(Exception):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if "run" not in args:
+        # No verb: whoever types the bare name wants to know what it can do.
+        parser.print_help(sys.stderr)
+        return USAGE
     try:
         code: int = args.run(args)
         return code
@@ -53,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tabrelay {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
 
     demo = _verb(verbs, "demo", "Start the relay and open the demo page.", "tabrelay demo --port 9000 --no-open")
     _relay_flags(demo)
