@@ -141,9 +141,12 @@ class Switch:
             raise
 
     def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
-        """Pass a client's notification or response on, if anyone is there to hear it."""
+        """Pass a client's notification or response on, if anyone is there to hear it.
+
+        Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
+        """
         peer = self.registry.holder(server)
-        if peer is not None and peer.is_up:
+        if peer is not None:
             peer.notify(channel, caller, payload)
 
     def is_up(self, server: str) -> bool:

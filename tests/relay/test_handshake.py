@@ -72,6 +72,24 @@ async def test_cancelled_is_passed_on_to_the_worker(relay: RunningRelay, worker:
     assert json.loads(events(body)[-1] if body.startswith(("event", ":")) else body)["error"]["code"] == -32800
 
 
+async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
+    relay: RunningRelay, worker: SyntheticWorker
+) -> None:
+    worker.on_call = lambda worker, event, message: None
+    _, headers = await relay.initialize("notes")
+    running = asyncio.create_task(relay.http.post("/notes", json=call(), headers=headers))
+    await worker.until(lambda: bool(worker.calls))
+    await worker.cut()
+    async with asyncio.timeout(10):
+        while any(row["state"] == "online" for row in (await relay.http.get("/-/status")).json()["servers"]):
+            pass  # the relay has not seen the cut yet
+    cancelled = jsonrpc.notification("notifications/cancelled", {"requestId": 5})
+    assert (await relay.http.post("/notes", json=cancelled, headers=headers)).status_code == 202
+    await worker.dial()
+    await worker.until(lambda: any('"notifications/cancelled"' in getattr(e, "payload", "") for e in worker.seen))
+    running.cancel()
+
+
 async def test_the_get_stream_carries_what_belongs_to_no_request(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
     async with relay.http.stream("GET", "/notes", headers=headers) as stream:
