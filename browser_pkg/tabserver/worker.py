@@ -68,7 +68,7 @@ class Worker:
         if kind == "attach":
             self._attach(port, message)
         elif kind == "detach":
-            self._hub.detach(port)
+            self._detach(port)
         elif service is not None and kind == "token":
             service.use_token(message["token"])
         elif service is not None and kind == "retry":
@@ -90,7 +90,7 @@ class Worker:
             except ServerNameError as error:
                 port.send(describe_state(State("stopped", "forbidden", str(error)), message["server"]))
                 return
-        port.watch(message["lock"], partial(self._hub.detach, port))
+        port.watch(message["lock"], partial(self._detach, port))
         self._hub.attach(port, message["tab"])
         port.send(service.state)
         self._run(self._begin(service, message["modules"], message["token"]))
@@ -100,7 +100,14 @@ class Worker:
         for url in modules:
             if (problem := await self._modules.load(url)) is not None:
                 self._hub.broadcast({"t": "module_failed", "url": url, "message": problem})
-        await service.start(token)
+        # A page that left in the meantime wants no connection any more.
+        if self._hub.tabs:
+            await service.start(token)
+
+    def _detach(self, port: browser.Port) -> None:
+        self._hub.detach(port)
+        if self._service is not None and not self._hub.tabs:
+            self._run(self._service.rest())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -148,6 +155,14 @@ class Service:
         if not self._is_started:
             self._is_started = True
             await self._transport.start()
+
+    async def rest(self) -> None:
+        """No tab is left: leave no dial behind. A link that is up stays: most pages that go are only reloading."""
+        if self._is_started and self.state["state"] in ("connecting", "waiting") and not self._hub.tabs:
+            self._is_started = False
+            await self._transport.close()
+            if not self._is_started:  # no tab has come while the dial was given up
+                self.state = describe_state(State("connecting"), self._server_name)
 
     async def stop(self) -> None:
         """Stay down, also for tabs that come later, until somebody asks to retry."""

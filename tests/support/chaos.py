@@ -97,7 +97,7 @@ class ChaosProxy:
     @property
     def sockets(self) -> list[Connection]:
         """The WebSockets that can carry something."""
-        return [each for each in self._connections if each.is_socket and not each.is_cut]
+        return [each for each in self._connections if each.is_socket and not each.is_cut and all(each.is_held.values())]
 
     def held(self, way: Way) -> int:
         """How many WebSockets the end at which a direction begins has not let go of, be they cut or not."""
@@ -130,6 +130,10 @@ class ChaosProxy:
         trap = Trap(when, moment, cut)
         self._traps.append(trap)
         return trap
+
+    def release(self, trap: Trap) -> None:
+        """Take a trap away that did not spring."""
+        self._traps.remove(trap)
 
     def cut_after(self, way: Way, count: int, cut: Cut = Cut.RESET) -> None:
         """Let so many more bytes of each WebSocket that is there pass in one direction, then cut it."""

@@ -1,0 +1,184 @@
+"""Giving up in good order: dials that nobody wants any more, handshakes that take too long, cancelled calls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from mcp.client.client import Client
+from playwright.async_api import BrowserContext, Page
+
+from tests.support.chaos import Frame, Way
+from tests.support.stage import FAST_RELAY, FAST_WORKER, Stage
+
+HOURS_S = 7200.0
+
+# How a page may go away while its worker dials.
+LEAVING = {
+    "close": lambda page: page.evaluate("connection.close()"),
+    "navigation": lambda page: page.goto("about:blank"),
+    "end of the tab": lambda page: page.close(),
+}
+
+
+async def connects_as_usual(stage: Stage, settings: ModuleType, dials: int) -> None:
+    """A tab that comes later finds nothing in its way, and nobody else has dialled meanwhile."""
+    before = stage.proxy.sockets_accepted
+    assert before == dials
+    page = await stage.open(settings.BOOT_TIMEOUT_MS)
+    assert stage.proxy.sockets_accepted == before + 1
+    assert stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 1
+    async with stage.relay.client() as client:
+        await client.call_tool("work", {"key": "later"})
+    assert await page.evaluate("runs") == {"later": 1}
+
+
+@pytest.mark.parametrize("how", LEAVING)
+async def test_a_page_that_leaves_during_the_handshake_leaves_no_socket(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path, how: str
+) -> None:
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        stage.proxy.weather[Way.DOWN].latency_s = HOURS_S
+        page = await stage.visit()
+        await stage.proxy.until(lambda: len(stage.proxy.sockets) == 1, settings.BOOT_TIMEOUT_MS / 1000)
+        await LEAVING[how](page)
+        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 0)
+        stage.proxy.weather[Way.DOWN].latency_s = 0
+        await connects_as_usual(stage, settings, dials=1)
+
+
+async def test_a_page_that_leaves_between_handshake_and_welcome_leaves_no_socket(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        greeted = asyncio.Event()
+
+        def hold_back_the_welcome(frame: Frame) -> bool:
+            if frame.way is Way.UP and '"t":"hello"' in frame.text:
+                stage.proxy.weather[Way.DOWN].latency_s = 1.0
+                greeted.set()
+            return False
+
+        trap = stage.proxy.cut_at(hold_back_the_welcome)
+        page = await stage.visit()
+        async with asyncio.timeout(settings.BOOT_TIMEOUT_MS / 1000):
+            await greeted.wait()
+        await page.evaluate("connection.close()")
+        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 0)
+        stage.proxy.release(trap)
+        stage.proxy.weather[Way.DOWN].latency_s = 0
+        await connects_as_usual(stage, settings, dials=1)
+
+
+async def test_a_page_that_closes_before_the_worker_is_up_causes_no_dial(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        page = await stage.visit()
+        # Attached, and Python is still on its way.
+        await page.wait_for_function("connection.boot !== null && connection.boot.stage !== 'ready'")
+        await page.evaluate("connection.close()")
+        await connects_as_usual(stage, settings, dials=0)
+
+
+@pytest.mark.parametrize("slow", ["handshake", "welcome"])
+async def test_a_dial_slower_than_the_timeout_is_closed_and_the_next_one_works(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path, slow: str
+) -> None:
+    timing = {**FAST_WORKER, "connect_ms": 1_500}
+    async with Stage(tmp_path, context, timing=timing, **FAST_RELAY) as stage:
+        weather = stage.proxy.weather[Way.DOWN]
+
+        def hold_back_the_welcome(frame: Frame) -> bool:
+            weather.latency_s = 3.0
+            return False
+
+        if slow == "handshake":
+            weather.latency_s = 3.0
+        trap = stage.proxy.cut_at(hold_back_the_welcome)
+        page = await stage.visit()
+        await page.wait_for_function(
+            "states.some(({ state, why }) => state === 'waiting' && why === 'timeout')",
+            timeout=settings.BOOT_TIMEOUT_MS,
+        )
+        stage.proxy.release(trap)
+        weather.latency_s = 0
+        await page.wait_for_function("connection.state.state === 'connected'")
+        # Whatever the attempts before have come to: one socket is left, in the browser and in the relay.
+        await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == stage.proxy.held(Way.DOWN) == 1)
+        assert stage.proxy.sockets_accepted >= 2
+        async with stage.relay.client() as client:
+            await client.call_tool("work", {"key": "heard"})
+        assert await page.evaluate("runs") == {"heard": 1}
+
+
+# -- cancellation ------------------------------------------------------------------------------------------------------
+
+ERAS = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+async def cancelled_in_worker(client: Client, key: str) -> None:
+    """Ask until the worker says so."""
+    async with asyncio.timeout(15):
+        while True:
+            listed = (await client.call_tool("worker_cancelled", {})).structured_content
+            assert listed is not None
+            if key in listed["result"]:
+                return
+
+
+async def begun_in_worker(client: Client, key: str) -> None:
+    async with asyncio.timeout(15):
+        while True:
+            counted = (await client.call_tool("worker_runs", {})).structured_content
+            assert counted is not None
+            if counted.get(key) == 1:
+                return
+
+
+@ERAS
+@pytest.mark.parametrize("is_away", [False, True], ids=["connected", "away"])
+async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path, mode: str, is_away: bool
+) -> None:
+    """A JavaScript tool sees its signal aborted, a Python coroutine gets CancelledError; also if the link was cut."""
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        page = await stage.open(settings.BOOT_TIMEOUT_MS)
+        async with stage.relay.client(mode) as client:
+            calls = [
+                asyncio.create_task(client.call_tool("hang", {"key": "tab"})),
+                asyncio.create_task(client.call_tool("hang_in_worker", {"key": "worker"})),
+            ]
+            await stage.runs(page, "tab")
+            await begun_in_worker(client, "worker")
+            if is_away:
+                stage.proxy.is_refusing = True
+                stage.proxy.cut()
+                await stage.proxy.until(lambda: stage.proxy.held(Way.DOWN) == 0)
+            for call in calls:
+                call.cancel()
+            ends = await asyncio.gather(*calls, return_exceptions=True)
+            assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+            stage.proxy.is_refusing = False
+            await page.wait_for_function("'tab' in aborted")
+            await cancelled_in_worker(client, "worker")
+        assert await page.evaluate("runs") == {"tab": 1}
+
+
+async def test_a_cancelled_call_leaves_its_neighbours_alone(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        page: Page = await stage.open(settings.BOOT_TIMEOUT_MS)
+        async with stage.relay.client() as client, asyncio.TaskGroup() as tasks:
+            stays = tasks.create_task(client.call_tool("gate", {"key": "stays"}))
+            goes = asyncio.create_task(client.call_tool("hang", {"key": "goes"}))
+            await stage.runs(page, "stays")
+            await stage.runs(page, "goes")
+            goes.cancel()
+            await page.wait_for_function("'goes' in aborted")
+            await page.evaluate("gates.stays()")
+            assert not (await stays).is_error
+        assert await page.evaluate("Object.keys(aborted)") == ["goes"]
