@@ -1,6 +1,7 @@
-"""Tabserver: the browser half of Tabrelay. A page or worker declares tools here, and MCP clients call them.
+"""Tabserver: the browser half of Tabrelay. A page or worker declares tools, resources and prompts here, and
+MCP clients use them.
 
-    from tabserver import Context, tool
+    from tabserver import Context, prompt, resource, tool
 
 The names below are looked up when they are first used. So importing `tabserver.wire`, which the relay does too, loads
 nothing else of this package.
@@ -12,18 +13,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .content import Audio, Embedded, Image, Link, Message, Text
+    from .context import Context
+    from .messages import Refusal
+    from .questions import (
+        ClientError,
+        Declined,
+        Elicit,
+        Elicited,
+        ElicitUrl,
+        InputRequired,
+        InvalidAnswer,
+        ListRoots,
+        MissingCapability,
+        Root,
+        Sample,
+        Sampled,
+    )
+    from .resources import ResourceNotFound
     from .schema import SchemaError
-    from .tools import Context, Toolbox, default_toolbox, tool
+    from .toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
+    from .tools import ToolError
 
-__all__ = ["Context", "SchemaError", "Toolbox", "default_toolbox", "tool"]
-
-_HOMES = {
-    "Context": ".tools",
-    "SchemaError": ".schema",
-    "Toolbox": ".tools",
-    "default_toolbox": ".tools",
-    "tool": ".tools",
+_NAMES = {
+    ".content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
+    ".context": ("Context",),
+    ".messages": ("Refusal",),
+    ".questions": (
+        "ClientError",
+        "Declined",
+        "Elicit",
+        "ElicitUrl",
+        "Elicited",
+        "InputRequired",
+        "InvalidAnswer",
+        "ListRoots",
+        "MissingCapability",
+        "Root",
+        "Sample",
+        "Sampled",
+    ),
+    ".resources": ("ResourceNotFound",),
+    ".schema": ("SchemaError",),
+    ".toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
+    ".tools": ("ToolError",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "Audio",
+    "ClientError",
+    "Context",
+    "Declined",
+    "Elicit",
+    "ElicitUrl",
+    "Elicited",
+    "Embedded",
+    "Image",
+    "InputRequired",
+    "InvalidAnswer",
+    "Link",
+    "ListRoots",
+    "Message",
+    "MissingCapability",
+    "Refusal",
+    "ResourceNotFound",
+    "Root",
+    "Sample",
+    "Sampled",
+    "SchemaError",
+    "Text",
+    "ToolError",
+    "Toolbox",
+    "default_toolbox",
+    "prompt",
+    "resource",
+    "resource_updated",
+    "tool",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,132 +1,22 @@
 """The hub: which tabs there are, what each of them offers, and the calls that run in them.
 
-It is the catalogue that the MCP core asks: the worker's own tools and those of all tabs, as one list. Ports come in
-behind a Protocol, time and deferral as arguments; so nothing here knows a browser, a socket or MCP's messages.
+It is the catalogue that the MCP core asks: what the worker has itself and the tools of all tabs, as one list. Ports
+come in behind a Protocol, time and deferral as arguments; so nothing here knows a browser, a socket or MCP's messages.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from .context import Cancel, Done, Request
 from .pulse import Later, Pulse
-from .tools import Cancel, Context, Done, Result, Toolbox, UnknownTool, text_result
-from .wire.frames import Caller
-from .wire.jsonrpc import RequestId
-
-Message = Mapping[str, Any]
-
-WORKER: Final = "worker"
-# Pages show progress; a tool that reports it a thousand times a second must not drown them.
-PROGRESS_EVERY_MS: Final = 100.0
-_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_TOOL_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
-
-
-class Port(Protocol):
-    """The way to one page."""
-
-    def send(self, message: Message) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class Tab:
-    """A page that is attached now. `touched` says when it was last shown, hidden or focused.
-
-    `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
-    """
-
-    port: Port
-    id: str
-    title: str
-    url: str
-    is_visible: bool
-    touched: int
-    attached: int
-    is_frozen: bool = False
-    is_silent: bool = False
-    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def rank(self) -> tuple[bool, bool, int, int]:
-        """Which tab gets a call that several could take: the one the user sees, else the one seen last."""
-        return self.is_awake, self.is_visible, self.touched, self.attached
-
-    @property
-    def is_awake(self) -> bool:
-        return not (self.is_frozen or self.is_silent)
-
-    @property
-    def label(self) -> str:
-        return f'"{self.title}"' if self.title else self.url or self.id
-
-
-class Run:
-    """One running call, and the Context that its tool sees: it passes on what the tool says and lets the tabs watch."""
-
-    def __init__(self, hub: Hub, call: str, name: str, tab: Tab | None, context: Context, done: Done) -> None:
-        self.call = call
-        self.name = name
-        self.tab = tab
-        self._hub = hub
-        self._context = context
-        self._done = done
-        self._is_over = False
-        self._began_ms = hub.now_ms()
-        self._progress_told_ms = 0.0
-        name_of_client = (context.caller.client or {}).get("name")
-        self._client = {"client": name_of_client} if name_of_client else {}
-        self._say("started")
-
-    @property
-    def caller(self) -> Caller:
-        return self._context.caller
-
-    @property
-    def request_id(self) -> RequestId:
-        return self._context.request_id
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self._context.is_cancelled
-
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        self._context.progress(progress, total, message)
-        now_ms = self._hub.now_ms()
-        if now_ms - self._progress_told_ms >= PROGRESS_EVERY_MS:
-            self._progress_told_ms = now_ms
-            self._say("progress", progress=progress, **({} if total is None else {"total": total}))
-
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        self._context.log(level, data, logger)
-
-    def finish(self, result: Result) -> None:
-        if self._is_over:
-            return
-        if result.get("isError"):
-            self._end("failed", error=_first_text(result))
-        else:
-            self._end("done")
-        self._done(result)
-
-    def abandon(self, phase: str, **more: Any) -> None:
-        """It is over without a result: the caller left, or the call was refused by an exception."""
-        if not self._is_over:
-            self._end(phase, **more)
-
-    def _end(self, phase: str, **more: Any) -> None:
-        self._is_over = True
-        self._hub.forget(self)
-        self._say(phase, ms=round(self._hub.now_ms() - self._began_ms, 1), **more)
-
-    def _say(self, phase: str, **more: Any) -> None:
-        owner = self.tab.id if self.tab else WORKER
-        said = {"t": "activity", "call": self.call, "name": self.name, "owner": owner, "phase": phase}
-        self._hub.broadcast({**said, **self._client, "at_ms": self._hub.now_ms(), **more})
+from .running import nothing_to_cancel
+from .runs import WORKER, Run
+from .tabs import Message, Port, Tab, check_tool
+from .toolbox import Toolbox
+from .tools import UnknownTool, text_result
 
 
 class Hub:
@@ -142,7 +32,7 @@ class Hub:
         now_ms: Callable[[], float],
         defer: Callable[[Callable[[], None]], None],
         later: Later,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[list[str]], None] = lambda lists: None,
     ) -> None:
         self.now_ms = now_ms
         self.on_change = on_change
@@ -153,9 +43,11 @@ class Hub:
         self._running: dict[str, Run] = {}
         self._numbers = itertools.count(1)
         self._is_change_due = False
-        self._told_tools: list[dict[str, Any]] = []
+        self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._told_catalogue: list[dict[str, Any]] = []
+        self.on_update: Callable[[str], None] = lambda uri: None
         toolbox.on_change = self.changed
+        toolbox.on_update = self._updated
 
     # -- tabs ---------------------------------------------------------------------------------------------------------
 
@@ -207,7 +99,7 @@ class Hub:
             run = self._running.get(message["call"])
             # A tab may answer its own calls only; a late answer to a call that is over has no reader.
             if run is not None and run.tab is tab:
-                _answer(run, kind, message, body)
+                run.hear(kind, message, body)
 
     def _heard(self, tab: Tab) -> None:
         self.pulse.heard(tab)
@@ -245,7 +137,7 @@ class Hub:
     def _offer(self, tab: Tab, offered: list[Any]) -> None:
         for tool in offered:
             try:
-                checked = _check(tool)
+                checked = check_tool(tool)
             except ValueError as error:
                 name = tool.get("name") if isinstance(tool, dict) else None
                 tab.port.send({"t": "refused", "name": str(name), "message": str(error)})
@@ -277,13 +169,21 @@ class Hub:
 
     def _publish(self) -> None:
         self._is_change_due = False
-        tools, catalogue = self.tools(), self.catalogue()
+        catalogue = self.catalogue()
         if catalogue != self._told_catalogue:
             self._told_catalogue = catalogue
             self.broadcast({"t": "catalogue", "tools": catalogue})
-        if tools != self._told_tools:
-            self._told_tools = tools
-            self.on_change()
+        now = {
+            "tools": self.tools(),
+            "resources": (self.resources(), self.templates()),
+            "prompts": self.prompts(),
+        }
+        before, self._told = self._told, now
+        if changed := [name for name in now if now[name] != before[name]]:
+            self.on_change(changed)
+
+    def _updated(self, uri: str) -> None:
+        self.on_update(uri)
 
     def _entries(self) -> list[tuple[dict[str, Any], Tab | None]]:
         own: list[tuple[dict[str, Any], Tab | None]] = [(tool, None) for tool in self._toolbox.tools()]
@@ -296,25 +196,25 @@ class Hub:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, name: str, arguments: dict[str, Any], context: Context, done: Done) -> Cancel:
+    def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
         """Start a call where its tool lives. Raises UnknownTool; a worker's tool also InvalidArguments."""
         owner = next((tab for tool, tab in self._entries() if tool["name"] == name), _NOBODY)
         if owner is _NOBODY:
             raise UnknownTool(name)
         tab = owner if isinstance(owner, Tab) else None
-        run = Run(self, str(next(self._numbers)), name, tab, context, done)
+        run = Run(self, str(next(self._numbers)), name, tab, request, done)
         if tab is None:
             return self._call_own(run, arguments)
         if not tab.is_awake:
             text = f'The tab {tab.label} {_STATES[tab.is_frozen]}, so "{name}" was not called. Bring it to the front'
             run.finish(text_result(f"{text} and try again.", is_error=True))
-            return _nothing_to_cancel
+            return nothing_to_cancel
         self._running[run.call] = run
         self.pulse.watch(tab)
         caller = {
-            "client": context.caller.client,
-            "principal": context.caller.principal,
-            "era": context.caller.era,
+            "client": request.caller.client,
+            "principal": request.caller.principal,
+            "era": request.caller.era,
         }
         tab.port.send({"t": "call", "call": run.call, "name": name, "arguments": arguments, "caller": caller})
 
@@ -343,50 +243,36 @@ class Hub:
         if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
             self.pulse.release(run.tab)
 
+    # -- resources and prompts: the worker's own so far ---------------------------------------------------------------
+
+    def resources(self) -> list[dict[str, Any]]:
+        return self._toolbox.resources()
+
+    def templates(self) -> list[dict[str, Any]]:
+        return self._toolbox.templates()
+
+    def prompts(self) -> list[dict[str, Any]]:
+        return self._toolbox.prompts()
+
+    def has_resource(self, uri: str) -> bool:
+        return self._toolbox.has_resource(uri)
+
+    def read(self, uri: str, request: Request, done: Done) -> Cancel:
+        return self._toolbox.read(uri, request, done)
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
+        return self._toolbox.get_prompt(name, arguments, request, done)
+
+    def complete_prompt(self, name: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+        return self._toolbox.complete_prompt(name, argument, typed, others, done)
+
+    def complete_resource(self, uri: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+        return self._toolbox.complete_resource(uri, argument, typed, others, done)
+
 
 _NOBODY: Final = object()
 _STATES: Final = {True: "is frozen by the browser", False: "does not answer"}
 
 
-def _nothing_to_cancel(reason: str) -> None:
-    """The call was over before it began."""
-
-
 def _ask(tab: Tab) -> None:
     tab.port.send({"t": "ping"})
-
-
-def _answer(run: Run, kind: str, message: Message, body: str | None) -> None:
-    if kind == "progress":
-        run.progress(message["progress"], message.get("total"), message.get("message"))
-    elif kind == "log":
-        try:
-            run.log(message["level"], message.get("data"))
-        except ValueError as error:  # no such level: say it where the page's author looks
-            run.log("warning", f"{error}: {message.get('data')}")
-    elif kind == "error":
-        run.finish(text_result(str(message.get("message") or "The tool failed."), is_error=True))
-    else:
-        result = json.loads(body or "null")
-        if not isinstance(result, dict) or not isinstance(result.get("content"), list):
-            result = text_result(f'The tool "{run.name}" returned something that is no result.', is_error=True)
-        run.finish(result)
-
-
-def _check(tool: Any) -> dict[str, Any]:
-    """What a page offers, reduced to the fields of an MCP tool; raises ValueError with what is wrong."""
-    if not isinstance(tool, dict):
-        raise ValueError("A tool is an object with a name, a description and an inputSchema.")
-    if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):
-        raise ValueError("A tool's name has 1 to 128 letters, digits, '_', '-' or '.'.")
-    checked = {key: tool[key] for key in _TOOL_FIELDS if tool.get(key) is not None}
-    for key in ("inputSchema", "outputSchema"):
-        schema = checked.setdefault(key, {"type": "object"}) if key == "inputSchema" else checked.get(key)
-        if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
-            raise ValueError(f'Its {key} must be a JSON Schema with "type": "object".')
-    return checked
-
-
-def _first_text(result: Result) -> str:
-    texts = (block["text"] for block in result.get("content", ()) if block.get("type") == "text")
-    return next(texts, "")[:500]

@@ -70,6 +70,22 @@ def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
     return method, params
 
 
+def parse_answer(payload: str) -> tuple[str, dict[str, Any] | Refusal] | None:
+    """Id and result, or error, of a response to a question of ours; None for what is no such thing."""
+    try:
+        message: object = load(payload)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("id"), str):
+        return None
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        return message["id"], result
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        return message["id"], Refusal(error["code"], str(error.get("message", "")), error.get("data"))
+    return None
+
+
 def read_level(value: object, path: str) -> str:
     if not isinstance(value, str) or value not in LEVELS:
         raise Refusal(INVALID_PARAMS, f"{path}: expected one of {', '.join(LEVELS)}, got {show(value)}")

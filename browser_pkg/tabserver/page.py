@@ -17,11 +17,16 @@ can't be reached from there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import browser
-from .tools import InvalidArguments, Result, Toolbox, default_toolbox, text_result
+from .context import Outcome
+from .messages import Refusal
+from .questions import Answer, MissingCapability, Question
+from .signature import InvalidArguments
+from .toolbox import Toolbox, default_toolbox
+from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
 
@@ -48,12 +53,15 @@ def _executor(toolbox: Toolbox, name: str) -> Callable[[Any, Any], Any]:
     def execute(arguments: Any, context: Any) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def done(result: Result) -> None:
+        def done(outcome: Outcome) -> None:
+            if not isinstance(outcome, dict):
+                text = outcome.message if isinstance(outcome, Refusal) else "A tool of a page can't ask the client yet."
+                outcome = text_result(text, is_error=True)
             if not answer.done():
-                answer.set_result(browser.to_javascript(result))
+                answer.set_result(browser.to_javascript(outcome))
 
         try:
-            cancel = toolbox.call(name, browser.to_python(arguments), PageContext(context), done)
+            cancel = toolbox.call(name, browser.to_python(arguments), PageRequest(context), done)
         except InvalidArguments as error:
             done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
         if answer.done():
@@ -65,8 +73,11 @@ def _executor(toolbox: Toolbox, name: str) -> Callable[[Any, Any], Any]:
     return execute
 
 
-class PageContext:
-    """The Context of a tool that runs in a page, made of what client.js gives to `execute`."""
+class PageRequest:
+    """The Request of a tool that runs in a page, made of what client.js gives to `execute`."""
+
+    input_responses: Mapping[str, Answer] = {}
+    request_state: Any = None
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -88,3 +99,10 @@ class PageContext:
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         self._context.log(level, browser.to_javascript(data))
+
+    async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        """The way from a page to the client is not there yet: to the tool it is as if no client could be asked."""
+        raise MissingCapability(question.method, question.lacking({}) or {})
+
+    def close_stream(self, retry_ms: int | None) -> None:
+        """A page has no stream of its own."""

@@ -71,7 +71,8 @@ class Shapes:
             return Anything()
         if origin is typing.Annotated:
             text = next((note for note in args[1:] if isinstance(note, str)), None)
-            return Described(self.of(args[0]), text) if text else self.of(args[0])
+            keywords = {key: value for note in args[1:] if isinstance(note, dict) for key, value in note.items()}
+            return Described(self.of(args[0]), text, keywords) if text or keywords else self.of(args[0])
         if origin in (typing.Union, types.UnionType):
             return Either(tuple(self.of(arg) for arg in args))
         if origin is typing.Literal:

@@ -358,10 +358,11 @@ class Either:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Annotated[X, "text"]."""
+    """Annotated[X, "text", {"keyword": value}]: a description, and what else the schema shall say. Not checked here."""
 
     shape: Shape
-    text: str
+    text: str | None = None
+    keywords: Schema = field(default_factory=dict)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -372,7 +373,7 @@ class Described:
         return self.shape.label
 
     def schema(self) -> Schema:
-        return self.shape.schema() | {"description": self.text}
+        return self.shape.schema() | ({"description": self.text} if self.text else {}) | self.keywords
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         return self.shape.read(value, path, reading)

@@ -25,7 +25,7 @@ from .reconnect import State, Transport
 from .server import Server
 from .sockets import DialError
 from .timing import Timing
-from .tools import default_toolbox
+from .toolbox import default_toolbox
 from .wire.errors import ServerNameError
 from .wire.frames import Greeting
 from .wire.limits import Limits
@@ -146,6 +146,7 @@ class Service:
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
+        self._hub.on_update = core.resource_updated
         self._is_started = False
         self.state = describe_state(State("connecting"), server)
         browser.when_online(shim, self.hurry)

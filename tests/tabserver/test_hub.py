@@ -8,30 +8,13 @@ from typing import Any
 
 import pytest
 
+from tabserver.context import Cancel, Context, Result
 from tabserver.hub import Hub
-from tabserver.tools import Cancel, Context, InvalidArguments, Result, Toolbox, UnknownTool, tool
-from tabserver.wire.eras import Era
-from tabserver.wire.frames import Caller
+from tabserver.signature import InvalidArguments
+from tabserver.toolbox import Toolbox, tool
+from tabserver.tools import UnknownTool
 from tests.support.port import FakePort
-
-
-class RecordingContext:
-    """What the MCP core gives to a call; keeps what the tool said."""
-
-    caller = Caller(Era.MODERN, "2026-07-28", "token:ab12", {"name": "probe", "version": "1"})
-    request_id = 7
-    is_cancelled = False
-
-    def __init__(self) -> None:
-        self.said: list[tuple[Any, ...]] = []
-
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        self.said.append(("progress", progress, total, message))
-
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        if level == "loud":
-            raise ValueError("unknown log level 'loud'")
-        self.said.append(("log", level, data))
+from tests.support.request import RecordingRequest
 
 
 class House:
@@ -50,10 +33,10 @@ class House:
             later=lambda delay_ms, ring: self.timers.append((self.time_ms + delay_ms, ring)),
             on_change=self._changed,
         )
-        self.results: list[Result] = []
-        self.context = RecordingContext()
+        self.results: list[Any] = []
+        self.context = RecordingRequest()
 
-    def _changed(self) -> None:
+    def _changed(self, lists: list[str]) -> None:
         self.changes += 1
 
     def settle(self) -> None:

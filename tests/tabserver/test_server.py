@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from tabserver.context import Cancel, Done, Request
 from tabserver.server import MAX_RUNNING, Catalogue, Server
-from tabserver.tools import Cancel, Context, Done, InvalidArguments, UnknownTool, text_result
+from tabserver.signature import InvalidArguments
+from tabserver.toolbox import Toolbox
+from tabserver.tools import UnknownTool, text_result
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Received
@@ -20,26 +23,34 @@ LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
 READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)
 MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "version": "1"})
 INFO = {"name": "demo", "version": "1.2"}
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
 ADD = {"name": "add", "inputSchema": {"type": "object"}}
 
 
-class HeldCatalogue:
-    """Holds every call until the test ends it; `on_call` may end or refuse it at once."""
+class HeldCatalogue(Toolbox):
+    """Holds every tool call until the test ends it; `on_call` may end or refuse it at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.offered: list[dict[str, Any]] = [ADD]
-        self.calls: list[tuple[str, dict[str, Any], Context, Done]] = []
+        self.calls: list[tuple[str, dict[str, Any], Request, Done]] = []
         self.cancelled: list[str] = []
-        self.on_call: Callable[[Context, Done], None] = lambda context, done: None
+        self.on_call: Callable[[Request, Done], None] = lambda context, done: None
 
     def tools(self) -> list[dict[str, Any]]:
         return self.offered
 
-    def call(self, name: str, arguments: dict[str, Any], context: Context, done: Done) -> Cancel:
+    def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
         if name not in [tool["name"] for tool in self.offered]:
             raise UnknownTool(name)
-        self.calls.append((name, arguments, context, done))
-        self.on_call(context, done)
+        self.calls.append((name, arguments, request, done))
+        self.on_call(request, done)
         return self.cancelled.append
 
 
@@ -111,7 +122,7 @@ def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
     bench.open(LEGACY)
     assert bench.request("initialize", {"protocolVersion": asked, "capabilities": {}})["result"] == {
         "protocolVersion": given,
-        "capabilities": {"tools": {"listChanged": True}, "logging": {}},
+        "capabilities": CAPABILITIES,
         "serverInfo": INFO,
         "instructions": "Be kind.",
     }
@@ -138,15 +149,15 @@ def test_list_changed_goes_to_sessions_past_their_handshake_only(bench: Bench) -
     bench.note("notifications/initialized", channel="fresh")
     bench.open(MODERN, "modern")
     bench.sent.clear()
-    bench.server.catalogue_changed()
+    bench.server.catalogue_changed(["tools"])
     assert bench.sent == [
         ("ready", Kind.NOTE, {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, None, None)
     ]
     bench.note("notifications/initialized", channel="greeted")
-    bench.server.catalogue_changed()
+    bench.server.catalogue_changed(["tools"])
     assert [channel for channel, *_ in bench.sent] == ["ready", "ready", "greeted"]
     bench.server.receive(Closed("ready", "session ended"))
-    bench.server.catalogue_changed()
+    bench.server.catalogue_changed(["tools"])
     assert [channel for channel, *_ in bench.sent] == ["ready", "ready", "greeted", "greeted"]
 
 
@@ -157,7 +168,7 @@ def test_discover_tells_versions_and_capabilities() -> None:
     assert Bench("Be kind.").modern("server/discover")["result"] == {
         "resultType": "complete",
         "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}, "logging": {}},
+        "capabilities": CAPABILITIES,
         "instructions": "Be kind.",
         "ttlMs": 0,
         "cacheScope": "private",
@@ -261,7 +272,7 @@ def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: Benc
 
 
 def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) -> None:
-    def refuse(context: Context, done: Done) -> None:
+    def refuse(request: Request, done: Done) -> None:
         raise InvalidArguments('arguments.a: expected integer, got string "x"')
 
     bench.catalogue.on_call = refuse
@@ -273,7 +284,7 @@ def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) ->
 
 
 def test_a_catalogue_that_raises_is_a_failed_call(bench: Bench) -> None:
-    def fail(context: Context, done: Done) -> None:
+    def fail(request: Request, done: Done) -> None:
         raise RuntimeError("no tab")
 
     bench.catalogue.on_call = fail

@@ -14,21 +14,12 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, TypedDict
 
 import pytest
 
+from tabserver.context import Context, Outcome, Result
 from tabserver.schema import SchemaError
-from tabserver.tools import (
-    Context,
-    InvalidArguments,
-    Result,
-    Tool,
-    Toolbox,
-    UnknownTool,
-    declare,
-    default_toolbox,
-    to_result,
-    tool,
-)
-from tabserver.wire.eras import Era
-from tabserver.wire.frames import Caller
+from tabserver.signature import InvalidArguments
+from tabserver.toolbox import Toolbox, default_toolbox, tool
+from tabserver.tools import Tool, UnknownTool, declare, to_result
+from tests.support.request import RecordingRequest
 
 
 class Color(enum.Enum):
@@ -67,23 +58,6 @@ class Total:
 UserId = NewType("UserId", int)
 
 
-class RecordingContext:
-    """A Context that only remembers what the tool said."""
-
-    caller = Caller(Era.MODERN, "2026-07-28", "token:test")
-    request_id = 1
-    is_cancelled = False
-
-    def __init__(self) -> None:
-        self.said: list[Any] = []
-
-    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        self.said.append((progress, total, message))
-
-    def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        self.said.append((level, data, logger))
-
-
 def boxed(function: Callable[..., Any]) -> Toolbox:
     box = Toolbox()
     box.add(declare(function, name="t"))
@@ -111,10 +85,11 @@ def faults(function: Callable[..., Any] | Tool, **arguments: Any) -> str:
 
 
 def call(box: Toolbox, **arguments: Any) -> Result:
-    results: list[Result] = []
-    box.call("t", arguments, RecordingContext(), results.append)
-    assert len(results) == 1
-    return results[0]
+    results: list[Outcome] = []
+    box.call("t", arguments, RecordingRequest(), results.append)
+    (result,) = results
+    assert isinstance(result, dict)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -389,24 +364,19 @@ def test_an_object_is_its_own_structured_content() -> None:
     }
 
 
-def test_anything_else_is_wrapped_in_result() -> None:
+def test_anything_else_is_structured_content_too() -> None:
     def f() -> list[int]:
         return [1, 2]
 
-    assert boxed(f).tools()[0]["outputSchema"] == {
-        "type": "object",
-        "properties": {"result": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["result"],
-        "additionalProperties": False,
-    }
-    assert call(boxed(f)) == {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": {"result": [1, 2]}}
+    assert boxed(f).tools()[0]["outputSchema"] == {"type": "array", "items": {"type": "integer"}}
+    assert call(boxed(f)) == {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": [1, 2]}
 
 
 def test_text_stays_text() -> None:
     def f() -> str:
         return "é"
 
-    assert call(boxed(f)) == {"content": [{"type": "text", "text": "é"}], "structuredContent": {"result": "é"}}
+    assert call(boxed(f)) == {"content": [{"type": "text", "text": "é"}], "structuredContent": "é"}
 
 
 def test_a_recursive_return_type_refers_to_its_definitions_from_the_root() -> None:
@@ -418,7 +388,7 @@ def test_a_recursive_return_type_refers_to_its_definitions_from_the_root() -> No
 
     assert declare(one).description["outputSchema"]["type"] == "object"
     schema = declare(many).description["outputSchema"]
-    assert schema["properties"]["result"]["items"] == {"$ref": "#/$defs/Node"}
+    assert schema["items"] == {"$ref": "#/$defs/Node"}
     assert schema["$defs"]["Node"]["type"] == "object"
 
 
@@ -482,7 +452,7 @@ def test_a_tool_that_exits_does_not_take_the_worker_with_it() -> None:
 
 def test_an_unknown_tool_is_named() -> None:
     with pytest.raises(UnknownTool) as caught:
-        Toolbox().call("nope", {}, RecordingContext(), lambda result: None)
+        Toolbox().call("nope", {}, RecordingRequest(), lambda result: None)
     assert caught.value.name == "nope"
 
 
@@ -491,11 +461,11 @@ def test_a_context_parameter_is_filled_in_and_hidden() -> None:
         context.progress(1, 2, "half")
         return a
 
-    box, said, results = boxed(f), RecordingContext(), list[Result]()
+    box, said, results = boxed(f), RecordingRequest(), list[Any]()
     assert list(box.tools()[0]["inputSchema"]["properties"]) == ["a"]
     box.call("t", {"a": 1}, said, results.append)
-    assert said.said == [(1, 2, "half")]
-    assert results[0]["structuredContent"] == {"result": 1}
+    assert said.said == [("progress", 1, 2, "half")]
+    assert results[0]["structuredContent"] == 1
 
 
 async def test_an_asynchronous_tool_ends_with_its_task() -> None:
@@ -505,19 +475,19 @@ async def test_an_asynchronous_tool_ends_with_its_task() -> None:
         await gate.wait()
         return a * 2
 
-    ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    boxed(f).call("t", {"a": 4}, RecordingContext(), ended.set_result)
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    boxed(f).call("t", {"a": 4}, RecordingRequest(), ended.set_result)
     assert not ended.done()
     gate.set()
-    assert (await ended)["structuredContent"] == {"result": 8}
+    assert (await ended)["structuredContent"] == 8
 
 
 async def test_an_asynchronous_tool_that_raises_is_a_failed_result() -> None:
     async def f() -> int:
         raise RuntimeError("broken")
 
-    ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    boxed(f).call("t", {}, RecordingContext(), ended.set_result)
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    boxed(f).call("t", {}, RecordingRequest(), ended.set_result)
     assert (await ended) == {"content": [{"type": "text", "text": "RuntimeError: broken"}], "isError": True}
 
 
@@ -535,8 +505,8 @@ async def test_cancelling_raises_inside_the_tool_and_ends_it_once(has_started: b
             raise
         return 1
 
-    ended: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-    cancel = boxed(f).call("t", {}, RecordingContext(), ended.set_result)
+    ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    cancel = boxed(f).call("t", {}, RecordingRequest(), ended.set_result)
     if has_started:
         await running.wait()
     cancel("the caller left")

@@ -1,0 +1,329 @@
+"""One request that runs a handler: what its Context stands on, and the gate that lets out one answer and nothing after.
+
+A handler is written once. In a session its questions go out as requests of our own. A modern client gets them as the
+answer `input_required`: the request it was waiting with is over, the handler stands still in the parking, and the
+client's next request takes its seat. So a call may outlive the request that began it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .context import Cancel, Done, Outcome, Request, Result
+from .messages import LEVELS, Refusal, is_finite, loggable
+from .outbox import Outbox
+from .parking import TTL_S, Parking, Seal
+from .questions import Answer, InputRequired, MissingCapability, Question, new_key, wire_form
+from .sessions import Session
+from .tools import text_result
+from .wire.eras import Era
+from .wire.frames import Caller
+from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RequestId
+
+# Questions that are asked together shall not cost the client a round each.
+COALESCE_S: Final = 0.01
+ASK_S: Final = 600.0
+MOST_ROUNDS: Final = 8
+# Outside the ranges that JSON-RPC and MCP keep for themselves.
+BUSY: Final = -31013
+
+CLOSE_STREAM: Final = "$/tabrelay/closeStream"
+
+Start = Callable[[Request, Done], Cancel]
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """The request that waits for the call now, and which progress and log it asked for."""
+
+    session: Session
+    id: RequestId
+    token: RequestId | None
+    level: str | None
+    reached: float = -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What differs between the methods that run something: how a result looks in an era, and how a failure does."""
+
+    method: str
+    dress: Callable[[Session, Result], Result]
+    fail: Callable[[BaseException], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Office:
+    """What all calls of a core share."""
+
+    outbox: Outbox
+    parking: Parking[Call]
+    seal: Seal
+    clock: Callable[[], float]
+
+
+class Call:
+    """Implements Request."""
+
+    def __init__(self, office: Office, kind: Kind, seat: Seat, digest: str) -> None:
+        self._office, self._kind, self._digest = office, kind, digest
+        self._seat: Seat | None = seat
+        self._last = seat
+        self._asks: dict[str, tuple[Question[Any], asyncio.Future[Answer]]] = {}
+        self._given: dict[str, Answer] = {}
+        self._keys = itertools.count(1)
+        self._rounds = 0
+        self._start: Start | None = None
+        self._stop: Cancel | None = None
+        self._kept: Outcome | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._shim: asyncio.Task[None] | None = None
+        self.is_over = False
+        self.is_cancelled = False
+        self.input_responses: Mapping[str, Answer] = {}
+        self.request_state: Any = None
+        seat.session.running[seat.id] = self
+
+    @property
+    def caller(self) -> Caller:
+        return self._last.session.caller
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._last.id
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def begin(self, start: Start, answers: Mapping[str, Answer], state: Any = None) -> None:
+        """Run the handler. What `start` raises means that nothing was run, and ends the call."""
+        try:
+            self._enter(start, answers, state)
+        except BaseException:
+            self.cancel("refused")
+            raise
+
+    def _enter(self, start: Start, answers: Mapping[str, Answer], state: Any) -> None:
+        self._start, self.input_responses, self.request_state = start, answers, state
+        self._given = dict(answers)
+        self._stop = start(self, self.finish)
+        if self.is_cancelled:  # by a caller that left while a plain function was running
+            self.cancel("cancelled")
+
+    def finish(self, outcome: Outcome) -> None:
+        if self.is_over:
+            return
+        if self._seat is None:
+            self._kept = outcome  # nobody waits: it is for the retry
+        elif isinstance(outcome, InputRequired):
+            self._require(outcome, self._seat)
+        else:
+            self._end(outcome, self._seat)
+
+    def _end(self, outcome: Result | Refusal, seat: Seat) -> None:
+        self.is_over = True
+        self._leave(seat)
+        outcome = self._for_era(outcome, seat.session)
+        if isinstance(outcome, Refusal):
+            self._office.outbox.refuse(seat.session, seat.id, outcome)
+        else:
+            is_whole = outcome.get("resultType") != "input_required"
+            result = self._kind.dress(seat.session, outcome) if is_whole else outcome
+            self._office.outbox.answer(seat.session, seat.id, result)
+
+    def _for_era(self, outcome: Result | Refusal, session: Session) -> Result | Refusal:
+        if session.era is Era.MODERN or not isinstance(outcome, MissingCapability):
+            return outcome
+        # Handshake revisions have no code for this. A tool can tell the model instead.
+        if self._kind.method == "tools/call":
+            return text_result(outcome.message, is_error=True)
+        return Refusal(INVALID_REQUEST, outcome.message)
+
+    def _leave(self, seat: Seat) -> None:
+        seat.session.running.pop(seat.id, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def cancel(self, reason: str) -> None:
+        """Stop it and let nothing more out."""
+        self.is_over = self.is_cancelled = True
+        self._leave(self._last)
+        # A handler whose own clean-up fails: its caller has left and is owed nothing.
+        with suppress(Exception):
+            if self._shim is not None:
+                self._shim.cancel(reason)
+            elif self._stop is not None:
+                self._stop(reason)
+
+    # -- saying -------------------------------------------------------------------------------------------------------
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        seat = self._seat
+        if self.is_over or seat is None or seat.token is None or not is_finite(progress):
+            return
+        # MCP: the progress value MUST increase with each notification, and they MUST stop after completion.
+        if progress <= seat.reached:
+            return
+        seat.reached = progress
+        params: dict[str, Any] = {"progressToken": seat.token, "progress": progress}
+        if is_finite(total):
+            params["total"] = total
+        if message is not None:
+            params["message"] = str(message)
+        self._office.outbox.notify(seat.session, "notifications/progress", params, seat.id)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        if level not in LEVELS:
+            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+        seat = self._seat
+        if self.is_over or seat is None:
+            return
+        # A session may change its level while the call runs; a modern caller says it with the request.
+        floor = seat.level if seat.session.era is Era.MODERN else seat.session.level
+        if floor is None or LEVELS.index(level) < LEVELS.index(floor):
+            return
+        params = {"level": level} | ({"logger": str(logger)} if logger else {}) | {"data": loggable(data)}
+        self._office.outbox.notify(seat.session, "notifications/message", params, seat.id)
+
+    def close_stream(self, retry_ms: int | None) -> None:
+        """Said to the relay, which keeps it to itself."""
+        seat = self._seat
+        if seat is not None and not self.is_over and seat.session.era is Era.LEGACY:
+            params = {} if retry_ms is None else {"retryMs": retry_ms}
+            self._office.outbox.notify(seat.session, CLOSE_STREAM, params, seat.id)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        if (needed := question.lacking(self.caller.capabilities)) is not None:
+            raise MissingCapability(question.method, needed)
+        if key is not None and key in self._given:
+            return self._given.pop(key)
+        if self.caller.era is Era.LEGACY:
+            return await self._ask_session(question)
+        key = key or new_key(question, self._asks, self._keys)
+        if key in self._asks:
+            raise ValueError(f"a question with the key {key!r} is open already")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._asks[key] = (question, answer)
+        self._park_soon()
+        try:
+            return await answer
+        finally:
+            self._asks.pop(key, None)
+
+    async def _ask_session(self, question: Question[Any]) -> Answer:
+        session, related, params = self._last.session, self._last.id, question.params()
+        if params.get("mode") == "url":
+            params["elicitationId"] = secrets.token_urlsafe(12)
+        id, answer = self._office.outbox.ask(session, question.method, params, related)
+        try:
+            async with asyncio.timeout(ASK_S):
+                return await answer
+        except TimeoutError:
+            self._withdraw(session, id, related, "it took too long")
+            raise TimeoutError("The client did not answer in time.") from None
+        except asyncio.CancelledError:
+            self._withdraw(session, id, related, "the call was cancelled")
+            raise
+        finally:
+            session.asked.pop(id, None)
+
+    def _withdraw(self, session: Session, id: str, related: RequestId, reason: str) -> None:
+        params = {"requestId": id, "reason": reason}
+        self._office.outbox.notify(session, "notifications/cancelled", params, related)
+
+    # -- waiting for the client's next request ------------------------------------------------------------------------
+
+    def _park_soon(self) -> None:
+        if self._timer is None and self._seat is not None:
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._park)
+
+    def _park(self) -> None:
+        """Answer the request that waits with the questions that are open, and stand still until the next one comes."""
+        self._timer = None
+        seat, principal = self._seat, self.caller.principal
+        if seat is None or self.is_over or not self._asks:
+            return
+        if not self._office.parking.has_room(principal):
+            data = {"reason": "busy", "delivered": "unknown", "retryable": True}
+            self._end(Refusal(BUSY, "Too many questions to this client are open already.", data), seat)
+            self.cancel("no room to wait")
+            return
+        self._leave(seat)
+        self._seat = None
+        handle = self._office.parking.park(self, principal)
+        state = self._sealed({"h": handle})
+        self._timer = asyncio.get_running_loop().call_later(TTL_S, self._expire, handle)
+        asked = {key: wire_form(question) for key, (question, _) in self._asks.items()}
+        result = {"resultType": "input_required", "inputRequests": asked, "requestState": state}
+        self._office.outbox.answer(seat.session, seat.id, result)
+
+    def _expire(self, handle: str) -> None:
+        if self._office.parking.take(handle) is self:
+            self.cancel("the client did not answer in time")
+
+    def resume(self, seat: Seat, answers: Mapping[str, Answer]) -> None:
+        """The client's next request takes the seat. What it leaves out is asked again; what nobody asked is dropped."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._seat = self._last = seat
+        seat.session.running[seat.id] = self
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            self.finish(kept)
+            return
+        for key, answer in answers.items():
+            _, waiting = self._asks.pop(key, (None, None))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+        if self._asks:
+            self._park_soon()
+
+    def _sealed(self, held: dict[str, Any]) -> str:
+        until = self._office.clock() + TTL_S
+        return self._office.seal.close(held, self.caller.principal, self._digest, until)
+
+    # -- handlers that return their questions -------------------------------------------------------------------------
+
+    def _require(self, required: InputRequired, seat: Seat) -> None:
+        missing = required.lacking(self.caller.capabilities)
+        if missing is not None:
+            self._end(missing, seat)
+        elif seat.session.era is Era.MODERN:
+            result: Result = {"resultType": "input_required"}
+            if required.requests or required.state is None:
+                result["inputRequests"] = {key: wire_form(ask) for key, ask in required.requests.items()}
+            if required.state is not None:
+                result["requestState"] = self._sealed({"s": required.state})
+            self._end(result, seat)
+        elif self._rounds >= MOST_ROUNDS:
+            self._end(Refusal(INTERNAL_ERROR, f"The handler still asks after {MOST_ROUNDS} rounds."), seat)
+        else:
+            self._rounds += 1
+            self._shim = asyncio.get_running_loop().create_task(self._converse(required))
+
+    async def _converse(self, required: InputRequired) -> None:
+        """A session is asked at once, and the handler is entered again with the answers."""
+        tasks = {key: asyncio.ensure_future(self.ask(ask, None)) for key, ask in required.requests.items()}
+        try:
+            await asyncio.gather(*tasks.values())
+            answers = {key: task.result() for key, task in tasks.items()}
+            self._shim = None
+            assert self._start is not None
+            self._enter(self._start, answers, required.state)
+        except Exception as error:
+            self._shim = None
+            self.finish(self._kind.fail(error))
+        finally:
+            for task in tasks.values():
+                task.cancel()

@@ -1,0 +1,142 @@
+"""Content as Python values: text, pictures, sound, resources and links, and messages made of them.
+
+    return ["This is what the page shows:", Image(png_bytes)]
+
+Each knows its own form on the wire. What a tool, prompt or resource makes of a list of them is decided there.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+Block = dict[str, Any]
+Role = Literal["user", "assistant"]
+
+_KINDS: Final = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource": ("resource",),
+    "resource_link": ("uri", "name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text with annotations (`audience`, `priority`, `lastModified`). Without any, a plain `str` does the same."""
+
+    text: str
+    annotations: dict[str, Any] | None = None
+
+    def block(self) -> Block:
+        return {"type": "text", "text": self.text} | _given(annotations=self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture: its bytes, or the same in base64."""
+
+    data: bytes | str
+    mime_type: str = "image/png"
+    annotations: dict[str, Any] | None = None
+
+    def block(self) -> Block:
+        return {"type": "image", "data": _base64(self.data), "mimeType": self.mime_type} | _given(
+            annotations=self.annotations
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound: its bytes, or the same in base64."""
+
+    data: bytes | str
+    mime_type: str = "audio/wav"
+    annotations: dict[str, Any] | None = None
+
+    def block(self) -> Block:
+        return {"type": "audio", "data": _base64(self.data), "mimeType": self.mime_type} | _given(
+            annotations=self.annotations
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A resource that is part of the answer: text as `str`, anything else as `bytes`."""
+
+    uri: str
+    data: str | bytes
+    mime_type: str | None = None
+    annotations: dict[str, Any] | None = None
+
+    def contents(self) -> Block:
+        """The form in which reading a resource gives it."""
+        held = {"text": self.data} if isinstance(self.data, str) else {"blob": _base64(self.data)}
+        return {"uri": self.uri} | _given(mimeType=self.mime_type) | held
+
+    def block(self) -> Block:
+        return {"type": "resource", "resource": self.contents()} | _given(annotations=self.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A resource that the answer only points to."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: dict[str, Any] | None = None
+
+    def block(self) -> Block:
+        return {"type": "resource_link", "uri": self.uri, "name": self.name} | _given(
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            size=self.size,
+            annotations=self.annotations,
+        )
+
+
+Content = Text | Image | Audio | Embedded | Link
+CONTENT: Final = (Text, Image, Audio, Embedded, Link)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt, or of what a model is asked to continue."""
+
+    role: Role
+    content: str | Content | Block
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"role": self.role, "content": to_block(self.content)}
+
+
+def to_block(value: str | Content | Block) -> Block:
+    """One block; raises TypeError for what is none."""
+    if isinstance(value, str):
+        return {"type": "text", "text": value}
+    if isinstance(value, CONTENT):
+        return value.block()
+    if is_block(value):
+        return value
+    raise TypeError(f"expected text or content, got {type(value).__name__}")
+
+
+def is_block(value: object) -> bool:
+    """Is it a content block in its form on the wire?"""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return isinstance(value, dict) and isinstance(kind, str) and all(key in value for key in _KINDS.get(kind, ("",)))
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _base64(data: bytes | str) -> str:
+    return data if isinstance(data, str) else base64.b64encode(data).decode()

@@ -1,0 +1,207 @@
+"""The desk where requests come in that run something: tools, prompts, resources and completion.
+
+It reads their parameters, and tells a new call from the retry of one that asked its client something.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+
+from .calls import BUSY, Call, Kind, Office, Seat, Start
+from .catalogue import Catalogue
+from .context import Outcome, Result
+from .messages import Refusal, read_level
+from .outbox import Outbox
+from .parking import Parking, Seal, digest
+from .prompts import UnknownPrompt
+from .questions import Answer
+from .revisions import legacy_result
+from .sessions import Session
+from .shapes import show
+from .signature import InvalidArguments
+from .tools import UnknownTool, failure, text_result
+from .wire.eras import META_LOG_LEVEL, Era
+from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
+
+MAX_RUNNING: Final = 64
+# What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
+UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+
+Params = dict[str, Any]
+
+
+class Desk:
+    """Each method takes a request; the answer goes out by itself, now or later."""
+
+    def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
+        self._name, self._catalogue = name, catalogue
+        self._office = Office(outbox, Parking(), Seal(), clock)
+
+    def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
+        name = _text(params, "name")
+        arguments = _object(params, "arguments")
+        kind = Kind("tools/call", self._dress_tool(name), failure)
+
+        def start(request: Any, done: Any) -> Any:
+            try:
+                return self._catalogue.call(name, arguments, request, done)
+            except UnknownTool as error:
+                _refuse_unknown("tool", error.name, self._catalogue.tools())
+            except InvalidArguments as error:
+                # MCP since 2025-11-25: a tool execution error, not a protocol error: the model can correct itself.
+                done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+            except Refusal:
+                raise
+            except Exception as error:
+                done(failure(error))
+            return _nothing_to_cancel
+
+        self._take(kind, session, id, params, start)
+
+    def get_prompt(self, session: Session, id: RequestId, params: Params) -> None:
+        name, arguments = _text(params, "name"), _texts(params, "arguments")
+
+        def start(request: Any, done: Any) -> Any:
+            try:
+                return self._catalogue.get_prompt(name, arguments, request, done)
+            except UnknownPrompt as error:
+                _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+
+        self._take(Kind("prompts/get", _as_it_is, _fail), session, id, params, start)
+
+    def read_resource(self, session: Session, id: RequestId, params: Params) -> None:
+        uri = _text(params, "uri")
+        kind = Kind("resources/read", _dress_contents, _fail)
+        self._take(kind, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
+
+    def complete(self, session: Session, id: RequestId, params: Params) -> None:
+        ref, argument = _object(params, "ref"), _object(params, "argument")
+        context = _object(params, "context")
+        name, typed = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
+        others = _texts(context, "arguments", "params.context")
+
+        def start(request: Any, done: Any) -> Any:
+            if ref.get("type") == "ref/prompt":
+                prompt = _text(ref, "name", "params.ref")
+                try:
+                    return self._catalogue.complete_prompt(prompt, name, typed, others, done)
+                except UnknownPrompt as error:
+                    _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+            if ref.get("type") == "ref/resource":
+                uri = _text(ref, "uri", "params.ref")
+                return self._catalogue.complete_resource(uri, name, typed, others, done)
+            raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
+
+        self._take(Kind("completion/complete", _as_it_is, _fail), session, id, params, start)
+
+    def _take(self, kind: Kind, session: Session, id: RequestId, params: Params, start: Start) -> None:
+        """Begin a call, or go on with the one that this request is the retry of."""
+        if len(session.running) >= MAX_RUNNING:
+            data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
+            raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
+        seat = Seat(session, id, *_wishes(session, params))
+        if session.era is Era.LEGACY or kind.method == "completion/complete":
+            Call(self._office, kind, seat, "").begin(start, {})
+            return
+        answers, state, mark = _answers(params), params.get("requestState"), digest(kind.method, params)
+        if state is None:
+            # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
+            Call(self._office, kind, seat, mark).begin(start, answers)
+            return
+        held = None
+        if isinstance(state, str):
+            held = self._office.seal.open(state, session.caller.principal, mark, self._office.clock())
+        if held is not None and "s" in held:
+            Call(self._office, kind, seat, mark).begin(start, answers, held["s"])
+            return
+        parked = self._office.parking.take(held["h"]) if held is not None else None
+        if parked is None:
+            # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
+            raise Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
+        parked.resume(seat, answers)
+
+    def _dress_tool(self, name: str) -> Callable[[Session, Result], Result]:
+        def dress(session: Session, result: Result) -> Result:
+            result = {"content": []} | result
+            if session.era is Era.MODERN or "structuredContent" not in result:
+                return result
+            tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == name), None)
+            return legacy_result(tool, result)
+
+        return dress
+
+
+def _as_it_is(session: Session, result: Result) -> Result:
+    return result
+
+
+def _dress_contents(session: Session, result: Result) -> Result:
+    return UNCACHED | result if session.era is Era.MODERN else result
+
+
+def _fail(error: BaseException) -> Outcome:
+    return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _nothing_to_cancel(reason: str) -> None:
+    """It was over before it began."""
+
+
+def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> NoReturn:
+    known = [str(item.get("name")) for item in offered]
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        hint = f" Did you mean {' or '.join(json.dumps(word, ensure_ascii=False) for word in near)}?"
+    else:
+        hint = f" There are: {', '.join(known[:10])}{', …' if len(known) > 10 else ''}." if known else ""
+    shown = json.dumps(name[:128], ensure_ascii=False)
+    raise Refusal(INVALID_PARAMS, f"Unknown {noun} {shown}.{hint or f' No {noun}s are offered right now.'}")
+
+
+def _wishes(session: Session, params: Params) -> tuple[RequestId | None, str | None]:
+    """Which progress and which log messages this request asked for."""
+    meta = params.get("_meta", {})
+    token, level = meta.get("progressToken"), meta.get(META_LOG_LEVEL)
+    if token is not None and not is_request_id(token):
+        raise Refusal(INVALID_PARAMS, f"params._meta.progressToken: expected string or integer, got {show(token)}")
+    # 2026-07-28: without a level in the envelope no log message may be sent for the request.
+    is_asked = session.era is Era.MODERN and level is not None
+    return token, read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
+
+
+def _answers(params: Params) -> dict[str, Answer]:
+    answers = params.get("inputResponses", {})
+    if not isinstance(answers, dict):
+        raise Refusal(INVALID_PARAMS, f"params.inputResponses: expected object, got {show(answers)}")
+    for key, answer in answers.items():
+        if not isinstance(answer, dict):
+            text = f"params.inputResponses[{json.dumps(key)}]: expected object, got {show(answer)}"
+            raise Refusal(INVALID_PARAMS, text)
+    return answers
+
+
+def _text(params: Params, name: str, path: str = "params") -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise Refusal(INVALID_PARAMS, f"{path}.{name}: expected string, got {show(value)}")
+    return value
+
+
+def _object(params: Params, name: str, path: str = "params") -> dict[str, Any]:
+    value = params.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Refusal(INVALID_PARAMS, f"{path}.{name}: expected object, got {show(value)}")
+    return value
+
+
+def _texts(params: Params, name: str, path: str = "params") -> dict[str, str]:
+    value = _object(params, name, path)
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise Refusal(INVALID_PARAMS, f"{path}.{name}.{key}: expected string, got {show(text)}")
+    return value

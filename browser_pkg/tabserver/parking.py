@@ -1,0 +1,95 @@
+"""Where calls wait that asked a modern client something, and the seal on what the client carries back.
+
+A modern client is not asked in the middle of a request: the request is answered with the question, and made again with
+the answer. Meanwhile the handler stands still, here, under a random handle. The client gets the handle, or a handler's
+own state, with a seal: only for the same principal, method and arguments, only for a while, and only from this worker.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+from collections import Counter
+from typing import Any, Final, Generic, TypeVar
+
+from .messages import dump
+
+T = TypeVar("T")
+
+TTL_S: Final = 600.0
+MOST_PARKED: Final = 32
+# What a retry adds to the request that it repeats, and what is about one request only.
+_OWN_TO_A_ROUND: Final = ("_meta", "inputResponses", "requestState")
+
+
+def digest(method: str, params: dict[str, Any]) -> str:
+    """The same for a request and its retries, and for nothing else."""
+    kept = {key: value for key, value in params.items() if key not in _OWN_TO_A_ROUND}
+    text = json.dumps([method, kept], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class Seal:
+    """Signs what a client carries. The client can read it, but not change it, nor use it for another request."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def close(self, held: dict[str, Any], principal: str, digest: str, until: float) -> str:
+        body = _encode(dump(held | {"x": until}).encode())
+        return f"{body}.{self._mark(body, principal, digest)}"
+
+    def open(self, state: str, principal: str, digest: str, now: float) -> dict[str, Any] | None:
+        """What was sealed; None if it is not ours, not this caller's, not for this request, or too old."""
+        body, _, mark = state.partition(".")
+        expected = self._mark(body, principal, digest)
+        if not hmac.compare_digest(mark.encode(errors="replace"), expected.encode()):
+            return None
+        try:
+            held: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        except (binascii.Error, ValueError):
+            return None
+        return held if now < held.pop("x") else None
+
+    def _mark(self, body: str, principal: str, digest: str) -> str:
+        text = json.dumps([body, principal, digest])
+        return _encode(hmac.new(self._key, text.encode(), hashlib.sha256).digest())
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class Parking(Generic[T]):
+    """What waits, by handle. Each handle is good once."""
+
+    def __init__(self, most: int = MOST_PARKED) -> None:
+        """`most`: how many of one principal may wait at a time."""
+        self._most = most
+        self._waiting: dict[str, tuple[T, str]] = {}
+        self._counts: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def has_room(self, principal: str) -> bool:
+        return self._counts[principal] < self._most
+
+    def park(self, item: T, principal: str) -> str:
+        handle = secrets.token_urlsafe(18)
+        self._waiting[handle] = (item, principal)
+        self._counts[principal] += 1
+        return handle
+
+    def take(self, handle: str) -> T | None:
+        """The seal around the handle has said whose it is."""
+        item, principal = self._waiting.pop(handle, (None, None))
+        if principal is not None:
+            self._counts[principal] -= 1
+            if not self._counts[principal]:
+                del self._counts[principal]
+        return item

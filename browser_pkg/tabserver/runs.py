@@ -1,0 +1,133 @@
+"""A call that runs in a tab or in the worker itself: what the MCP core asked for, as the tabs see it.
+
+It is the Request that a handler's Context stands on, with somebody looking over its shoulder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from .context import Done, Outcome, Request, Result
+from .messages import Refusal
+from .questions import Answer, Question
+from .tabs import Message, Tab
+from .tools import text_result
+from .wire.frames import Caller
+from .wire.jsonrpc import RequestId
+
+WORKER: Final = "worker"
+# Pages show progress; a tool that reports it a thousand times a second must not drown them.
+PROGRESS_EVERY_MS: Final = 100.0
+
+
+class House(Protocol):
+    """Who keeps the calls and tells the tabs: the hub."""
+
+    @property
+    def now_ms(self) -> Callable[[], float]: ...
+    def forget(self, run: Run) -> None: ...
+    def broadcast(self, message: Message) -> None: ...
+
+
+class Run:
+    """One running call. It passes on what its tool says and asks, and lets the tabs watch."""
+
+    def __init__(self, house: House, call: str, name: str, tab: Tab | None, request: Request, done: Done) -> None:
+        self.call = call
+        self.name = name
+        self.tab = tab
+        self._house = house
+        self._request = request
+        self._done = done
+        self._is_over = False
+        self._began_ms = house.now_ms()
+        self._progress_told_ms = 0.0
+        name_of_client = (request.caller.client or {}).get("name")
+        self._client = {"client": name_of_client} if name_of_client else {}
+        self._say("started")
+
+    @property
+    def caller(self) -> Caller:
+        return self._request.caller
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._request.request_id
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._request.is_cancelled
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self._request.progress(progress, total, message)
+        now_ms = self._house.now_ms()
+        if now_ms - self._progress_told_ms >= PROGRESS_EVERY_MS:
+            self._progress_told_ms = now_ms
+            self._say("progress", progress=progress, **({} if total is None else {"total": total}))
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        self._request.log(level, data, logger)
+
+    @property
+    def input_responses(self) -> Mapping[str, Answer]:
+        return self._request.input_responses
+
+    @property
+    def request_state(self) -> Any:
+        return self._request.request_state
+
+    async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        return await self._request.ask(question, key)
+
+    def close_stream(self, retry_ms: int | None) -> None:
+        self._request.close_stream(retry_ms)
+
+    def finish(self, outcome: Outcome) -> None:
+        if self._is_over:
+            return
+        if isinstance(outcome, Refusal):
+            self._end("failed", error=outcome.message[:500])
+        elif isinstance(outcome, dict) and outcome.get("isError"):
+            self._end("failed", error=_first_text(outcome))
+        else:
+            self._end("done")
+        self._done(outcome)
+
+    def hear(self, kind: str, message: Message, body: str | None) -> None:
+        """What the tab says about it: progress, a log line, or how it ended."""
+        if kind == "progress":
+            self.progress(message["progress"], message.get("total"), message.get("message"))
+        elif kind == "log":
+            try:
+                self.log(message["level"], message.get("data"))
+            except ValueError as error:  # no such level: say it where the page's author looks
+                self.log("warning", f"{error}: {message.get('data')}")
+        elif kind == "error":
+            self.finish(text_result(str(message.get("message") or "The tool failed."), is_error=True))
+        else:
+            result = json.loads(body or "null")
+            if not isinstance(result, dict) or not isinstance(result.get("content"), list):
+                result = text_result(f'The tool "{self.name}" returned something that is no result.', is_error=True)
+            self.finish(result)
+
+    def abandon(self, phase: str, **more: Any) -> None:
+        """It is over without a result: the caller left, or the call was refused by an exception."""
+        if not self._is_over:
+            self._end(phase, **more)
+
+    def _end(self, phase: str, **more: Any) -> None:
+        self._is_over = True
+        self._house.forget(self)
+        self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
+
+    def _say(self, phase: str, **more: Any) -> None:
+        owner = self.tab.id if self.tab else WORKER
+        said = {"t": "activity", "call": self.call, "name": self.name, "owner": owner, "phase": phase}
+        self._house.broadcast({**said, **self._client, "at_ms": self._house.now_ms(), **more})
+
+
+def _first_text(result: Result) -> str:
+    texts = (block["text"] for block in result.get("content", ()) if block.get("type") == "text")
+    return next(texts, "")[:500]

@@ -1,0 +1,104 @@
+"""What a handler's signature says: its arguments with their shapes, and which parameter wants the Context.
+
+Used alike for tools, whose arguments are JSON, and for prompts and resource templates, whose arguments are text.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .context import Context, Request
+from .schema import SchemaError, Shapes, resolve
+from .shapes import Choice, Described, Either, Property, Reading, Record, Schema, Shape, summary
+
+
+class InvalidArguments(ValueError):
+    """The arguments do not fit; the text has one line for each fault, with its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`record` is None when the author wrote the schema: the arguments are then taken as they come.
+
+    `returns` is the annotation of what the function returns, as a type.
+    """
+
+    function: Callable[..., Any]
+    record: Record | None
+    schema: Schema
+    context_name: str | None
+    returns: Any
+
+    @property
+    def properties(self) -> dict[str, Property]:
+        return {} if self.record is None else self.record.properties
+
+    def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values; raises InvalidArguments."""
+        if self.record is None:
+            return arguments
+        reading = Reading()
+        made: dict[str, Any] = self.record.read(arguments, "arguments", reading)
+        if reading.faults:
+            raise InvalidArguments(summary(reading.faults))
+        return made
+
+    def read_texts(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """The same for arguments that can only be text: a number or a list is then written as JSON."""
+        known = self.properties
+        # What is not known stays as it is: the record says so itself.
+        return self.read({k: _from_text(known[k].shape, text) if k in known else text for k, text in texts.items()})
+
+    def call(self, made: dict[str, Any], request: Request) -> Any:
+        context = {} if self.context_name is None else {self.context_name: Context(request)}
+        return self.function(**made, **context)
+
+
+def _from_text(shape: Shape, text: str) -> Any:
+    if not shape.kinds or "string" in shape.kinds:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # and the shape says what it expected instead
+
+
+def read_signature(function: Callable[..., Any], owner: str, schema: Schema | None = None) -> Signature:
+    """`owner` begins the text of a SchemaError, such as "tool add"."""
+    hints, shapes = resolve(function), Shapes()
+    record, context_name = Record(owner, dict, noun="argument"), None
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints.get(parameter.name, Any)
+        if hint is Context:
+            context_name = parameter.name
+            continue
+        if schema is not None:
+            continue
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise SchemaError(f"{owner}, parameter {parameter}: arguments are passed by name, so each needs its own")
+        try:
+            record.properties[parameter.name] = shapes.prop(hint, parameter.default, parameter.empty)
+        except SchemaError as error:
+            raise SchemaError(f"{owner}, parameter {parameter.name}: {error}") from None
+    returns = hints.get("return", Any)
+    if schema is not None:
+        return Signature(function, None, schema, context_name, returns)
+    return Signature(function, record, shapes.document(record), context_name, returns)
+
+
+def describe(shape: Shape) -> str | None:
+    """The text of Annotated[..., "text"]."""
+    return shape.text if isinstance(shape, Described) else None
+
+
+def choices(shape: Shape) -> list[str]:
+    """The texts that a Literal or an Enum allows, also inside a union."""
+    if isinstance(shape, Described):
+        return choices(shape.shape)
+    if isinstance(shape, Either):
+        return [text for member in shape.members for text in choices(member)]
+    return [value for value, _ in shape.members if isinstance(value, str)] if isinstance(shape, Choice) else []

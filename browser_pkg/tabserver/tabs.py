@@ -1,0 +1,66 @@
+"""A page that is attached to the worker, as a value; and what it may offer. Who gets a call is decided in `hub`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+Message = Mapping[str, Any]
+
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_TOOL_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+class Port(Protocol):
+    """The way to one page."""
+
+    def send(self, message: Message) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Tab:
+    """A page that is attached now. `touched` says when it was last shown, hidden or focused.
+
+    `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
+    """
+
+    port: Port
+    id: str
+    title: str
+    url: str
+    is_visible: bool
+    touched: int
+    attached: int
+    is_frozen: bool = False
+    is_silent: bool = False
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def rank(self) -> tuple[bool, bool, int, int]:
+        """Which tab gets a call that several could take: the one the user sees, else the one seen last."""
+        return self.is_awake, self.is_visible, self.touched, self.attached
+
+    @property
+    def is_awake(self) -> bool:
+        return not (self.is_frozen or self.is_silent)
+
+    @property
+    def label(self) -> str:
+        return f'"{self.title}"' if self.title else self.url or self.id
+
+
+def check_tool(tool: Any) -> dict[str, Any]:
+    """What a page offers, reduced to the fields of an MCP tool; raises ValueError with what is wrong."""
+    if not isinstance(tool, dict):
+        raise ValueError("A tool is an object with a name, a description and an inputSchema.")
+    if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):
+        raise ValueError("A tool's name has 1 to 128 letters, digits, '_', '-' or '.'.")
+    checked = {key: tool[key] for key in _TOOL_FIELDS if tool.get(key) is not None}
+    schema = checked.setdefault("inputSchema", {"type": "object"})
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError('Its inputSchema must be a JSON Schema with "type": "object".')
+    if not isinstance(checked.get("outputSchema", {}), dict):
+        raise ValueError("Its outputSchema must be a JSON Schema.")
+    return checked
