@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabserver.wire import jsonrpc
+from tabrelay.peers.tab import TabPeer
+from tabserver.wire import frames, jsonrpc
+from tabserver.wire.budget import Budget
 from tabserver.wire.events import Received, Welcomed
-from tabserver.wire.frames import Kind
+from tabserver.wire.frames import Greeting, Kind, Terms
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tabserver.wire.roster import Roster
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -201,3 +206,44 @@ async def test_a_known_name_stays_known_over_a_restart(tmp_path: Path) -> None:
         assert (await relay.call("notes", "echo")).json()["error"]["code"] == -31010
         listed = await relay.http.post("/notes", **relay.modern("tools/list"))
         assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]
+
+
+class RecordingSocket:
+    """Takes what the peer writes."""
+
+    def __init__(self) -> None:
+        self.headers: list[str] = []
+
+    def write(self, header: str, payload: str | None) -> None:
+        self.headers.append(header)
+
+    def close(self, code: int, reason: str) -> None:
+        self.headers.append(f"closed {code}")
+
+
+def test_a_timer_that_is_due_at_once_does_not_trip_over_uvloop() -> None:
+    """uvloop turns such a timer into a plain callback, whose handle can't say when it is due."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scenario() -> list[str]:
+        peer = TabPeer(
+            "notes",
+            inst="w1",
+            principal="token:x",
+            origin=None,
+            link=Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.0)),
+            roster=Roster(),
+            budget=Budget(1024),
+            in_flight_limit=1,
+            on_up=lambda peer: None,
+            on_away=lambda peer: None,
+            on_gone=lambda peer: None,
+        )
+        socket = RecordingSocket()
+        peer.attach(socket, frames.hello_header(Greeting("notes", "w1", "build"), None, 0))
+        peer.receive(socket, '{"t":"ack","a":0}', None)
+        peer.retire(frames.CLOSE_RESTART, "enough")
+        return socket.headers
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(scenario())[-1] == "closed 1012"

@@ -69,6 +69,7 @@ class TabPeer:
         self._opened: set[str] = set()
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
         self._gone = False
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
@@ -304,10 +305,11 @@ class TabPeer:
         due = self.link.next_timer()
         if due is None or self._gone:
             return
-        if self._timer is None or self._timer.cancelled() or due < self._timer.when():
+        if self._timer is None or due < self._timer_due:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(due, self._fire)
+            # The handle is not asked: one of uvloop's that is due at once does not know when that is.
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
 
     def _fire(self) -> None:
         self._timer = None
