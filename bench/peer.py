@@ -62,6 +62,7 @@ class Socket(asyncio.Protocol):
         self._speaker = speaker
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._pieces: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self.ready: asyncio.Future[None] = self._loop.create_future()
@@ -121,17 +122,19 @@ class Socket(asyncio.Protocol):
 
     def _say(self, texts: Iterable[str]) -> None:
         for text in texts:
-            self._ws.send_text(text.encode())
+            if self._ws.state is State.OPEN:
+                self._ws.send_text(text.encode())
 
     def _flush(self) -> None:
         data = b"".join(self._ws.data_to_send())
         if data and self._transport is not None:
             self._transport.write(data)
         due = self._speaker.due()
-        if due is not None and (self._timer is None or self._timer.cancelled() or due < self._timer.when()):
+        if due is not None and (self._timer is None or due < self._due):
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(due, self._fire)
+            # A handle of uvloop does not know when it is due if that is now.
+            self._timer, self._due = self._loop.call_at(due, self._fire), due
 
     def _fire(self) -> None:
         self._timer = None
@@ -218,9 +221,8 @@ class Linked:
         return self._drain(now)
 
     def _drain(self, now: float) -> list[str]:
-        self._waiting.extend(
-            event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ
-        )
+        requests = [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
+        self._waiting.extend(self._due_now(requests, now))
         while self._waiting:
             event = self._waiting[0]
             try:
@@ -229,6 +231,10 @@ class Linked:
                 break
             self._waiting.popleft()
         return [header if payload is None else f"{header}\n{payload}" for header, payload in self.link.frames()]
+
+    def _due_now(self, requests: list[Received[str]], now: float) -> list[Received[str]]:
+        """Which requests are answered in this turn: those that came with it."""
+        return requests
 
     def _answer(self, event: Received[str]) -> str:
         self.calls += 1

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,12 @@ class Child:
     ) -> None:
         command = [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, text=True
+            command,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         if on:
             os.sched_setaffinity(self._process.pid, on)
@@ -58,6 +63,14 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def ask(self) -> dict[str, Any]:
+        """One more line, of a child that answers (`bench.observed`)."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
 
     def cpu_s(self) -> float:
         """Processor time used so far; unlike the clock's, it hardly depends on who else uses the machine."""
@@ -78,7 +91,8 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        assert self._process.stdout is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
         self._process.stdout.close()
 
 
@@ -110,16 +124,23 @@ def forwarder(pin: bool = True) -> Iterator[Pair]:
 
 
 @contextlib.contextmanager
-def relay(
-    pin: bool = True, env: Mapping[str, str] | None = None, program: Sequence[str] = ("tabrelay",)
-) -> Iterator[Pair]:
-    """The product as users start it, with a state directory of its own."""
-    here, elsewhere = cores(pin)
+def lone_relay(
+    *, on: set[int] | None = None, env: Mapping[str, str] | None = None, program: str = "tabrelay"
+) -> Iterator[Child]:
+    """The product as users start it, with a state directory of its own and nobody behind it yet."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
         flags = ("serve", SERVER, "--port", "0", "--json", "--home", home)
-        server = Child(*program, *flags, on=here, env={**ROOMY, **(env or {})})
+        server = Child(program, *flags, on=on, env={**ROOMY, **(env or {})})
         stack.callback(server.stop)
+        yield server
+
+
+@contextlib.contextmanager
+def relay(pin: bool = True, env: Mapping[str, str] | None = None) -> Iterator[Pair]:
+    here, elsewhere = cores(pin)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(lone_relay(on=here, env=env))
         peer = Child("bench.peer", "link", server.said["base_url"], "--token", server.said["token"], on=elsewhere)
         stack.callback(peer.stop)
         yield Pair(server, peer)

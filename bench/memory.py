@@ -1,0 +1,81 @@
+"""Does the relay's memory stay within its budget when many large results come at once?
+
+64 callers ask for 8 MiB each at the same moment, again and again for some seconds, through one synthetic peer. The
+relay's resident memory is read all the while; it may grow by the budget of its links and 64 MiB, no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+
+from bench import machine, stage
+from bench.table import table
+from tabrelay.config import Settings
+
+MIB = 1024 * 1024
+SLACK = 64 * MIB
+SAMPLE_S = 0.02
+
+
+def load(pair: stage.Pair, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.load", pair.url, "--token", pair.token, *arguments]
+    return subprocess.Popen(command, cwd=stage.ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def peak_during(child: subprocess.Popen[str], server: stage.Child) -> int:
+    """The largest resident size of the server until the child has ended."""
+    peak = 0
+    while True:
+        peak = max(peak, server.rss())
+        try:
+            child.wait(SAMPLE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return peak
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--callers", type=int, default=64)
+    parser.add_argument("--mib", type=int, default=8, help="size of each result")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--era", choices=("modern", "legacy"), default="modern")
+    args = parser.parse_args()
+    budget = Settings().replay_budget
+    with stage.relay(pin=False) as pair:
+        load(pair, "--callers", str(args.callers), "--seconds", "1").communicate()
+        before = pair.server.rss()
+        child = load(
+            pair,
+            *("--callers", str(args.callers), "--result", str(args.mib * MIB), "--era", args.era),
+            *("--seconds", str(args.seconds), "--warm-up", "0"),
+        )
+        peak = peak_during(child, pair.server)
+        assert child.stdout is not None
+        got = json.loads(child.stdout.read())
+        after = pair.server.rss()
+    grown, allowed = peak - before, budget + SLACK
+    rows = [
+        ["before", f"{before / MIB:,.0f}"],
+        ["largest", f"{peak / MIB:,.0f}"],
+        ["after", f"{after / MIB:,.0f}"],
+        ["grown by", f"{grown / MIB:,.0f}"],
+        ["allowed", f"{allowed / MIB:,.0f}"],
+    ]
+    print(
+        "\n".join(machine.describe()), f"{args.callers} callers, {args.mib} MiB each, {args.era}", sep="\n", end="\n\n"
+    )
+    print(table(["resident memory of the relay", "MiB"], rows))
+    print(f"\n{got['total']} results, {got['bytes_per_s'] / MIB:,.0f} MiB/s, p50 {got['p50_ms']:,.0f} ms")
+    if got["failures"]:
+        print(f"{got['failures']} calls failed; the first: {got['first_failure']}")
+    is_good = grown <= allowed and not got["failures"]
+    print("pass" if is_good else "FAIL")
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
