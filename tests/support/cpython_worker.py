@@ -1,0 +1,45 @@
+"""The browser's Python without a browser: the real transport, hub and MCP core, on a WebSocket of CPython's.
+
+For tests of what a handler and a client say to each other. Tests of the product use Chromium.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tabserver.hub import Hub
+from tabserver.server import Server
+from tabserver.toolbox import Toolbox, default_toolbox
+from tests.support.dialer import RemoteWorker
+
+
+class CPythonWorker(RemoteWorker):
+    """Start it with `async with`: inside, the server is there."""
+
+    def __init__(self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox) -> None:
+        super().__init__(url, token, server)
+        self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=_defer, later=_later)
+        self.core = Server(server, "1.0", self.hub, self.transport.send)
+        self.errors: list[Exception] = []
+        self.transport.on_message = self.core.receive
+        self.transport.on_error = self.errors.append
+        self.hub.on_change = self.core.catalogue_changed
+        self.hub.on_update = self.core.resource_updated
+
+    async def __aenter__(self) -> CPythonWorker:
+        await self.transport.start()
+        await self.until("connected")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.core.stop()
+        await self.transport.close()
+
+
+def _defer(function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(function)
+
+
+def _later(delay_ms: float, function: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(delay_ms / 1000, function)
