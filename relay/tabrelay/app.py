@@ -13,6 +13,7 @@ from tabrelay.drain import Drain
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
+from tabrelay.faces.seal import Seal
 from tabrelay.gate import Gate
 from tabrelay.peers.door import Door
 from tabrelay.peers.socket import SocketPeer
@@ -44,7 +45,7 @@ class Relay:
         self._registry = Registry(self._shelf, declared=settings.servers)
         self._assets = assets
         self._switch = Switch(self._registry, settings, drain.changed)
-        self._entry = Entry(self._switch, settings, drain)
+        self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
         self._librarian = Librarian(self._switch, __version__)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
         self._pages = pages(
@@ -72,6 +73,7 @@ class Relay:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         self._shelf.flush()
+        self._entry.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
     # -- what the drain asks ------------------------------------------------------------------------------------------

@@ -46,9 +46,13 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message that is no response: progress, a log line, a list that changed."""
+    """A message that is no response: progress, a log line, a list that changed, a question of the server's.
+
+    `ends_stream`: nothing for the client, but the server's wish that this call's stream ends while the call goes on.
+    """
 
     payload: str
+    ends_stream: bool = False
 
 
 class Pending:
@@ -81,6 +85,11 @@ class Pending:
             self._reply = reply
         if not self.is_done:
             self._end()
+
+    @property
+    def is_success(self) -> bool:
+        """Was it answered with a result? True no longer than the reply is held."""
+        return self._reply is not None and self._reply.error_code is None
 
     def release(self) -> None:
         """The caller has the reply, or does not want it any more."""

@@ -57,7 +57,7 @@ class Settings:
     call_deadline_s: float = _setting(300.0, "a call that takes longer is cancelled")
     keepalive_s: float = _setting(15.0, "comment line on a silent event stream")
     drain_s: float = _setting(20.0, "after a stop signal, calls in flight have this long to be answered")
-    drain_pause_s: float = _setting(1.0, "then browsers stay away this long: what a restart takes")
+    drain_pause_s: float = _setting(2.0, "then browsers stay away this long: at least what a restart takes")
     drain_spread_s: float = _setting(5.0, "then they come back spread over this")
     max_message: int = _setting(16 * MIB, "largest message on the link, after reassembly")
     max_part: int = _setting(512 * KIB, "larger messages travel in slices of this")
@@ -76,7 +76,8 @@ class Settings:
     greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
-    session_idle_s: float = _setting(1800.0, "a handshake session without requests ends after this")
+    session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
+    session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
 
     @classmethod

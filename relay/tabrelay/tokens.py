@@ -68,6 +68,11 @@ class Tokens:
             self._master_principal = Principal(principal_id(digest(self._master)), MASTER_SCOPES)
         return self._master
 
+    def session_key(self) -> bytes:
+        """What session ids are sealed with; made at the first start, and good for nothing else."""
+        _prepare(self._home)
+        return _read_or_make(self._home / "session.key").encode()
+
     def identify(self, token: str, origin: str | None) -> Principal | None:
         """Whose token is this? A bound token is unknown to every other origin.
 

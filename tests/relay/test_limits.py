@@ -174,7 +174,7 @@ async def test_silence_on_an_event_stream_is_filled(tmp_path: Path) -> None:
         RunningRelay(tmp_path, keepalive_s=0.05) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
-        _, headers = await relay.initialize("notes")
+        _, headers = await relay.initialize("notes", "2025-06-18")
         waiting = keep(worker)
         body = jsonrpc.request(1, "tools/call", {"name": "slow", "arguments": {}})
         async with relay.http.stream("POST", "/notes", json=body, headers=headers) as stream:

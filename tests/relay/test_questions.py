@@ -72,7 +72,7 @@ async def session(relay: RunningRelay, capabilities: dict[str, Any]) -> dict[str
 async def next_event(lines: AsyncIterator[str]) -> Message:
     async with asyncio.timeout(10):
         async for line in lines:
-            if line.startswith("data: "):
+            if line.startswith("data: {"):
                 message: Message = json.loads(line.removeprefix("data: "))
                 return message
     raise AssertionError("the stream ended")

@@ -213,7 +213,7 @@ async def test_a_session_that_ends_cancels_what_it_had(relay: RunningRelay, page
     await page.until(lambda: bool(waiting))
     await relay.http.delete("/notes", headers=headers)
     await page.until(lambda: page.has("notifications/cancelled"))
-    assert last(await running)["error"]["data"]["reason"] == "browser_gone"
+    assert last(await running)["error"]["data"]["reason"] == "session_not_found"
 
 
 async def test_the_handshake_is_answered_from_the_pages_own(relay: RunningRelay, page: ScriptedPage) -> None:

@@ -95,5 +95,5 @@ def modern(method: str, params: dict[str, Any] | None = None, *, id: int | str =
 
 
 def events(text: str) -> list[str]:
-    """The data lines of an event stream's text."""
-    return [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    """The messages of an event stream's text. An event without data only tells the client where it is."""
+    return [data for line in text.splitlines() if line.startswith("data: ") and (data := line.removeprefix("data: "))]

@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -44,7 +44,7 @@ class SyntheticWorker:
         self._changed = asyncio.Event()
         self._out: asyncio.Queue[str] = asyncio.Queue()
 
-    async def __aenter__(self) -> SyntheticWorker:
+    async def __aenter__(self) -> Self:
         await self.dial()
         await self.until(lambda: self.link.is_up)
         return self

@@ -16,6 +16,7 @@ class Era(StrEnum):
 MODERN_VERSIONS: Final = ("2026-07-28",)
 LEGACY_VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 NEWEST_LEGACY: Final = LEGACY_VERSIONS[0]
+BATCH_VERSION: Final = "2025-03-26"  # the one that had batches; the next took them out again
 
 META_PREFIX: Final = "io.modelcontextprotocol/"
 META_VERSION: Final = META_PREFIX + "protocolVersion"

@@ -11,6 +11,7 @@ from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.modern import Modern
+from tabrelay.faces.seal import Seal
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
 from tabserver.wire import eras
@@ -21,12 +22,12 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 class Entry:
     """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
         self._switch = switch
         self._exchanges = drain.exchanges
         self._max_body = settings.max_body
         self._modern = Modern(switch, settings, drain)
-        self._handshake = Handshake(switch, settings, drain)
+        self._handshake = Handshake(switch, settings, drain, seal)
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
@@ -34,6 +35,9 @@ class Entry:
     def close(self) -> None:
         """The relay stops: what would not end by itself ends now."""
         self._handshake.close()
+
+    def flush(self) -> None:
+        self._handshake.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._exchanges:

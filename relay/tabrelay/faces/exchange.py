@@ -128,9 +128,18 @@ class Exchange:
         self._streaming = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
-    async def event(self, payload: bytes) -> None:
+    async def event(self, payload: bytes, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
-        await self._chunk(b"event: message\ndata: " + payload + b"\n\n")
+        name = b"" if id is None else b"id: " + id.encode() + b"\n"
+        await self._chunk(name + b"event: message\ndata: " + payload + b"\n\n")
+
+    async def prime(self, id: str, retry_ms: int) -> None:
+        """An event without a message: from now on the client knows where it is, and when to come back."""
+        await self._chunk(f"id: {id}\nretry: {retry_ms}\ndata: \n\n".encode())
+
+    async def retry(self, retry_ms: int | None) -> None:
+        if retry_ms is not None:
+            await self._chunk(f"retry: {retry_ms}\n\n".encode())
 
     async def comment(self) -> None:
         """Keep proxies and clients from thinking that the stream is dead."""

@@ -1,25 +1,29 @@
 """The face for clients that begin with `initialize`: 2025-03-26, 2025-06-18 and 2025-11-25 over Streamable HTTP.
 
-A session has one channel to the browser. It outlives the page: when a new worker comes, its channel is opened again as
-one whose handshake is done. Here hanging up is not cancelling; `notifications/cancelled` is.
+A session has one channel to the browser. It outlives the page and the relay: to a worker that does not know it, the
+channel is opened as one whose handshake is done, and told what the client had set. Here hanging up is not cancelling;
+`notifications/cancelled` is.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
+import itertools
 from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call, Reply
+from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.batch import answer_batch
+from tabrelay.faces.diary import Diary
+from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import Exchange, Header
 from tabrelay.faces.recall import recall_legacy
+from tabrelay.faces.resumable import Answers
+from tabrelay.faces.seal import Seal
 from tabrelay.faces.sessions import Session, Sessions
-from tabrelay.faces.stream import answer
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
@@ -28,38 +32,70 @@ from tabserver.wire.frames import Caller
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 SESSION_HEADER: Final = b"mcp-session-id"
-PATIENCE_S: Final = 0.5
+LAST_EVENT_HEADER: Final = b"last-event-id"
+# What a session's channel must be told again when another worker takes over.
+REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 class Handshake:
     """Answers legacy POST, GET and DELETE."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
         self._switch = switch
         self._drain = drain
-        self._keepalive_s = settings.keepalive_s
-        self._sessions = Sessions(settings, self._ended)
+        self._answers = Answers(settings.keepalive_s)
+        self._ids = itertools.count(1)
+        self._sessions = Sessions(
+            settings,
+            seal,
+            Diary(settings.home / "sessions.json"),
+            new_channel=switch.new_channel,
+            on_end=self._ended,
+        )
 
     def _ended(self, session: Session, why: str) -> None:
+        for pending in list(session.running):
+            self._switch.abandon(session.server, pending, why)
+            pending.fail(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
         peer = self._switch.registry.holder(session.server)
         if peer is not None:
             peer.end(session.channel, why)
 
     def came_up(self, server: str) -> None:
-        """A browser took the name: open the channels of sessions that listen, so that notices reach them again."""
+        """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
         for session in self._sessions.of(server):
-            if session.is_listening:
-                self._listen(session)
+            if session.wants_notices or session.level or session.subscriptions:
+                self._tell(session)
 
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""
         for session in self._sessions.all():
-            session.arrived.set()
+            session.streams.standing.finish()
 
-    def _listen(self, session: Session) -> None:
+    def flush(self) -> None:
+        """Write down what a relay that comes after this one must know."""
+        self._sessions.flush()
+
+    def _tell(self, session: Session) -> None:
+        """Open the channel at a browser that does not know it, as the client believes that it is."""
         peer = self._switch.registry.holder(session.server)
-        if peer is not None and peer.is_up:
+        if peer is None or not peer.is_up or session.told is peer:
+            return
+        session.told = peer
+        if session.wants_notices:
             peer.listen(session.channel, session.caller, session.deliver)
+        wishes = [("logging/setLevel", {"level": session.level})] if session.level else []
+        wishes += [("resources/subscribe", {"uri": uri}) for uri in session.subscriptions]
+        for method, params in wishes:
+            id = f"tabrelay-{next(self._ids)}"
+            payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
+            pending = Pending(Call(session.channel, id, method, payload, session.caller))
+            pending.release()  # nobody reads the answer
+            try:
+                peer.start(pending)
+            except RelayError:
+                session.told = None
+                return
 
     # -- POST ---------------------------------------------------------------------------------------------------------
 
@@ -67,7 +103,8 @@ class Handshake:
         id: jsonrpc.RequestId | None = None
         try:
             if isinstance(message, list):
-                raise BadRequest("Batches are not part of this protocol version: send one message per POST.")
+                await self._batch(exchange, self._find(exchange, server, principal), message)
+                return
             if not isinstance(message, dict):
                 raise BadRequest("The body must be one JSON-RPC message: an object.")
             method = message.get("method")
@@ -81,7 +118,8 @@ class Handshake:
                 return
             session = self._find(exchange, server, principal)
             if id is None or method is None:
-                self._switch.notify(server, session.channel, session.caller, orjson.dumps(message).decode())
+                _check_answer(message)
+                self._pass_on(session, message)
                 await exchange.reply(202)
                 return
             if not isinstance(method, str):
@@ -91,10 +129,15 @@ class Handshake:
             await exchange.error(error, id, server)
 
     async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
-        if "id" not in message:
-            raise BadRequest("initialize must be a request: it has no id.")
         if exchange.header(SESSION_HEADER) is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
+        body, session = await self.initialize(server, principal, message)
+        await exchange.json(200, body, _session_header(session))
+
+    async def initialize(self, server: str, principal: Principal, message: dict[str, Any]) -> tuple[bytes, Session]:
+        """Open a session; gives the body of the answer too."""
+        if "id" not in message:
+            raise BadRequest("initialize must be a request: it has no id.")
         params = message.get("params")
         if not isinstance(params, dict):
             raise BadRequest("initialize needs params.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
@@ -106,81 +149,131 @@ class Handshake:
             client=client if isinstance(client, dict) else None,
             capabilities=capabilities if isinstance(capabilities, dict) else {},
         )
+        self._sessions.check_room()
         channel = self._switch.new_channel()
-        body = await self._handshake(server, channel, caller, message)
-        session = self._sessions.open(server, channel, replace(caller, ready=True))
-        await exchange.json(200, body, _session_header(session))
+        body, told = await self._greet(server, channel, caller, message)
+        session = self._sessions.open(server, channel, caller)
+        session.told = self._switch.registry.holder(server) if told else None
+        return body, session
 
-    async def _handshake(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> bytes:
+    async def _greet(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> tuple[bytes, bool]:
         """The server's own answer when it is there, else what we remember of it."""
         if self._switch.is_up(server):
             call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
             reply: Reply = await self._switch.ask(server, call)
-            return reply.payload.encode()
+            return reply.payload.encode(), True
         entry = self._switch.registry.find(server)
         result = recall_legacy("initialize", message["params"], server, entry.catalogue)
-        return orjson.dumps(jsonrpc.result_message(message["id"], result))
+        return orjson.dumps(jsonrpc.result_message(message["id"], result)), False
+
+    def _pass_on(self, session: Session, message: dict[str, Any]) -> None:
+        self._tell(session)
+        self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
-        server, id, method = session.server, message["id"], message["method"]
         headers = _session_header(session)
-        if not self._switch.is_up(server):
-            params = message.get("params")
-            catalogue = self._switch.registry.find(server).catalogue
-            result = recall_legacy(method, params if isinstance(params, dict) else {}, server, catalogue)
-            if result is not None:
-                await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)), headers)
-                return
-        call = Call(session.channel, id, method, orjson.dumps(message).decode(), session.caller)
-        pending = await self._switch.start(server, call)
-        await answer(
+        remembered = self._recall(session, message)
+        if remembered is not None:
+            await exchange.json(200, remembered, headers)
+            return
+        pending = await self.start(session, message)
+        await self._answers.send(
             exchange,
             pending,
-            server,
-            patience_s=PATIENCE_S,
-            keepalive_s=self._keepalive_s,
-            status_of=lambda _reply: 200,
-            on_gone=lambda: None,
+            session.streams,
+            server=session.server,
+            version=session.caller.version,
             headers=headers,
+        )
+
+    def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+        """What can be answered without a browser, while there is none."""
+        if self._switch.is_up(session.server):
+            return None
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        catalogue = self._switch.registry.find(session.server).catalogue
+        result = recall_legacy(message["method"], params, session.server, catalogue)
+        if result is None:
+            return None
+        self._remember(session, message["method"], params)
+        return orjson.dumps(jsonrpc.result_message(message["id"], result))
+
+    async def start(self, session: Session, message: dict[str, Any]) -> Pending:
+        """Put a session's request on its way; what it sets is remembered when the server agrees."""
+        self._tell(session)
+        call = Call(session.channel, message["id"], message["method"], orjson.dumps(message).decode(), session.caller)
+        pending = await self._switch.start(session.server, call)
+        session.running.add(pending)
+        ended = pending.on_done
+
+        def done() -> None:
+            session.running.discard(pending)
+            if call.method in REMEMBERED and pending.is_success:
+                params = message.get("params")
+                self._remember(session, call.method, params if isinstance(params, dict) else {})
+            if ended is not None:
+                ended()
+
+        pending.on_done = done
+        if pending.is_done:
+            session.running.discard(pending)
+        return pending
+
+    def _remember(self, session: Session, method: str, params: dict[str, Any]) -> None:
+        level, uri = params.get("level"), params.get("uri")
+        if method == "logging/setLevel" and isinstance(level, str):
+            session.level = level
+        elif method == "resources/subscribe" and isinstance(uri, str):
+            session.subscriptions[uri] = None
+        elif method == "resources/unsubscribe" and isinstance(uri, str):
+            session.subscriptions.pop(uri, None)
+        else:
+            return
+        self._sessions.changed(session)
+
+    async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
+        if session.caller.version != eras.BATCH_VERSION:
+            raise BadRequest(f"Version {session.caller.version} has no batches: send one message per POST.")
+        self._drain.admit()
+        await answer_batch(
+            exchange,
+            messages,
+            recall=lambda message: self._recall(session, message),
+            start=lambda message: self.start(session, message),
+            pass_on=lambda message: self._pass_on(session, message),
+            deliver=session.deliver,
+            server=session.server,
+            headers=_session_header(session),
         )
 
     def _find(self, exchange: Exchange, server: str, principal: Principal) -> Session:
         version = exchange.header(VERSION_HEADER)
         if version is not None and version not in eras.LEGACY_VERSIONS:
             raise BadRequest(f"Protocol version {version!r} is not supported here.", reason="unsupported_version")
-        return self._sessions.find(exchange.header(SESSION_HEADER), server, principal.id)
+        ids = exchange.headers(SESSION_HEADER)
+        if len(ids) > 1:
+            raise BadRequest("The header Mcp-Session-Id is there more than once.")
+        return self._sessions.find(ids[0] if ids else None, server, principal.id)
 
     # -- GET and DELETE -----------------------------------------------------------------------------------------------
 
     async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
-        """The session's own stream: notices that belong to no request."""
+        """The session's own stream: what belongs to no request. Or, after a loss, the rest of any stream."""
         try:
+            self._drain.admit()
             session = self._find(exchange, server, principal)
-            if session.is_listening:
-                raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
+            stream, after = _wanted(session, exchange.header(LAST_EVENT_HEADER))
         except RelayError as error:
             await exchange.error(error, None, server)
             return
-        session.is_listening = True
-        self._listen(session)
-        exchange.watch(session.arrived.set)
-        try:
-            await exchange.start_stream(_session_header(session))
-            # A comment at once: some HTTP stacks hand the response to the client only with its first byte.
-            await exchange.comment()
-            while not exchange.is_gone and not self._drain.is_on:
-                try:
-                    async with asyncio.timeout(self._keepalive_s):
-                        await session.arrived.wait()
-                except TimeoutError:
-                    await exchange.comment()
-                session.arrived.clear()
-                while session.unread and not exchange.is_gone:
-                    await exchange.event(session.unread.popleft().payload.encode())
-        finally:
-            session.is_listening = False
-            exchange.unwatch()
-        await exchange.end_stream()
+        if stream is session.streams.standing:
+            session.wants_notices = True
+            peer = self._switch.registry.holder(server)
+            if session.told is peer and peer is not None and peer.is_up:
+                peer.listen(session.channel, session.caller, session.deliver)
+            self._tell(session)
+        await self._answers.resume(exchange, stream, after, _session_header(session))
 
     async def delete(self, exchange: Exchange, server: str, principal: Principal) -> None:
         try:
@@ -188,8 +281,29 @@ class Handshake:
         except RelayError as error:
             await exchange.error(error, None, server)
             return
-        self._sessions.end(session, "the client ended the session")
+        self._sessions.end(session, "the client ended it")
         await exchange.reply(204)
+
+
+def _wanted(session: Session, last_event: str | None) -> tuple[Stream, int]:
+    standing = session.streams.standing
+    known = session.streams.find(last_event) if last_event is not None else None
+    if known is not None:
+        return known
+    if last_event is not None and not is_standing(last_event):
+        text = "This stream can't be taken up again: it is too old, or the relay was restarted."
+        raise BadRequest(text, reason="unknown_event")
+    if standing.reader is not None:
+        raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
+    return standing, standing.sent
+
+
+def _check_answer(message: dict[str, Any]) -> None:
+    """A notification, or the answer to a question of the server's; a message that is neither is nothing."""
+    method = message.get("method")
+    is_answer = method is None and "id" in message and ("result" in message or "error" in message)
+    if not isinstance(method, str) and not is_answer:
+        raise BadRequest("The body is neither a request nor a notification nor a response.")
 
 
 def _session_header(session: Session) -> tuple[Header, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -25,6 +25,9 @@ from tabserver.wire.link import Link
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
+
+# Never reaches a client: the server asks that the event stream of a call ends while the call itself goes on.
+CLOSE_STREAM: Final = "$/tabrelay/closeStream"
 
 
 class Socket(Protocol):
@@ -125,7 +128,8 @@ class TabPeer:
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
         def say(now: float) -> None:
             self._open(channel, caller)
-            kind = Kind.NOTE if '"method"' in payload else Kind.RES
+            # A response may hold a key called "method" somewhere inside, so a look at the text would not do.
+            kind = Kind.NOTE if "method" in orjson.loads(payload) else Kind.RES
             self.link.send(channel, kind, payload, now)
 
         self._say(say)
@@ -250,12 +254,25 @@ class TabPeer:
             pending = self._roster.take(event.channel, event.id)
             if pending is not None:
                 self._settle(pending, event.payload)
-        elif event.kind is Kind.NOTE and _is_message(event.payload):
-            related = self._roster.get(event.channel, event.related) if event.related is not None else None
-            if related is not None:
-                related.notify(Notice(event.payload))
-            elif event.channel in self._sinks:
-                self._sinks[event.channel](Notice(event.payload))
+        elif event.kind is not Kind.RES:
+            self._spoke(event, _message(event.payload))
+
+    def _spoke(self, event: Received[str], message: dict[str, Any] | None) -> None:
+        """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
+        # Only a session can be asked something. What is not what its header says is nobody's.
+        is_question = event.kind is Kind.REQ
+        if message is None or ("id" in message) is not is_question:
+            return
+        if is_question and event.channel not in self._opened:
+            return
+        related = self._roster.get(event.channel, event.related) if event.related is not None else None
+        if message.get("method") == CLOSE_STREAM:
+            if related is not None and related.call.caller.era is Era.LEGACY:
+                related.notify(Notice(event.payload, ends_stream=True))
+        elif related is not None:
+            related.notify(Notice(event.payload))
+        elif event.channel in self._sinks:
+            self._sinks[event.channel](Notice(event.payload))
 
     def _settle(self, pending: Pending, payload: str) -> None:
         """Give the caller its answer, or the truth about an answer that is none."""
@@ -317,11 +334,12 @@ class TabPeer:
         self._pump()
 
 
-def _is_message(payload: str) -> bool:
+def _message(payload: str) -> dict[str, Any] | None:
     """One line of valid JSON. A raw newline would forge events on a caller's SSE stream."""
     if "\n" in payload or "\r" in payload:
-        return False
+        return None
     try:
-        return isinstance(orjson.loads(payload), dict)
+        message = orjson.loads(payload)
     except orjson.JSONDecodeError:
-        return False
+        return None
+    return message if isinstance(message, dict) else None

@@ -1,0 +1,82 @@
+"""A batch: the one version that has it, 2025-03-26, must take an array of messages. Its answer is a JSON array.
+
+What a server says while a batch runs goes to the session's GET stream, as the array has no place for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.exchange import Exchange, Header, error_body
+from tabserver.wire import jsonrpc
+
+MAX_BATCH: Final = 64
+
+Message = dict[str, Any]
+
+
+async def answer_batch(
+    exchange: Exchange,
+    messages: list[Any],
+    *,
+    recall: Callable[[Message], bytes | None],
+    start: Callable[[Message], Awaitable[Pending]],
+    pass_on: Callable[[Message], None],
+    deliver: Callable[[Notice], None],
+    server: str,
+    headers: tuple[Header, ...],
+) -> None:
+    """Do what each message asks, all at once, and answer when every request is."""
+    requests = _check(messages)
+
+    async def ask(message: Message) -> bytes:
+        try:
+            known = recall(message)
+            if known is not None:
+                return known
+            pending = await start(message)
+            while True:
+                event = await pending.next()
+                if isinstance(event, Reply):
+                    pending.release()
+                    return event.payload.encode()
+                if event is not None and not event.ends_stream:
+                    deliver(event)
+        except RelayError as error:
+            return error_body(error, message["id"], server)
+
+    for message in messages:
+        if message not in requests:
+            pass_on(message)
+    if not requests:
+        await exchange.reply(202)
+        return
+    answers = await asyncio.gather(*(ask(message) for message in requests))
+    await exchange.json(200, b"[" + b",".join(answers) + b"]", headers)
+
+
+def _check(messages: list[Any]) -> list[Message]:
+    """The requests of a batch, or the rule that it breaks."""
+    if not messages or len(messages) > MAX_BATCH:
+        raise BadRequest(f"A batch has 1 to {MAX_BATCH} messages.")
+    requests = []
+    for message in messages:
+        if not isinstance(message, dict):
+            raise BadRequest("Every message of a batch is an object.")
+        method = message.get("method")
+        if method is not None and not isinstance(method, str):
+            raise BadRequest("A message's method must be a string.")
+        if method == "initialize":
+            raise BadRequest("initialize can't be part of a batch.")
+        if method is not None and "id" in message:
+            if not jsonrpc.is_request_id(message["id"]):
+                raise BadRequest("A request's id must be a string or an integer.")
+            requests.append(message)
+    ids = [message["id"] for message in requests]
+    if len(set(ids)) != len(ids):
+        raise BadRequest("Two requests of this batch have the same id.")
+    return requests

@@ -1,0 +1,91 @@
+"""Session ids that say what the session is: sealed with a key of the relay, so that a relay that was restarted knows
+a session that it has never seen. Pure but for the key's file.
+
+The seal covers server and principal without naming them: at another server or with another token it does not fit, and
+looks like any made-up id. What changes during a session is not in here (see diary).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tabserver.wire import eras
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+# Every request carries it, and proxies begin to refuse headers at a few KiB.
+MAX_ID: Final = 1024
+PREFIX: Final = "s1."
+MAC_BYTES: Final = 16
+KNOWN_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "tasks", "extensions", "experimental")
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What an id says."""
+
+    caller: Caller
+    issued: float
+
+
+class Seal:
+    """Makes and reads session ids."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = hashlib.sha256(b"tabrelay session\0" + key).digest()
+
+    def issue(self, server: str, caller: Caller, now: float) -> str:
+        """An id for a new session: visible ASCII, at most MAX_ID long, with 128 bits that nobody can guess."""
+        for client, capabilities in _ever_shorter(caller):
+            body = orjson.dumps([caller.version, round(now), secrets.token_urlsafe(16), client, capabilities])
+            id = PREFIX + _text(self._mac(server, caller.principal, packed := zlib.compress(body, 9)) + packed)
+            if len(id) <= MAX_ID:
+                return id
+        raise AssertionError("the shortest form fits")
+
+    def read(self, id: str, server: str, principal: str) -> Sealed | None:
+        """What a session id of ours says; None if it is not one, or not for this server and principal."""
+        if len(id) > MAX_ID or not id.startswith(PREFIX):
+            return None
+        try:
+            text = id.removeprefix(PREFIX)
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        mac, packed = raw[:MAC_BYTES], raw[MAC_BYTES:]
+        # One session has one id: a second spelling of the same bytes is not it.
+        if PREFIX + _text(raw) != id or not hmac.compare_digest(mac, self._mac(server, principal, packed)):
+            return None
+        version, issued, _nonce, client, capabilities = orjson.loads(zlib.decompress(packed))
+        if version not in eras.LEGACY_VERSIONS:
+            return None
+        return Sealed(Caller(Era.LEGACY, version, principal, client, capabilities, ready=True), float(issued))
+
+    def _mac(self, server: str, principal: str, packed: bytes) -> bytes:
+        bound = hashlib.sha256(f"{server}\0{principal}".encode()).digest()
+        return hmac.digest(self._key, bound + packed, "sha256")[:MAC_BYTES]
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _ever_shorter(caller: Caller) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
+    """Client and capabilities as given, and in shorter and shorter forms for those that give too much."""
+    given, full = caller.client, caller.capabilities
+    short: dict[str, Any] | None = given and {key: str(given.get(key))[:64] for key in ("name", "version")}
+    known: dict[str, Any] = {key: full[key] for key in KNOWN_CAPABILITIES if key in full}
+    flat: dict[str, Any] = {
+        key: {name: {} for name in value} for key, value in known.items() if isinstance(value, dict)
+    }
+    bare: dict[str, Any] = {key: {} for key in known}
+    return [(given, full), (short, full), (short, known), (short, flat), (short, bare), (None, bare)]

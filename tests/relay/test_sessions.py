@@ -1,0 +1,258 @@
+"""Sessions that outlive pages, browsers and the relay itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.config import Settings
+from tabrelay.errors import BadRequest
+from tabrelay.faces.diary import Diary, Page
+from tabrelay.faces.seal import MAX_ID, Seal
+from tabrelay.faces.sessions import Session, Sessions
+from tabserver.wire import jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.events import Opened, Received
+from tabserver.wire.frames import Caller, Kind
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+CALLER = Caller(Era.LEGACY, "2025-06-18", "token:me", {"name": "c", "version": "1"}, {"sampling": {}}, ready=True)
+
+
+class Wall:
+    """A wall clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def sessions(home: Path, wall: Wall, ended: list[str] | None = None, **settings: Any) -> Sessions:
+    numbers = iter(range(1000))
+
+    def on_end(session: Session, why: str) -> None:
+        if ended is not None:
+            ended.append(why)
+
+    return Sessions(
+        Settings(home=home, **settings),
+        Seal(b"k"),
+        Diary(home / "sessions.json"),
+        new_channel=lambda: f"c{next(numbers)}",
+        on_end=on_end,
+        wall=wall,
+    )
+
+
+class Echoing(SyntheticWorker):
+    """Takes log levels and subscriptions too."""
+
+    def _received(self, event: Received[str]) -> None:
+        message = json.loads(event.payload)
+        if message.get("method") in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
+            self.answer(event, {})
+        else:
+            super()._received(event)
+
+    def asked(self, channel: str) -> list[tuple[str, Any]]:
+        """What was asked on a channel, in order."""
+        found = [e for e in self.seen if isinstance(e, Received) and e.kind is Kind.REQ and e.channel == channel]
+        return [(message["method"], message.get("params")) for message in (json.loads(e.payload) for e in found)]
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    async with RunningRelay(tmp_path, away_wait_s=2) as relay:
+        yield relay
+
+
+async def ask(relay: RunningRelay, headers: dict[str, str], method: str, params: dict[str, Any]) -> dict[str, Any]:
+    response = await relay.http.post("/notes", json=jsonrpc.request(9, method, params), headers=headers)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+CALL: dict[str, Any] = {"name": "echo", "arguments": {}}
+
+
+async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_call(relay: RunningRelay) -> None:
+    async with Echoing(relay.url, relay.token, "notes", inst="first"):
+        _, headers = await relay.initialize("notes")
+        await ask(relay, headers, "logging/setLevel", {"level": "debug"})
+        await ask(relay, headers, "resources/subscribe", {"uri": "a:1"})
+        await ask(relay, headers, "resources/subscribe", {"uri": "a:2"})
+        await ask(relay, headers, "resources/unsubscribe", {"uri": "a:1"})
+    async with Echoing(relay.url, relay.token, "notes", inst="second") as second:
+        assert "result" in await ask(relay, headers, "tools/call", CALL)
+        channel = next(e.channel for e in second.seen if isinstance(e, Received) and "tools/call" in e.payload)
+        assert second.asked(channel) == [
+            ("logging/setLevel", {"level": "debug"}),
+            ("resources/subscribe", {"uri": "a:2"}),
+            ("tools/call", CALL),
+        ]
+        await ask(relay, headers, "tools/call", CALL)
+        assert len(second.asked(channel)) == 4
+
+
+async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="first"):
+        _, headers = await relay.initialize("notes", "2025-06-18")
+        await ask(relay, headers, "logging/setLevel", {"level": "error"})
+        await ask(relay, headers, "resources/subscribe", {"uri": "a:1"})
+    async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="second") as worker:
+        answer = await relay.http.post("/notes", json=jsonrpc.request(9, "tools/call", CALL), headers=headers)
+        assert "result" in answer.json(), answer.text
+        assert answer.headers["mcp-session-id"] == headers["Mcp-Session-Id"]
+        [opened] = [e for e in worker.seen if isinstance(e, Opened) and e.caller.ready]
+        assert opened.caller.version == "2025-06-18"
+        assert opened.caller.client == {"name": "test", "version": "1"}
+        assert [method for method, _ in worker.asked(opened.channel)] == [
+            "logging/setLevel",
+            "resources/subscribe",
+            "tools/call",
+        ]
+
+
+async def test_a_get_stream_of_an_earlier_relay_goes_on_as_a_new_one(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
+        _, headers = await relay.initialize("notes")
+    async with (
+        RunningRelay(tmp_path) as relay,
+        Echoing(relay.url, relay.token, "notes") as worker,
+        relay.http.stream("GET", "/notes", headers={**headers, "Last-Event-ID": "get-abc_7"}) as stream,
+    ):
+        assert stream.status_code == 200
+        await worker.until(lambda: any(isinstance(e, Opened) and e.caller.ready for e in worker.seen))
+        channel = next(e.channel for e in reversed(worker.seen) if isinstance(e, Opened) and e.caller.ready)
+        note = json.dumps(jsonrpc.notification("notifications/tools/list_changed"))
+        worker.link.send(channel, Kind.NOTE, note, asyncio.get_running_loop().time())
+        await worker.flush()
+        async for line in stream.aiter_lines():
+            if line.startswith("data: "):
+                assert "tools/list_changed" in line
+                break
+
+
+async def test_a_deleted_session_stays_dead_over_a_restart(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
+        _, kept = await relay.initialize("notes")
+        _, ended = await relay.initialize("notes")
+        assert (await relay.http.delete("/notes", headers=ended)).status_code == 204
+        assert (await relay.http.delete("/notes", headers=ended)).status_code == 404
+    async with RunningRelay(tmp_path) as relay:
+        listing = jsonrpc.request(1, "tools/list")
+        assert (await relay.http.post("/notes", json=listing, headers=ended)).status_code == 404
+        assert (await relay.http.post("/notes", json=listing, headers=kept)).status_code == 200
+
+
+async def test_another_credential_can_not_rebuild_a_session(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes", "other")) as relay:
+        _, headers = await relay.initialize("notes")
+        thief = relay.tokens.issue(None, None, ("call",))
+    async with RunningRelay(tmp_path) as relay:
+        listing = jsonrpc.request(1, "tools/list")
+        stolen = {**headers, "Authorization": f"Bearer {thief}"}
+        assert (await relay.http.post("/notes", json=listing, headers=stolen)).status_code == 404
+        assert (await relay.http.post("/other", json=listing, headers=headers)).status_code == 404
+        assert (await relay.http.post("/notes", json=listing, headers=headers)).status_code == 200
+
+
+async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
+        _, headers = await relay.initialize("notes")
+    assert stat.S_IMODE((tmp_path / "session.key").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "sessions.json").stat().st_mode) == 0o600
+    assert headers["Mcp-Session-Id"] not in (tmp_path / "sessions.json").read_text()
+
+
+def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
+    seal = Seal(b"k")
+    id = seal.issue("notes", CALLER, 5.0)
+    assert len(id) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in id)
+    assert id != seal.issue("notes", CALLER, 5.0)
+    sealed = seal.read(id, "notes", "token:me")
+    assert sealed is not None and (sealed.caller, sealed.issued) == (CALLER, 5.0)
+
+
+@pytest.mark.parametrize("size", [10, 1_000, 100_000])
+def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> None:
+    import random
+
+    noise = "".join(random.Random(size).choices("abcdefghij0123456789", k=size))
+    client = {"name": "c" + noise, "version": "1", "icons": [{"src": noise}]}
+    caller = Caller(Era.LEGACY, "2025-11-25", "p", client, {"elicitation": {"form": {}}, "experimental": {noise: {}}})
+    seal = Seal(b"k")
+    id = seal.issue("notes", caller, 5.0)
+    sealed = seal.read(id, "notes", "p")
+    assert len(id) <= MAX_ID and sealed is not None
+    assert "elicitation" in sealed.caller.capabilities
+
+
+def test_an_id_that_was_changed_or_made_elsewhere_is_none() -> None:
+    seal = Seal(b"k")
+    id = seal.issue("notes", CALLER, 5.0)
+    assert seal.read(id, "other", "token:me") is None
+    assert seal.read(id, "notes", "token:you") is None
+    assert Seal(b"other key").read(id, "notes", "token:me") is None
+    for at in range(len(id)):
+        changed = id[:at] + ("A" if id[at] != "A" else "B") + id[at + 1 :]
+        assert seal.read(changed, "notes", "token:me") is None
+    for nonsense in ("", "s1.", "s1.é", "x" * 5000, id + "=", id + "A", id.upper()):
+        assert seal.read(nonsense, "notes", "token:me") is None
+
+
+def test_idle_memory_is_put_away_and_the_id_stays_good(tmp_path: Path) -> None:
+    wall, ended = Wall(), list[str]()
+    room = sessions(tmp_path, wall, ended, session_idle_s=100, session_life_s=1000)
+    session = room.open("notes", "c", CALLER)
+    session.level = "debug"
+    wall.now += 101
+    room.put_away()
+    assert (ended, room.all()) == (["idle"], [])
+    again = room.find(session.id, "notes", "token:me")
+    assert (again.id, again.level, again.channel != session.channel) == (session.id, "debug", True)
+    wall.now += 1001
+    room.put_away()
+    with pytest.raises(BadRequest) as gone:
+        room.find(session.id, "notes", "token:me")
+    assert gone.value.status == 404
+
+
+def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
+    wall = Wall()
+    room = sessions(tmp_path, wall, session_idle_s=100)
+    session = room.open("notes", "c", CALLER)
+    session.streams.standing.reader = object()
+    wall.now += 1000
+    room.put_away()
+    assert room.all() == [session]
+
+
+def test_at_the_cap_a_new_session_is_refused_until_one_is_idle(tmp_path: Path) -> None:
+    wall = Wall()
+    room = sessions(tmp_path, wall, max_sessions=1, session_idle_s=100)
+    room.open("notes", "c", CALLER)
+    with pytest.raises(BadRequest, match="1 open sessions") as full:
+        room.open("notes", "d", CALLER)
+    assert (full.value.status, full.value.reason) == (503, "too_many_sessions")
+    wall.now += 101
+    room.open("notes", "d", CALLER)
+
+
+def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.json"
+    for damage in ("", "[]", '{"a": 1}', '{"a": {}}'):
+        path.write_text(damage)
+        diary = Diary(path)
+        diary.write("id", Page(1.0, "info"), now=True)
+        assert Diary(path).find("id") == Page(1.0, "info")
