@@ -223,6 +223,7 @@ class Connection:
         self.is_cut = False
         self.is_held = dict.fromkeys(Way, True)
         self.allowance: dict[Way, tuple[int, Cut]] = {}
+        self.relay_sees = relay[1].get_extra_info("sockname")  # the address from which the relay is called
         self._proxy = proxy
         self._source = {Way.UP: browser, Way.DOWN: relay}
         self._sink = {Way.UP: relay[1], Way.DOWN: browser[1]}

@@ -32,8 +32,10 @@ globalThis.runs = {};
 globalThis.aborted = {};
 globalThis.gates = {};
 globalThis.states = [];
+globalThis.activity = [];
 globalThis.connection = connect(options);
 connection.addEventListener("state", ({ detail }) => states.push(detail));
+connection.addEventListener("activity", ({ detail }) => activity.push(detail));
 const object = { type: "object", properties: { key: { type: "string" } }, required: ["key"] };
 connection.offerTool({
   name: "work",
@@ -144,6 +146,10 @@ def worker_cancelled() -> list[str]:
     return cancelled
 '''
 
+# In a page: it is connected, and the tool TOOL is offered.
+OFFERED = """connection.state.state === "connected"
+    && connection.catalogue?.tools.some(({ name }) => name === "TOOL")"""
+
 
 def expected(key: str, size: int) -> str:
     """What both `work` tools return."""
@@ -206,10 +212,5 @@ class Stage:
     async def open(self, boot_timeout_ms: float, name: str = "index.html", tool: str = "work") -> Page:
         """Open a tab and wait until it is connected and its tool is offered."""
         page = await self.visit(name)
-        await page.wait_for_function(
-            """(tool) => connection.state.state === "connected"
-                && connection.catalogue?.tools.some(({ name }) => name === tool)""",
-            arg=tool,
-            timeout=boot_timeout_ms,
-        )
+        await page.wait_for_function(OFFERED.replace("TOOL", tool), timeout=boot_timeout_ms)
         return page

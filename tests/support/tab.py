@@ -1,0 +1,68 @@
+"""A browser tab that Playwright does not manage, for what Playwright's pages can't do: be hidden, and freeze.
+
+Playwright makes each of its pages believe that it is looked at, and Chromium freezes no page that is. Tabs here are in
+the browser's default profile, the last one opened in front of the others, driven by plain DevTools messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+from playwright.async_api import Browser, CDPSession
+
+# Looks again after a moment, so that whoever asks in a loop does not keep the tab busy.
+WHEN = """new Promise((tell) => setTimeout(() => {
+    try { tell(Boolean(CONDITION)); } catch { tell(false); }
+}, 20))"""
+
+
+class Tab:
+    """One tab, open as long as its browser."""
+
+    def __init__(self, session: CDPSession) -> None:
+        self._session = session
+        self._id = ""
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        session.on("Target.receivedMessageFromTarget", self._received)
+
+    @classmethod
+    async def open(cls, browser: Browser, url: str) -> Tab:
+        session = await browser.new_browser_cdp_session()
+        tab = cls(session)
+        target = (await session.send("Target.createTarget", {"url": url}))["targetId"]
+        attached = await session.send("Target.attachToTarget", {"targetId": target, "flatten": False})
+        tab._id = attached["sessionId"]
+        return tab
+
+    def _received(self, event: dict[str, Any]) -> None:
+        message = json.loads(event["message"]) if event["sessionId"] == self._id else {}
+        waiting = self._waiting.pop(message.get("id", 0), None)
+        if waiting is not None:
+            waiting.set_result(message)
+
+    async def send(self, method: str, **params: Any) -> dict[str, Any]:
+        """One DevTools command; raises RuntimeError with what the browser says against it."""
+        number = next(self._numbers)
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        text = json.dumps({"id": number, "method": method, "params": params})
+        await self._session.send("Target.sendMessageToTarget", {"sessionId": self._id, "message": text})
+        message = await answer
+        if "error" in message:
+            raise RuntimeError(f"{method}: {message['error']['message']}")
+        result: dict[str, Any] = message["result"]
+        return result
+
+    async def evaluate(self, expression: str) -> Any:
+        """The value of an expression, or of the promise that it gives."""
+        result = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return result["result"].get("value")
+
+    async def until(self, condition: str, timeout_s: float = 15.0) -> None:
+        """Wait for a JavaScript condition, which may be an error at first: the page is still loading."""
+        async with asyncio.timeout(timeout_s):
+            while await self.evaluate(WHEN.replace("CONDITION", condition)) is not True:
+                pass
