@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from .listening import Wanted
-from .messages import LEVELS
 from .questions import Answer
 from .wire.eras import Era
 from .wire.frames import Caller
@@ -63,13 +62,10 @@ class Sessions:
         return self._open.get(session.id) is session
 
     def open(self, channel: str, caller: Caller, *, is_single: bool) -> Session:
-        """A session that is opened again (`ready`) may bring along what its client had set before."""
+        """`caller.ready`: a session that is opened again, and whose handshake is done."""
         is_ready = caller.era is Era.MODERN or caller.ready
-        session = Session(channel, caller, is_single, is_greeted=is_ready, is_ready=is_ready, level=None)
-        if caller.era is Era.LEGACY:
-            level = getattr(caller, "level", None)
-            session.level = level if level in LEVELS else DEFAULT_LEVEL
-            session.subscribed.update(getattr(caller, "subscriptions", ()))
+        level = DEFAULT_LEVEL if caller.era is Era.LEGACY else None
+        session = Session(channel, caller, is_single, is_greeted=is_ready, is_ready=is_ready, level=level)
         self._open[channel] = session
         return session
 
