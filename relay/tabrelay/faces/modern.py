@@ -5,8 +5,7 @@ Owns the validation ladder and the status map; what a method means is the server
 
 from __future__ import annotations
 
-import base64
-import binascii
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,9 +16,11 @@ from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange
+from tabrelay.faces.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
 from tabrelay.policy import Principal
+from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
@@ -60,6 +61,7 @@ class Modern:
         self._switch = switch
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
+        self._mirrors: dict[str, tuple[Catalogue, dict[str, tuple[Mirror, ...]]]] = {}
 
     async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
         id: jsonrpc.RequestId | None = None
@@ -73,7 +75,7 @@ class Modern:
             if not jsonrpc.is_request_id(message["id"]):
                 raise BadRequest("A request's id must be a string or an integer.")
             id = message["id"]
-            meta = _check(exchange, message)
+            meta = _check(exchange, message, lambda tool: self._mirrored(server, tool))
             self._drain.admit()
             result = (
                 None
@@ -86,6 +88,17 @@ class Modern:
             await self._forward(exchange, server, principal, message, meta)
         except RelayError as error:
             await exchange.error(error, id, server)
+
+    def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:
+        """From the last known catalogue; a tool that is not in it has nothing to compare."""
+        catalogue = self._switch.registry.find(server).catalogue
+        if catalogue is None:
+            return ()
+        known = self._mirrors.get(server)
+        if known is None or known[0] is not catalogue:
+            rows = {tool.get("name"): mirrors(tool.get("inputSchema")) for tool in catalogue.tools}
+            known = self._mirrors[server] = (catalogue, {str(name): row for name, row in rows.items() if row})
+        return known[1].get(tool, ())
 
     async def _forward(
         self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
@@ -140,11 +153,13 @@ def _check_notification(exchange: Exchange) -> None:
         raise _unsupported(version)
 
 
-def _check(exchange: Exchange, message: dict[str, Any]) -> dict[str, Any]:
+def _check(
+    exchange: Exchange, message: dict[str, Any], mirrored: Callable[[str], tuple[Mirror, ...]]
+) -> dict[str, Any]:
     """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
     for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
         if exchange.is_repeated(header):
-            raise _mismatch(f"The header {header.decode()} is there more than once.")
+            raise mismatch(f"The header {header.decode()} is there more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
@@ -165,6 +180,8 @@ def _check(exchange: Exchange, message: dict[str, Any]) -> dict[str, Any]:
         _compare(exchange, NAME_HEADER, name, encoded=True)
     if version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
+    if message["method"] == "tools/call":
+        check(mirrored(params["name"]), params.get("arguments"), exchange.headers)
     if message["method"] in REMOVED:
         raise BadRequest(
             f'"{message["method"]}" is not a method of {version}.',
@@ -178,30 +195,11 @@ def _check(exchange: Exchange, message: dict[str, Any]) -> dict[str, Any]:
 def _compare(exchange: Exchange, header: bytes, expected: str, encoded: bool = False) -> None:
     value = exchange.header(header)
     if value is None:
-        raise _mismatch(f"The header {header.decode()} is missing.")
+        raise mismatch(f"The header {header.decode()} is missing.")
     if encoded:
-        value = _decode(header, value)
+        value = decode(header.decode(), value)
     if value != expected:
-        raise _mismatch(f"The header {header.decode()} does not say what the body says.")
-
-
-def _decode(header: bytes, value: str) -> str:
-    """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
-    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
-        return value
-    inner = value[9:-2]
-    try:
-        decoded = base64.b64decode(inner, validate=True)
-        text = decoded.decode()
-    except (binascii.Error, UnicodeDecodeError):
-        raise _mismatch(f"The header {header.decode()} has broken base64.") from None
-    if base64.b64encode(decoded).decode() != inner:
-        raise _mismatch(f"The header {header.decode()} has base64 that is not canonical.")
-    return text
-
-
-def _mismatch(text: str) -> BadRequest:
-    return BadRequest(text, code=jsonrpc.HEADER_MISMATCH, reason="header_mismatch")
+        raise mismatch(f"The header {header.decode()} does not say what the body says.")
 
 
 def _incomplete(text: str) -> BadRequest:

@@ -1,0 +1,125 @@
+"""Arguments that a tool's schema wants repeated in headers (`x-mcp-header`, `Mcp-Param-*`), and whether they agree.
+
+Pure. A proxy may route by the header and the server acts on the body, so the two must say the same. A schema that
+breaks the rules for such headers has none: clients that keep to the specification send none for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.errors import BadRequest
+from tabserver.wire import jsonrpc
+
+KEY: Final = "x-mcp-header"
+PREFIX: Final = "mcp-param-"
+TYPES: Final = ("string", "integer", "boolean")
+TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(\.0+)?")
+# Where else in a schema a schema may stand. An annotation there is not reached by names alone: it breaks the rules.
+BRANCHES: Final = (
+    *("items", "prefixItems", "contains", "additionalProperties", "propertyNames", "patternProperties"),
+    *("unevaluatedItems", "unevaluatedProperties", "dependentSchemas", "contentSchema", "$defs", "definitions"),
+    *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One argument that a header repeats: where it is in the arguments, and what type it has."""
+
+    header: str
+    path: tuple[str, ...]
+    type: str
+
+
+def mirrors(schema: Any) -> tuple[Mirror, ...]:
+    """What a tool's inputSchema wants repeated; nothing if it breaks a rule."""
+    found: dict[str, Mirror] = {}
+    layer: list[tuple[tuple[str, ...], Any, bool]] = [((), schema, True)]
+    while layer:
+        path, node, is_named = layer.pop()
+        if not isinstance(node, dict):
+            continue
+        if KEY in node:
+            name, type = node[KEY], node.get("type")
+            if not path or not is_named or type not in TYPES or not isinstance(name, str) or not TOKEN.fullmatch(name):
+                return ()
+            if found.setdefault(name.lower(), mirror := Mirror(PREFIX + name.lower(), path, type)) is not mirror:
+                return ()
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            layer += [((*path, name), value, is_named) for name, value in properties.items()]
+        layer += [(path, value, False) for key in BRANCHES for value in _schemas(key, node.get(key))]
+    return tuple(found.values())
+
+
+def _schemas(key: str, value: Any) -> Iterable[Any]:
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict) and key in ("patternProperties", "dependentSchemas", "$defs", "definitions"):
+        return value.values()
+    return (value,)
+
+
+def check(wanted: Iterable[Mirror], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
+    """Raises when a header and its argument are not both there, or not the same."""
+    for mirror in wanted:
+        values = headers(mirror.header.encode())
+        argument = _at(arguments, mirror.path)
+        where = ".".join(mirror.path)
+        if len(values) > 1:
+            raise mismatch(f"The header {mirror.header} is there more than once.")
+        text = _text(argument)
+        if text is None:
+            if values:
+                raise mismatch(f"The header {mirror.header} is there, but the argument {where} is not.")
+        elif not values:
+            raise mismatch(f"The header {mirror.header} is missing, but the argument {where} is there.")
+        elif not _agrees(mirror.type, argument, text, decode(mirror.header, values[0])):
+            raise mismatch(f"The header {mirror.header} does not say what the argument {where} says.")
+
+
+def _at(arguments: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        if not isinstance(arguments, dict):
+            return None
+        arguments = arguments.get(name)
+    return arguments
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else None
+
+
+def _agrees(type: str, argument: Any, text: str, said: str) -> bool:
+    number = NUMBER.fullmatch(said) if type == "integer" and not isinstance(argument, bool | str) else None
+    if number is not None and (isinstance(argument, int) or argument.is_integer()):
+        return int(number[1]) == int(argument)
+    return said == text
+
+
+def decode(header: str, value: str) -> str:
+    """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
+    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
+        return value
+    inner = value[9:-2]
+    try:
+        decoded = base64.b64decode(inner, validate=True)
+        text = decoded.decode()
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        raise mismatch(f"The header {header} has broken base64.") from None
+    if base64.b64encode(decoded).decode() != inner:
+        raise mismatch(f"The header {header} has base64 that is not canonical.")
+    return text
+
+
+def mismatch(text: str) -> BadRequest:
+    return BadRequest(text, code=jsonrpc.HEADER_MISMATCH, reason="header_mismatch")

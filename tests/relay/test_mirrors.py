@@ -1,0 +1,117 @@
+"""`Mcp-Param-*` headers: what a schema wants repeated, and when header and argument agree."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.errors import BadRequest
+from tabrelay.faces.mirrors import Mirror, check, mirrors
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+REGION = {"type": "string", "x-mcp-header": "Region"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "region": REGION,
+        "place": {"type": "object", "properties": {"floor": {"type": "integer", "x-mcp-header": "Floor"}}},
+        "dry": {"type": "boolean", "x-mcp-header": "Dry-Run"},
+    },
+}
+
+
+def encoded(text: str) -> str:
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
+def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
+    def values(name: bytes) -> list[str]:
+        return [value for key, value in headers if key.lower() == name.decode()]
+
+    try:
+        check(mirrors(SCHEMA), arguments, values)
+    except BadRequest as error:
+        assert (error.status, error.code) == (400, -32020)
+        return False
+    return True
+
+
+def test_a_schema_says_which_arguments_are_repeated() -> None:
+    assert set(mirrors(SCHEMA)) == {
+        Mirror("mcp-param-region", ("region",), "string"),
+        Mirror("mcp-param-floor", ("place", "floor"), "integer"),
+        Mirror("mcp-param-dry-run", ("dry",), "boolean"),
+    }
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        None,
+        {"x-mcp-header": "A", "type": "string"},
+        {"properties": {"a": {"type": "number", "x-mcp-header": "A"}}},
+        {"properties": {"a": {"type": ["string"], "x-mcp-header": "A"}}},
+        {"properties": {"a": {"type": "string", "x-mcp-header": "no good"}}},
+        {"properties": {"a": {"type": "string", "x-mcp-header": ""}}},
+        {"properties": {"a": {"type": "string", "x-mcp-header": 7}}},
+        {"properties": {"a": REGION, "b": {"type": "string", "x-mcp-header": "REGION"}}},
+        {"properties": {"a": {"type": "array", "items": REGION}}},
+        {"properties": {"a": REGION}, "anyOf": [{"properties": {"b": {"type": "string", "x-mcp-header": "B"}}}]},
+        {"properties": {"a": REGION}, "$defs": {"b": {"type": "string", "x-mcp-header": "B"}}},
+    ],
+)
+def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
+    assert mirrors(schema) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headers", "is_fine"),
+    [
+        ({}, [], True),
+        (None, [], True),
+        ({"region": "eu"}, [("Mcp-Param-Region", "eu")], True),
+        ({"region": "eu"}, [("Mcp-Param-Region", encoded("eu"))], True),
+        ({"region": "Köln "}, [("Mcp-Param-Region", encoded("Köln "))], True),
+        ({"region": "eu"}, [("Mcp-Param-Other", "x"), ("Mcp-Param-Region", "eu")], True),
+        ({"region": None}, [], True),
+        ({"place": {"floor": 42}}, [("Mcp-Param-Floor", "42.0")], True),
+        ({"place": {"floor": 42.0}}, [("Mcp-Param-Floor", "42")], True),
+        ({"dry": True}, [("Mcp-Param-Dry-Run", "true")], True),
+        ({"region": "eu"}, [("Mcp-Param-Region", "us")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "EU")], False),
+        ({"region": "eu"}, [], False),
+        ({}, [("Mcp-Param-Region", "eu")], False),
+        ({"region": None}, [("Mcp-Param-Region", "null")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "eu"), ("mcp-param-region", "eu")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "=?base64?!!?=")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "=?base64?ZXV=?=")], False),
+        ({"region": "eu"}, [("Mcp-Param-Region", "=?BASE64?ZXU=?=")], False),
+        ({"place": {"floor": 42}}, [("Mcp-Param-Floor", "4.2e1")], False),
+        ({"place": {"floor": 42}}, [("Mcp-Param-Floor", "42.5")], False),
+        ({"place": "top"}, [("Mcp-Param-Floor", "42")], False),
+        ({"dry": True}, [("Mcp-Param-Dry-Run", "True")], False),
+        ({"region": ["eu"]}, [("Mcp-Param-Region", "eu")], False),
+    ],
+)
+def test_header_and_argument_must_say_the_same(arguments: Any, headers: list[tuple[str, str]], is_fine: bool) -> None:
+    assert agree(arguments, *headers) is is_fine
+
+
+async def test_a_call_is_compared_with_the_last_known_schema(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        worker.tools = [{"name": "go", "inputSchema": SCHEMA}]
+        async with asyncio.timeout(5):
+            while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
+                pass
+        request = relay.modern("tools/call", {"name": "go", "arguments": {"region": "eu"}}, id="r")
+        refused = await relay.http.post("/notes", **request)
+        assert (refused.status_code, refused.json()["error"]["code"], refused.json()["id"]) == (400, -32020, "r")
+        request["headers"]["Mcp-Param-Region"] = "eu"
+        assert (await relay.http.post("/notes", **request)).status_code == 200
+        unknown = relay.modern("tools/call", {"name": "new", "arguments": {"region": "eu"}})
+        assert (await relay.http.post("/notes", **unknown)).status_code == 200
