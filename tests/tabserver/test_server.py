@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tabserver.context import Cancel, Done, Request
-from tabserver.server import MAX_RUNNING, Catalogue, Server
+from tabserver.server import MAX_RUNNING
 from tabserver.signature import InvalidArguments
 from tabserver.toolbox import Toolbox
 from tabserver.tools import UnknownTool, text_result
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
-from tabserver.wire.events import Closed, Opened, Received
+from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Caller, Kind
-from tabserver.wire.jsonrpc import RequestId
+from tests.support.core import MODERN, READY
+from tests.support.core import Bench as CoreBench
 
 LEGACY = Caller(Era.LEGACY, "2025-11-25", "token:test")
-READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)
-MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "version": "1"})
 INFO = {"name": "demo", "version": "1.2"}
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -54,49 +52,12 @@ class HeldCatalogue(Toolbox):
         return self.cancelled.append
 
 
-class Bench:
-    """A core and everything it sent: (channel, kind, message, id, related)."""
+class Bench(CoreBench):
+    """With a catalogue that the test holds in its hand."""
 
     def __init__(self, instructions: str | None = None) -> None:
         self.catalogue = HeldCatalogue()
-        self.sent: list[tuple[str, Kind, Any, RequestId | None, RequestId | None]] = []
-        self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
-        catalogue: Catalogue = self.catalogue
-        self.server = Server("demo", "1.2", catalogue, self._send, instructions)
-
-    def _send(
-        self, channel: str, kind: Kind, text: str, id: RequestId | None = None, related: RequestId | None = None
-    ) -> None:
-        assert "\n" not in text
-        self.refuse(kind, text)
-        self.sent.append((channel, kind, json.loads(text), id, related))
-
-    def open(self, caller: Caller = READY, channel: str = "c") -> None:
-        self.server.receive(Opened(channel, caller))
-
-    def note(self, method: str, params: Any = None, channel: str = "c") -> None:
-        text = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}})
-        self.server.receive(Received(channel, Kind.NOTE, None, None, text, None))
-
-    def request(
-        self, method: str, params: Any = None, id: RequestId = 1, channel: str = "c", caller: Caller | None = None
-    ) -> Any:
-        """Ask; returns the answer, or None while there is none."""
-        message = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        return self.raw(json.dumps(message), id, channel, caller)
-
-    def raw(self, text: str, id: RequestId = 1, channel: str = "c", caller: Caller | None = None) -> Any:
-        before = len(self.sent)
-        self.server.receive(Received(channel, Kind.REQ, id, None, text, caller))
-        return next((message for _, kind, message, _, _ in self.sent[before:] if kind is Kind.RES), None)
-
-    def modern(self, method: str, params: dict[str, Any] | None = None, id: RequestId = 1, channel: str = "m") -> Any:
-        return self.request(method, {"_meta": {}} | (params or {}), id, channel, MODERN)
-
-    def notes(self) -> list[tuple[str, Any, RequestId | None]]:
-        return [(m["method"], m.get("params"), related) for _, kind, m, _, related in self.sent if kind is Kind.NOTE]
+        super().__init__(self.catalogue, instructions)
 
 
 @pytest.fixture
@@ -516,3 +477,75 @@ def test_a_notice_that_finds_no_room_is_lost_and_the_call_goes_on(bench: Bench) 
     bench.catalogue.calls[0][2].progress(1)
     bench.catalogue.calls[0][3](text_result("ok"))
     assert [kind for _, kind, *_ in bench.sent] == [Kind.RES]
+
+
+# -- long lists and older revisions -----------------------------------------------------------------------------------
+
+
+def test_a_long_list_comes_in_pages(bench: Bench) -> None:
+    bench.catalogue.offered = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(250)]
+    bench.open()
+    seen, cursor, sizes = [], None, []
+    while True:
+        result = bench.request("tools/list", {"cursor": cursor} if cursor else {})["result"]
+        seen += [tool["name"] for tool in result["tools"]]
+        sizes.append(len(result["tools"]))
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            break
+    assert seen == [f"t{n}" for n in range(250)] and sizes == [100, 100, 50]
+    assert bench.modern("tools/list", {"cursor": None})["result"]["nextCursor"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "dG9vbHM6LTE=", "cHJvbXB0czoxMDA=", 3, "", "é"])
+def test_a_cursor_that_is_not_ours_is_refused(bench: Bench, cursor: object) -> None:
+    bench.open()
+    error = bench.request("tools/list", {"cursor": cursor})["error"]
+    assert error["code"] == -32602 and error["message"].startswith("params.cursor: unknown cursor")
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "wrapped"),
+    [
+        ({"type": "array", "items": {"$ref": "#/$defs/N"}, "$defs": {"N": {}}}, [1], {"result": [1]}),
+        ({"anyOf": [{"type": "object"}, {"type": "null"}]}, {"a": 1}, {"result": {"a": 1}}),
+        ({"type": "object"}, {"a": 1}, {"a": 1}),
+        (None, "x", {"result": "x"}),
+        (None, {"a": 1}, {"a": 1}),
+    ],
+)
+def test_a_result_that_is_no_object_is_wrapped_for_those_who_know_only_objects(
+    bench: Bench, schema: Any, value: Any, wrapped: Any
+) -> None:
+    tool: dict[str, Any] = {"name": "add", "inputSchema": {"type": "object"}}
+    bench.catalogue.offered = [tool | ({"outputSchema": schema} if schema else {})]
+    bench.catalogue.on_call = lambda request, done: done({"content": [], "structuredContent": value})
+    bench.open()
+    assert bench.request("tools/call", {"name": "add"})["result"]["structuredContent"] == wrapped
+    assert bench.modern("tools/call", {"name": "add"})["result"]["structuredContent"] == value
+    listed = bench.request("tools/list")["result"]["tools"][0].get("outputSchema")
+    assert bench.modern("tools/list")["result"]["tools"][0].get("outputSchema") == schema
+    if schema and wrapped != value:
+        assert listed["type"] == "object" and listed["required"] == ["result"]
+        assert listed.get("$defs") == schema.get("$defs") and "$defs" not in listed["properties"]["result"]
+    else:
+        assert listed == schema
+
+
+def test_a_session_may_let_its_stream_go_and_a_modern_call_can_not(bench: Bench) -> None:
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=4)
+    bench.modern("tools/call", {"name": "add"})
+    for _, _, request, _ in bench.catalogue.calls:
+        request.close_stream(500)
+    assert bench.notes() == [("$/tabrelay/closeStream", {"retryMs": 500}, 4)]
+
+
+def test_initialize_says_who_calls(bench: Bench) -> None:
+    bench.open(LEGACY)
+    client = {"name": "probe", "version": "2"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": client}
+    bench.request("initialize", params)
+    bench.request("tools/call", {"name": "add"})
+    caller = bench.catalogue.calls[0][2].caller
+    assert (caller.version, caller.client, caller.capabilities) == ("2025-06-18", client, {"roots": {}})

@@ -14,11 +14,13 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, TypedDict
 
 import pytest
 
+from tabserver.content import Image, Link
 from tabserver.context import Context, Outcome, Result
+from tabserver.messages import Refusal
 from tabserver.schema import SchemaError
 from tabserver.signature import InvalidArguments
 from tabserver.toolbox import Toolbox, default_toolbox, tool
-from tabserver.tools import Tool, UnknownTool, declare, to_result
+from tabserver.tools import Tool, ToolError, UnknownTool, declare, to_result
 from tests.support.request import RecordingRequest
 
 
@@ -528,3 +530,61 @@ def test_the_public_names_are_there() -> None:
     assert set(tabserver.__all__) <= set(dir(tabserver))
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = tabserver.nonsense
+
+
+# -- content and hand-written schemas ---------------------------------------------------------------------------------
+
+
+def test_content_promises_nothing_and_is_sent_as_it_is() -> None:
+    def one() -> Image:
+        return Image(b"\x00")
+
+    def many() -> list[str | Image | Link]:
+        return ["x", Image(b"\x00"), Link("a:b", "n")]
+
+    image = {"type": "image", "data": "AA==", "mimeType": "image/png"}
+    assert "outputSchema" not in declare(one).description and "outputSchema" not in declare(many).description
+    assert call(boxed(one)) == {"content": [image]}
+    link = {"type": "resource_link", "uri": "a:b", "name": "n"}
+    assert call(boxed(many)) == {"content": [{"type": "text", "text": "x"}, image, link]}
+
+
+def test_a_mixed_list_may_hold_values_too() -> None:
+    result = to_result([Image("AA=="), {"type": "text", "text": "t"}, Total(2.0)])
+    assert [block.get("text") for block in result["content"]] == [None, "t", '{"amount": 2.0}']
+
+
+def test_a_tool_may_say_in_its_own_words_what_went_wrong() -> None:
+    def f() -> int:
+        raise ToolError("There is no note of that name.")
+
+    assert call(boxed(f)) == {
+        "content": [{"type": "text", "text": "There is no note of that name."}],
+        "isError": True,
+    }
+
+
+def test_a_tool_may_refuse_with_an_error_of_the_protocol() -> None:
+    def f() -> int:
+        raise Refusal(-32602, "no")
+
+    results: list[Outcome] = []
+    boxed(f).call("t", {}, RecordingRequest(), results.append)
+    assert isinstance(results[0], Refusal) and results[0].code == -32602
+
+
+def test_a_schema_of_its_own_is_offered_as_it_is_and_its_arguments_come_as_they_are() -> None:
+    schema = {"type": "object", "$defs": {"a": {"$anchor": "b"}}, "if": {}, "additionalProperties": False}
+
+    def f(ctx: Context, **arguments: Any) -> Any:
+        return f"{ctx.request_id} {arguments}"
+
+    box = Toolbox()
+    box.add(declare(f, name="t", input_schema=schema))
+    assert box.tools()[0]["inputSchema"] == schema
+    assert call(box, x=[1])["content"][0]["text"] == "7 {'x': [1]}"
+
+
+def test_an_annotation_may_bring_keywords_of_the_schema() -> None:
+    hint = Annotated[str, "Where", {"x-mcp-header": "Region"}]
+    assert schema_of(hint) == {"type": "string", "description": "Where", "x-mcp-header": "Region"}

@@ -1,0 +1,121 @@
+"""The MCP core on a bench: what it is told, and everything it says, held to the official models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tabserver.server import Catalogue, Server
+from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
+from tabserver.wire.events import Closed, Opened, Received
+from tabserver.wire.frames import Caller, Kind
+from tabserver.wire.jsonrpc import RequestId
+from tests.support.models import check_note, check_request, check_response
+
+READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)
+MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "version": "1"})
+
+Sent = tuple[str, Kind, Any, RequestId | None, RequestId | None]
+
+
+class Bench:
+    """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
+
+    def __init__(self, catalogue: Catalogue, instructions: str | None = None) -> None:
+        self.sent: list[Sent] = []
+        self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
+        self.now = 0.0
+        self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
+        self._versions: dict[str, str] = {}
+        self._methods: dict[tuple[str, RequestId], str] = {}
+        self._said = asyncio.Event()
+
+    def _send(
+        self, channel: str, kind: Kind, text: str, id: RequestId | None = None, related: RequestId | None = None
+    ) -> None:
+        assert "\n" not in text
+        self.refuse(kind, text)
+        message, version = json.loads(text), self._versions[channel]
+        if kind is Kind.NOTE:
+            check_note(version, message)
+        elif kind is Kind.REQ:
+            check_request(version, message)
+            assert message["id"] == id
+        else:
+            assert id is not None and message["id"] == id
+            check_response(version, self._methods.get((channel, id), ""), message)
+        self.sent.append((channel, kind, message, id, related))
+        self._said.set()
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def open(self, caller: Caller = READY, channel: str = "c") -> None:
+        self._versions[channel] = caller.version
+        self.server.receive(Opened(channel, caller))
+
+    def close(self, channel: str = "c", why: str = "gone") -> None:
+        self.server.receive(Closed(channel, why))
+
+    def note(self, method: str, params: Any = None, channel: str = "c") -> None:
+        text = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}})
+        self.server.receive(Received(channel, Kind.NOTE, None, None, text, None))
+
+    def request(
+        self, method: str, params: Any = None, id: RequestId = 1, channel: str = "c", caller: Caller | None = None
+    ) -> Any:
+        """Ask; returns the answer, or None while there is none."""
+        message = {"jsonrpc": "2.0", "id": id, "method": method}
+        if params is not None:
+            message["params"] = params
+        self._methods[channel, id] = method
+        return self.raw(json.dumps(message), id, channel, caller)
+
+    def raw(self, text: str, id: RequestId = 1, channel: str = "c", caller: Caller | None = None) -> Any:
+        before = len(self.sent)
+        if caller is not None:
+            self._versions[channel] = caller.version
+        self.server.receive(Received(channel, Kind.REQ, id, None, text, caller))
+        return next((message for _, kind, message, _, _ in self.sent[before:] if kind is Kind.RES), None)
+
+    def modern(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        id: RequestId = 1,
+        channel: str = "m",
+        caller: Caller = MODERN,
+    ) -> Any:
+        return self.request(method, {"_meta": {}} | (params or {}), id, channel, caller)
+
+    def answer(self, id: str, result: Any, channel: str = "c") -> None:
+        """What a client says to a question of the server's."""
+        text = json.dumps({"jsonrpc": "2.0", "id": id} | result)
+        self.server.receive(Received(channel, Kind.RES, None, None, text, None))
+
+    # -- hearing ------------------------------------------------------------------------------------------------------
+
+    def notes(self) -> list[tuple[str, Any, RequestId | None]]:
+        return [(m["method"], m.get("params"), related) for _, kind, m, _, related in self.sent if kind is Kind.NOTE]
+
+    async def until(self, kind: Kind, count: int = 1, channel: str | None = None) -> list[Any]:
+        """Wait until it has sent so many messages of a kind; gives them all."""
+        async with asyncio.timeout(5):
+            while True:
+                found = [m for c, k, m, _, _ in self.sent if k is kind and channel in (None, c)]
+                if len(found) >= count:
+                    return found
+                self._said.clear()
+                await self._said.wait()
+
+    async def reply(self, channel: str) -> Any:
+        """The answer on a channel that has one request: its result, or its error."""
+        (message,) = await self.until(Kind.RES, 1, channel)
+        return message.get("result", message.get("error"))
+
+    async def ask(self, channel: str, method: str, params: dict[str, Any], caller: Caller = MODERN) -> Any:
+        """A whole modern request and its answer, as a client makes it."""
+        meta = {META_VERSION: caller.version, META_CAPABILITIES: caller.capabilities, META_CLIENT: caller.client}
+        self.modern(method, {"_meta": meta} | params, channel=channel, caller=caller)
+        return await self.reply(channel)

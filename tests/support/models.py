@@ -1,0 +1,50 @@
+"""Holds messages of a server to their revision of the protocol, with the official models.
+
+`methods` is the part of that package which is meant for others; it knows every revision's methods and their shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mcp_types
+from mcp_types import methods
+from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+
+# Between the browser and the relay, and not part of MCP.
+OUR_OWN = "$/tabrelay/"
+
+
+def check_note(version: str, message: dict[str, Any]) -> None:
+    """A notification that a server sends."""
+    JSONRPCNotification.model_validate(message)
+    if not message["method"].startswith(OUR_OWN):
+        methods.parse_server_notification(message["method"], version, message.get("params"))
+
+
+def check_request(version: str, message: dict[str, Any]) -> None:
+    """A request that a server sends; only handshake revisions have any."""
+    JSONRPCRequest.model_validate(message)
+    methods.parse_server_request(message["method"], version, message.get("params"))
+
+
+def check_response(version: str, method: str, message: dict[str, Any]) -> None:
+    """A server's answer to a request with that method."""
+    if "error" in message:
+        JSONRPCError.model_validate(message)
+        return
+    JSONRPCResponse.model_validate(message)
+    result = message["result"]
+    methods.parse_server_result(method, version, result)
+    for question in (result.get("inputRequests") or {}).values():
+        _check_question(question)
+
+
+def _check_question(question: dict[str, Any]) -> None:
+    """What `input_required` asks has the form of the requests that it replaced."""
+    models = {
+        "elicitation/create": mcp_types.ElicitRequest,
+        "sampling/createMessage": mcp_types.CreateMessageRequest,
+        "roots/list": mcp_types.ListRootsRequest,
+    }
+    models[question["method"]].model_validate(question)
