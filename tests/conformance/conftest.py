@@ -1,0 +1,7 @@
+"""The same browser as the end-to-end tests have."""
+
+from __future__ import annotations
+
+from tests.e2e.conftest import browser, context, settings
+
+__all__ = ["browser", "context", "settings"]

@@ -1,0 +1,51 @@
+"""The official conformance suite: runs it against a URL, and reads what it found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.node import SUITE, node
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One scenario of a run: how many of its checks passed, and what did not."""
+
+    name: str
+    is_scored: bool
+    passed: int
+    problems: tuple[str, ...]
+
+
+async def scored(revision: str) -> frozenset[str]:
+    """The server scenarios that a revision of the specification requires."""
+    listing = await node(SUITE, "list", "--requirements", revision)
+    section = listing.out.partition("Server scenarios")[2].partition("Client scenarios")[0]
+    return frozenset(re.findall(r"^  - (\S+)$", section, re.MULTILINE))
+
+
+async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
+    required = await scored(revision)
+    ended = await node(SUITE, "server", "--url", url, "--requirements", revision, "-o", folder)
+    found = _read(folder, required)
+    assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
+    return found
+
+
+def _read(folder: Path, required: frozenset[str]) -> dict[str, Scenario]:
+    found = {}
+    for path in sorted(folder.glob("server-*/checks.json")):
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[\dZ-]+$", "", path.parent.name.removeprefix("server-"))
+        checks = json.loads(path.read_text())
+        counts = Counter(check["status"] for check in checks)
+        problems = tuple(
+            f"{check['id']}: {check['status']} {check.get('errorMessage', '')}"
+            for check in checks
+            if check["status"] not in ("SUCCESS", "INFO")
+        )
+        found[name] = Scenario(name, name in required, counts["SUCCESS"], problems)
+    return found
