@@ -175,16 +175,18 @@ def _relay(settings: Any, verb: str, page: str) -> int:
 
     tokens = Tokens(settings.home)
     _check(settings, tokens)
+    # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
+    # bound port would keep them all waiting, and let them in at the same instant.
+    from tabrelay.app import create_app
+    from tabrelay.drain import Drain
+    from tabrelay.runner import run
+
     sock = _listen(settings.host, settings.port, verb, settings.servers)
     settings = replace(settings, port=sock.getsockname()[1])
     base = base_url(settings.host, settings.port)
     logs.configure(settings.log_level)
     if not is_loopback(settings.host):
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
-
-    from tabrelay.app import create_app
-    from tabrelay.drain import Drain
-    from tabrelay.runner import run
 
     opener = Opener(settings.home)
     running = settings.home / "running.json"
