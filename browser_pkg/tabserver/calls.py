@@ -72,8 +72,9 @@ class Office:
 class Call:
     """Implements Request."""
 
-    def __init__(self, office: Office, kind: Kind, seat: Seat, digest: str) -> None:
-        self._office, self._kind, self._digest = office, kind, digest
+    def __init__(self, office: Office, kind: Kind, seat: Seat, mark: Callable[[], str]) -> None:
+        """`mark` tells this request from others; it is made only when needed, for arguments may be large."""
+        self._office, self._kind, self._mark = office, kind, mark
         self._seat: Seat | None = seat
         self._last = seat
         self._asks: dict[str, tuple[Question[Any], asyncio.Future[Answer]]] = {}
@@ -202,6 +203,8 @@ class Call:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        if self.is_over:
+            raise RuntimeError("the request is over: nobody can be asked any more")
         if (needed := question.lacking(self.caller.capabilities)) is not None:
             raise MissingCapability(question.method, needed)
         if key is not None and key in self._given:
@@ -291,7 +294,7 @@ class Call:
 
     def _sealed(self, held: dict[str, Any]) -> str:
         until = self._office.clock() + TTL_S
-        return self._office.seal.close(held, self.caller.principal, self._digest, until)
+        return self._office.seal.close(held, self.caller.principal, self._mark(), until)
 
     # -- handlers that return their questions -------------------------------------------------------------------------
 

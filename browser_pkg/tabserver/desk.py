@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from .calls import BUSY, Call, Kind, Office, Seat, Start
@@ -18,7 +19,7 @@ from .outbox import Outbox
 from .parking import Parking, Seal, digest
 from .prompts import UnknownPrompt
 from .questions import Answer
-from .revisions import legacy_result
+from .revisions import legacy_prompt, legacy_result
 from .sessions import Session
 from .shapes import show
 from .signature import InvalidArguments
@@ -70,7 +71,7 @@ class Desk:
             except UnknownPrompt as error:
                 _refuse_unknown("prompt", error.name, self._catalogue.prompts())
 
-        self._take(Kind("prompts/get", _as_it_is, _fail), session, id, params, start)
+        self._take(Kind("prompts/get", _dress_messages, _fail), session, id, params, start)
 
     def read_resource(self, session: Session, id: RequestId, params: Params) -> None:
         uri = _text(params, "uri")
@@ -103,17 +104,18 @@ class Desk:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
         seat = Seat(session, id, *_wishes(session, params))
+        mark = partial(digest, kind.method, params)
         if session.era is Era.LEGACY or kind.method == "completion/complete":
-            Call(self._office, kind, seat, "").begin(start, {})
+            Call(self._office, kind, seat, mark).begin(start, {})
             return
-        answers, state, mark = _answers(params), params.get("requestState"), digest(kind.method, params)
+        answers, state = _answers(params), params.get("requestState")
         if state is None:
             # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
             Call(self._office, kind, seat, mark).begin(start, answers)
             return
         held = None
         if isinstance(state, str):
-            held = self._office.seal.open(state, session.caller.principal, mark, self._office.clock())
+            held = self._office.seal.open(state, session.caller.principal, mark(), self._office.clock())
         if held is not None and "s" in held:
             Call(self._office, kind, seat, mark).begin(start, answers, held["s"])
             return
@@ -126,16 +128,22 @@ class Desk:
     def _dress_tool(self, name: str) -> Callable[[Session, Result], Result]:
         def dress(session: Session, result: Result) -> Result:
             result = {"content": []} | result
-            if session.era is Era.MODERN or "structuredContent" not in result:
+            if session.era is Era.MODERN:
                 return result
-            tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == name), None)
-            return legacy_result(tool, result)
+            tool = None
+            if "structuredContent" in result:
+                tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == name), None)
+            return legacy_result(tool, result, session.caller.version)
 
         return dress
 
 
 def _as_it_is(session: Session, result: Result) -> Result:
     return result
+
+
+def _dress_messages(session: Session, result: Result) -> Result:
+    return result if session.era is Era.MODERN else legacy_prompt(result, session.caller.version)
 
 
 def _dress_contents(session: Session, result: Result) -> Result:

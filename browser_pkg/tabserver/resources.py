@@ -29,6 +29,8 @@ from .signature import InvalidArguments, Signature, read_signature
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 _VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)(\*?)\}")
+# Whoever calls chooses the URI: a pattern must not be made to work on a novel.
+LONGEST_URI: Final = 4096
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -62,7 +64,7 @@ class Resource:
         """The arguments that a URI has for this resource, or None if it is another one's."""
         if self.pattern is None:
             return {} if uri == self.uri else None
-        found = self.pattern.fullmatch(uri)
+        found = self.pattern.fullmatch(uri) if len(uri) <= LONGEST_URI else None
         return {name: unquote(text) for name, text in found.groupdict().items()} if found else None
 
     def start(self, uri: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
@@ -142,6 +144,8 @@ def declare_resource(
 def _compare(owner: str, variables: list[str], signature: Signature) -> None:
     if len(set(variables)) < len(variables):
         raise SchemaError(f"{owner}: an argument stands in the URI twice")
+    if owner.count("*}") > 1:
+        raise SchemaError(f"{owner}: only one argument may have slashes in it")
     for name in variables:
         if name not in signature.properties:
             raise SchemaError(f"{owner}: the function has no parameter {name!r}")

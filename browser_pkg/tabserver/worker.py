@@ -141,7 +141,7 @@ class Service:
             jitter=random.random,
             timing=timing,
         )
-        core = Server(server, version, self._hub, self._transport.send)
+        self._core = core = Server(server, version, self._hub, self._transport.send)
         self._transport.on_message = core.receive
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
@@ -167,6 +167,7 @@ class Service:
 
     async def stop(self) -> None:
         """Stay down, also for tabs that come later, until somebody asks to retry."""
+        self._core.stop()
         await self._transport.close()
 
     async def retry(self) -> None:

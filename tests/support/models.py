@@ -10,6 +10,7 @@ from typing import Any
 import mcp_types
 from mcp_types import methods
 from mcp_types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from pydantic import BaseModel
 
 # Between the browser and the relay, and not part of MCP.
 OUR_OWN = "$/tabrelay/"
@@ -42,7 +43,7 @@ def check_response(version: str, method: str, message: dict[str, Any]) -> None:
 
 def _check_question(question: dict[str, Any]) -> None:
     """What `input_required` asks has the form of the requests that it replaced."""
-    models = {
+    models: dict[str, type[BaseModel]] = {
         "elicitation/create": mcp_types.ElicitRequest,
         "sampling/createMessage": mcp_types.CreateMessageRequest,
         "roots/list": mcp_types.ListRootsRequest,

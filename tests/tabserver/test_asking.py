@@ -474,6 +474,19 @@ async def test_only_what_the_client_declared_is_asked(
     assert error["code"] == -32600 and "does not support" in error["message"]
 
 
+async def test_who_asks_after_the_end_is_told_so(box: Toolbox, bench: Bench) -> None:
+    contexts: list[Context] = []
+
+    @tool(toolbox=box)
+    def leave(ctx: Context) -> Any:
+        contexts.append(ctx)
+        return "left"
+
+    await bench.ask("m", "tools/call", call("leave"), CLIENT)
+    with pytest.raises(RuntimeError, match="the request is over"):
+        await contexts[0].roots()
+
+
 async def test_a_handler_may_do_without(box: Toolbox, bench: Bench) -> None:
     @tool(toolbox=box)
     async def modest(ctx: Context) -> Any:

@@ -97,7 +97,7 @@ async def test_an_argument_may_have_slashes_if_its_template_says_so(bench: Bench
     }
 
 
-@pytest.mark.parametrize("uri", ["nowhere://x", "notes://1/2", "notes://100", "notes://"])
+@pytest.mark.parametrize("uri", ["nowhere://x", "notes://1/2", "notes://100", "notes://", "files://" + "a" * 5000])
 def test_what_is_not_there_is_told_in_the_words_of_the_era(bench: Bench, uri: str) -> None:
     assert read(bench, uri) == {"code": -32002, "message": f"Resource not found: {uri}", "data": {"uri": uri}}
     error = bench.modern("resources/read", {"uri": uri})["error"]
@@ -160,6 +160,7 @@ def one_argument(a: str) -> str:
         ("x:{a}", no_arguments, "has no parameter 'a'"),
         ("x:y", one_argument, "'a' does not stand in the URI"),
         ("x:{a}/{a}", one_argument, "twice"),
+        ("x:{a*}/{b*}", lambda a, b: "", "only one argument may have slashes"),
     ],
 )
 def test_a_uri_that_does_not_belong_to_its_function_is_refused(uri: str, function: Any, text: str) -> None:

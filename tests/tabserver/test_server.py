@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from tabserver.content import Audio, Link
 from tabserver.context import Cancel, Done, Request
 from tabserver.server import MAX_RUNNING
 from tabserver.signature import InvalidArguments
-from tabserver.toolbox import Toolbox
+from tabserver.toolbox import Toolbox, prompt
 from tabserver.tools import UnknownTool, text_result
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
@@ -549,3 +550,28 @@ def test_initialize_says_who_calls(bench: Bench) -> None:
     bench.request("tools/call", {"name": "add"})
     caller = bench.catalogue.calls[0][2].caller
     assert (caller.version, caller.client, caller.capabilities) == ("2025-06-18", client, {"roots": {}})
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2024-11-05", ["resource", "text"]),
+        ("2025-03-26", ["audio", "text"]),
+        ("2025-06-18", ["audio", "resource_link"]),
+    ],
+)
+def test_content_that_a_revision_does_not_know_is_said_in_its_own_way(
+    bench: Bench, version: str, kinds: list[str]
+) -> None:
+    blocks = [Audio(b"\x00").block(), Link("a:b", "B").block()]
+
+    @prompt(toolbox=bench.catalogue)
+    def both() -> Any:
+        return blocks
+
+    bench.catalogue.on_call = lambda request, done: done({"content": blocks})
+    bench.open(Caller(Era.LEGACY, version, "token:test", ready=True))
+    content = bench.request("tools/call", {"name": "add"})["result"]["content"]
+    assert [block["type"] for block in content] == kinds
+    messages = bench.request("prompts/get", {"name": "both"})["result"]["messages"]
+    assert [message["content"] for message in messages] == content
