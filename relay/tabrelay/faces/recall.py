@@ -29,7 +29,7 @@ def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict
             shape["instructions"] = about["instructions"]
         return shape
     if method == "tools/list":
-        shape["tools"] = list(catalogue.tools) if catalogue else []
+        shape["tools"] = [_any_result(tool) for tool in catalogue.tools] if catalogue else []
         return shape
     return None
 
@@ -53,6 +53,12 @@ def recall_legacy(
     if method == "ping":
         return {}
     return None
+
+
+def _any_result(tool: dict[str, Any]) -> dict[str, Any]:
+    """The catalogue was read as a legacy caller, and legacy results have another form where they are no objects: a
+    modern client that holds the next result to a legacy schema would refuse it."""
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
 
 
 def _server_info(server: str, about: dict[str, Any]) -> dict[str, Any]:
