@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from mcp.client.client import Client
+from mcp_types import TextContent
 from playwright.async_api import BrowserContext, Page
 
 from tests.support.chaos import Frame, Way
@@ -123,9 +125,9 @@ async def cancelled_in_worker(client: Client, key: str) -> None:
     """Ask until the worker says so."""
     async with asyncio.timeout(15):
         while True:
-            listed = (await client.call_tool("worker_cancelled", {})).structured_content
-            assert listed is not None
-            if key in listed["result"]:
+            [listed] = (await client.call_tool("worker_cancelled", {})).content
+            assert isinstance(listed, TextContent)
+            if key in json.loads(listed.text):
                 return
 
 
