@@ -46,7 +46,7 @@ class Relay:
         self._assets = assets
         self._switch = Switch(self._registry, settings, drain.changed)
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
-        self._librarian = Librarian(self._switch, __version__)
+        self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
         self._pages = pages(
             assets, tokens, policy, self._status, probe=self._door.refusal, is_draining=lambda: drain.is_on

@@ -25,6 +25,8 @@ class Entry:
     peer: Peer | None = None
     since: float | None = None
     calls: int = 0
+    # Was the catalogue read from the browser that holds the name now?
+    is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -69,6 +71,7 @@ class Registry:
         entry = self.declare(name)
         displaced, entry.peer = entry.peer, peer
         entry.since = entry.last_seen = self._wall()
+        entry.is_fresh = entry.is_fresh and displaced is peer
         entry.up.set()
         self._shelf.remember(name, entry.catalogue, entry.last_seen)
         return displaced if displaced is not peer else None
@@ -93,6 +96,7 @@ class Registry:
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
         entry.catalogue = catalogue
+        entry.is_fresh = True
         self._shelf.remember(name, catalogue, entry.last_seen)
 
     def close(self) -> None:
@@ -139,6 +143,8 @@ class Registry:
                     "since_s": round(now - entry.since, 1) if online and entry.since is not None else None,
                     "last_seen_s": round(now - entry.last_seen, 1) if not online and entry.last_seen else None,
                     "mcp_url": f"{base_url}/{entry.name}",
+                    # The lists may be out of date: they are what the last browser said.
+                    "stale": entry.catalogue is not None and not (online and entry.is_fresh),
                     "title": info.get("title") or info.get("name"),
                     "tools": [
                         {key: tool[key] for key in ("name", "title", "description") if key in tool}

@@ -20,14 +20,24 @@ log = logging.getLogger(__name__)
 
 # The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
 MAX_NAMES: Final = 512
+LISTS: Final = ("tools", "resources", "templates", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """What a server said of itself: its `initialize` result and its tools, as legacy MCP shapes them."""
+    """What a server said of itself: its `initialize` result and its lists, as legacy MCP shapes them."""
 
     initialize: dict[str, Any] = field(default_factory=dict)
     tools: tuple[dict[str, Any], ...] = ()
+    resources: tuple[dict[str, Any], ...] = ()
+    templates: tuple[dict[str, Any], ...] = ()
+    prompts: tuple[dict[str, Any], ...] = ()
+
+    def changes(self, before: Catalogue | None) -> frozenset[str]:
+        """Which lists are others now, by the names that MCP has for such news."""
+        old = before or Catalogue()
+        changed = {name for name in ("tools", "resources", "prompts") if getattr(self, name) != getattr(old, name)}
+        return frozenset(changed | ({"resources"} if self.templates != old.templates else set()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +80,7 @@ class Shelf:
                 name: {
                     "last_seen": record.last_seen,
                     "initialize": record.catalogue.initialize if record.catalogue else None,
-                    "tools": record.catalogue.tools if record.catalogue else None,
+                    **{name: getattr(record.catalogue, name) for name in LISTS if record.catalogue},
                 }
                 for name, record in self._records.items()
             }
@@ -95,8 +105,10 @@ def _read(body: bytes) -> list[tuple[str, Record]]:
             continue
         catalogue = None
         if isinstance(record.get("initialize"), dict):
-            tools = record.get("tools") or ()
-            catalogue = Catalogue(record["initialize"], tuple(tool for tool in tools if isinstance(tool, dict)))
+            lists = (record.get(name) or () for name in LISTS)
+            catalogue = Catalogue(
+                record["initialize"], *(tuple(item for item in items if isinstance(item, dict)) for items in lists)
+            )
         last_seen = record.get("last_seen")
         records.append((name, Record(catalogue, last_seen if isinstance(last_seen, int | float) else None)))
     return records

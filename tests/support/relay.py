@@ -11,6 +11,7 @@ import httpx2
 from tabrelay.app import create_app
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
+from tabrelay.drain import Drain
 from tabrelay.runner import Runner, bind, configure
 from tabrelay.tokens import Tokens
 
@@ -38,7 +39,8 @@ class RunningRelay:
         )
 
     async def __aenter__(self) -> RunningRelay:
-        app = create_app(self.settings, tokens=self.tokens, assets=Assets.find())
+        self.drain = Drain.for_settings(self.settings)
+        app = create_app(self.settings, tokens=self.tokens, assets=Assets.find(), drain=self.drain)
         ready = asyncio.Event()
         self._server = Runner(configure(app, self.settings), ready.set)
         self._task = asyncio.create_task(self._server._serve([self._socket]))
@@ -68,6 +70,16 @@ class RunningRelay:
         """Call a tool as a modern client does."""
         params = {"name": tool, "arguments": arguments or {}, **more}
         return await self.http.post(f"/{server}", **self.modern("tools/call", params))
+
+    async def has_read(self, server: str) -> dict[str, Any]:
+        """Wait until the relay knows what the browser that is there now offers; gives the server's status."""
+        async with asyncio.timeout(10):
+            while True:
+                servers = (await self.http.get("/-/status")).json()["servers"]
+                [found] = [row for row in servers if row["name"] == server]
+                if found["title"] is not None and not found["stale"]:
+                    row: dict[str, Any] = found
+                    return row
 
     async def initialize(self, server: str, version: str = "2025-11-25") -> tuple[httpx2.Response, dict[str, str]]:
         """Open a legacy session; gives the response and the headers for what follows."""

@@ -31,10 +31,17 @@ class Entry:
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
+        self._modern.came_up(server)
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        """A browser came whose lists are not those that clients know."""
+        self._handshake.lists_changed(server, lists)
+        self._modern.lists_changed(server, lists)
 
     def close(self) -> None:
         """The relay stops: what would not end by itself ends now."""
         self._handshake.close()
+        self._modern.close()
 
     def flush(self) -> None:
         self._handshake.flush()

@@ -20,6 +20,7 @@ from tabrelay.faces.batch import answer_batch
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import Exchange, Header
+from tabrelay.faces.listening import list_changed
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import Answers
 from tabrelay.faces.seal import Seal
@@ -66,6 +67,14 @@ class Handshake:
         for session in self._sessions.of(server):
             if session.wants_notices or session.level or session.subscriptions:
                 self._tell(session)
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        """The browser that came has other lists than the one before: those who listen shall ask again."""
+        notices = [list_changed(name) for name in sorted(lists)]
+        for session in self._sessions.of(server):
+            if session.wants_notices:
+                for notice in notices:
+                    session.deliver(notice)
 
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +22,16 @@ from tabserver.wire.frames import Caller
 log = logging.getLogger(__name__)
 
 MAX_PAGES: Final = 64
-MAX_TOOLS: Final = 256
+MAX_ITEMS: Final = 1024  # of each list; a browser can't fill the relay's disk
+# A page that was reloaded offers its tools one after the other: wait this long before the lists count as changed.
+SETTLE_S: Final = 0.3
+# The catalogue's name of a list -> the capability it needs, the method, and its key in the result
+LISTS: Final = {
+    "tools": ("tools", "tools/list", "tools"),
+    "resources": ("resources", "resources/list", "resources"),
+    "templates": ("resources", "resources/templates/list", "resourceTemplates"),
+    "prompts": ("prompts", "prompts/list", "prompts"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,11 @@ class Desk:
 class Librarian:
     """Keeps the last known catalogue of every server. One channel and at most one reading task per server."""
 
-    def __init__(self, switch: Switch, version: str) -> None:
+    def __init__(self, switch: Switch, version: str, on_change: Callable[[str, frozenset[str]], None]) -> None:
+        """`on_change`: a browser came whose lists are not those that clients know from the one before."""
         self._switch = switch
+        self._on_change = on_change
+        self._before: dict[str, Catalogue | None] = {}
         self._caller = Caller(
             era=Era.LEGACY,
             version=eras.NEWEST_LEGACY,
@@ -55,6 +68,7 @@ class Librarian:
         desk = self._desks.pop(server, None)
         if desk is not None:
             desk.peer.end(desk.channel, "the catalogue is read anew")
+        self._before.setdefault(server, self._switch.registry.find(server).catalogue)
         self._read(server)
 
     def close(self) -> None:
@@ -82,16 +96,36 @@ class Librarian:
     async def _reading(self, server: str) -> None:
         try:
             while True:
-                desk = await self._desk(server)
-                if desk is None:
+                catalogue = await self._catalogue(server)
+                if catalogue is None:
                     return
-                tools = await self._tools(server, desk.channel)
-                self._switch.registry.keep_catalogue(server, Catalogue(desk.about, tuple(tools)))
+                if self._before.get(server) is not None and catalogue.changes(self._before[server]):
+                    await asyncio.sleep(SETTLE_S)
+                    catalogue = await self._catalogue(server) or catalogue
+                if server in self._before:
+                    changes = catalogue.changes(self._before.pop(server))
+                    if changes:
+                        self._on_change(server, changes)
                 if server not in self._again:
                     return
                 self._again.discard(server)
         except RelayError as error:
             log.info("%s: could not read its catalogue: %s", server, error.message)
+
+    async def _catalogue(self, server: str) -> Catalogue | None:
+        """Read everything, and keep it; None when nobody is there."""
+        desk = await self._desk(server)
+        if desk is None:
+            return None
+        can = desk.about.get("capabilities")
+        can = can if isinstance(can, dict) else {}
+        lists = {
+            name: await self._list(server, desk.channel, method, key) if needs in can else ()
+            for name, (needs, method, key) in LISTS.items()
+        }
+        catalogue = Catalogue(desk.about, **lists)
+        self._switch.registry.keep_catalogue(server, catalogue)
+        return catalogue
 
     async def _desk(self, server: str) -> Desk | None:
         """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
@@ -107,16 +141,17 @@ class Librarian:
             desk = self._desks[server] = Desk(peer, channel, about)
         return desk
 
-    async def _tools(self, server: str, channel: str) -> list[dict[str, Any]]:
-        tools: list[dict[str, Any]] = []
+    async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[dict[str, Any], ...]:
+        items: list[dict[str, Any]] = []
         cursor: str | None = None
         for _page in range(MAX_PAGES):
-            result = await self._ask(server, channel, "tools/list", {"cursor": cursor} if cursor else {})
-            tools += [tool for tool in result.get("tools", ()) if isinstance(tool, dict)]
+            result = await self._ask(server, channel, method, {"cursor": cursor} if cursor else {})
+            page = result.get(key)
+            items += [item for item in page if isinstance(item, dict)] if isinstance(page, list) else []
             cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or len(tools) >= MAX_TOOLS:
+            if not isinstance(cursor, str) or len(items) >= MAX_ITEMS:
                 break
-        return tools[:MAX_TOOLS]
+        return tuple(items[:MAX_ITEMS])
 
     async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         id = next(self._ids)
@@ -126,7 +161,7 @@ class Librarian:
         return result if isinstance(result, dict) else {}
 
     def _heard(self, server: str, notice: Notice) -> None:
-        if orjson.loads(notice.payload).get("method") == "notifications/tools/list_changed":
+        if str(orjson.loads(notice.payload).get("method")).endswith("/list_changed"):
             self._read(server)
 
 

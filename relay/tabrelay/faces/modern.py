@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call, Reply
+from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange
+from tabrelay.faces.listening import LISTEN, Listening, farewell, is_acknowledgement
 from tabrelay.faces.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
@@ -61,7 +62,17 @@ class Modern:
         self._switch = switch
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
+        self._listening = Listening(settings.keepalive_s)
         self._mirrors: dict[str, tuple[Catalogue, dict[str, tuple[Mirror, ...]]]] = {}
+
+    def came_up(self, server: str) -> None:
+        self._listening.came_up(server)
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        self._listening.lists_changed(server, lists)
+
+    def close(self) -> None:
+        self._listening.close()
 
     async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
         id: jsonrpc.RequestId | None = None
@@ -111,7 +122,26 @@ class Modern:
             payload=orjson.dumps(message).decode(),
             caller=_caller(principal.id, meta),
         )
+        if call.method == LISTEN:
+            await self._listen(exchange, server, call, message["params"])
+            return
         pending = await self._switch.start(server, call)
+        await self._answer(exchange, server, pending)
+
+    async def _listen(self, exchange: Exchange, server: str, call: Call, params: dict[str, Any]) -> None:
+        if self._switch.is_up(server):
+            pending = await self._switch.start(server, call)
+            await self._answer(exchange, server, pending, last_words=farewell(call.id))
+            return
+        catalogue = self._switch.registry.find(server).catalogue
+        await self._listening.hold(exchange, server, call, params, catalogue)
+        if exchange.is_gone or self._listening.is_closed:
+            return
+        pending = await self._switch.start(server, call)
+        answering = self._answer(exchange, server, pending, is_known=is_acknowledgement, last_words=farewell(call.id))
+        await self._listening.forward(server, pending, params, answering)
+
+    async def _answer(self, exchange: Exchange, server: str, pending: Pending, **more: Any) -> None:
         await answer(
             exchange,
             pending,
@@ -120,6 +150,7 @@ class Modern:
             keepalive_s=self._keepalive_s,
             status_of=_status,
             on_gone=lambda: self._switch.abandon(server, pending, "the client closed the stream"),
+            **more,
         )
 
 

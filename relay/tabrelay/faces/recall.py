@@ -10,6 +10,14 @@ from tabserver.wire import eras
 
 # A server that was declared but never seen: say that tools may come, so that clients listen for them.
 UNSEEN: Final[dict[str, Any]] = {"capabilities": {"tools": {"listChanged": True}}}
+# method -> (its key in the result, the catalogue's name for it)
+LISTS: Final = {
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "templates"),
+    "prompts/list": ("prompts", "prompts"),
+}
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
@@ -28,10 +36,10 @@ def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict
         if isinstance(about.get("instructions"), str):
             shape["instructions"] = about["instructions"]
         return shape
-    if method == "tools/list":
-        shape["tools"] = [_any_result(tool) for tool in catalogue.tools] if catalogue else []
-        return shape
-    return None
+    listed = _listed(method, catalogue)
+    if listed is not None and "tools" in listed:
+        listed["tools"] = [_any_result(tool) for tool in listed["tools"]]
+    return None if listed is None else shape | listed
 
 
 def recall_legacy(
@@ -48,11 +56,21 @@ def recall_legacy(
         if isinstance(about.get("instructions"), str):
             result["instructions"] = about["instructions"]
         return result
-    if method == "tools/list":
-        return {"tools": list(catalogue.tools) if catalogue else []}
     if method == "ping":
         return {}
-    return None
+    if method == "logging/setLevel":
+        # The session remembers it and tells the browser that comes.
+        can_log = "logging" in about.get("capabilities", {})
+        return {} if can_log and params.get("level") in LEVELS else None
+    return _listed(method, catalogue)
+
+
+def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
+    """A list, whole: what is remembered has one page."""
+    if method not in LISTS:
+        return None
+    key, name = LISTS[method]
+    return {key: list(getattr(catalogue, name)) if catalogue else []}
 
 
 def _any_result(tool: dict[str, Any]) -> dict[str, Any]:

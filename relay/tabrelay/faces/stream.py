@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tabrelay.calls import Notice, Pending, Reply
-from tabrelay.errors import RelayError
-from tabrelay.faces.exchange import Exchange, Header
+from tabrelay.errors import BrowserGone, RelayError
+from tabrelay.faces.exchange import Exchange
 
 # Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
 GLANCE_S: Final = 0.05
@@ -26,11 +26,13 @@ async def answer(
     keepalive_s: float,
     status_of: Callable[[Reply], int],
     on_gone: Callable[[], None],
-    headers: tuple[Header, ...] = (),
+    is_known: Callable[[Notice], bool] | None = None,
+    last_words: bytes | None = None,
 ) -> None:
     """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
 
-    `on_gone` is called when the client hangs up before the reply.
+    `on_gone` is called when the client hangs up before the reply. `is_known`: the client had this notice already.
+    `last_words` end a stream whose browser was lost, if that is no failure for this kind of call.
     """
     left = False
 
@@ -43,7 +45,7 @@ async def answer(
     try:
         event = await pending.next(GLANCE_S)
         if isinstance(event, Reply):
-            await exchange.json(status_of(event), event.payload.encode(), headers)
+            await _whole(exchange, event, status_of)
             return
         exchange.watch(hung_up)
         wait_s = max(patience_s - GLANCE_S, 0.0)
@@ -51,12 +53,13 @@ async def answer(
             if event is None and not exchange.is_streaming:
                 event = await pending.next(wait_s)
                 if isinstance(event, Reply):
-                    await exchange.json(status_of(event), event.payload.encode(), headers)
+                    await _whole(exchange, event, status_of)
                     return
             if not exchange.is_streaming:
-                await exchange.start_stream(headers)
+                await exchange.start_stream()
             if isinstance(event, Notice):
-                await exchange.event(event.payload.encode())
+                if is_known is None or not is_known(event):
+                    await exchange.event(event.payload.encode())
             elif event is None:
                 await exchange.comment()
             if not isinstance(event, Reply):
@@ -65,10 +68,21 @@ async def answer(
     except Gone:
         return
     except RelayError as error:
-        if not left:
+        if last_words is not None and exchange.is_streaming and isinstance(error, BrowserGone):
+            await exchange.event(last_words)
+        elif not left:
             await exchange.error(error, pending.call.id, server)
     finally:
         exchange.unwatch()
         pending.release()
     if exchange.is_streaming:
         await exchange.end_stream()
+
+
+async def _whole(exchange: Exchange, reply: Reply, status_of: Callable[[Reply], int]) -> None:
+    """The reply at once; as the only event if a stream was begun for another reason."""
+    if exchange.is_streaming:
+        await exchange.event(reply.payload.encode())
+        await exchange.end_stream()
+    else:
+        await exchange.json(status_of(reply), reply.payload.encode())
