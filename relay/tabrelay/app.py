@@ -136,5 +136,8 @@ def create_app(
 
 
 def _is_server_path(path: str) -> bool:
-    """One segment that is not ours: `/notes`, but neither `/` nor `/-/…` nor `/.well-known/…`."""
-    return len(path) > 1 and path[1] not in "-." and "/" not in path[1:] and path != "/favicon.ico"
+    """`/notes`, but neither `/` nor `/-/…` nor `/.well-known/…`; and the two addresses of 2024-11-05 beside it."""
+    if len(path) < 2 or path[1] in "-." or path == "/favicon.ico":
+        return False
+    rest = path.find("/", 1)
+    return rest < 0 or path[rest + 1 :] in ("sse", "messages", "messages/")

@@ -12,6 +12,7 @@ from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.modern import Modern
 from tabrelay.faces.seal import Seal
+from tabrelay.faces.sse import Sse
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
 from tabserver.wire import eras
@@ -28,6 +29,7 @@ class Entry:
         self._max_body = settings.max_body
         self._modern = Modern(switch, settings, drain)
         self._handshake = Handshake(switch, settings, drain, seal)
+        self._sse = Sse(self._handshake, settings, drain)
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
@@ -42,6 +44,7 @@ class Entry:
         """The relay stops: what would not end by itself ends now."""
         self._handshake.close()
         self._modern.close()
+        self._sse.close()
 
     def flush(self) -> None:
         self._handshake.flush()
@@ -52,10 +55,12 @@ class Entry:
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         principal: Principal = scope["state"]["principal"]
-        server = scope["path"].removeprefix("/")
+        server, _, place = scope["path"].removeprefix("/").partition("/")
         try:
             self._switch.registry.find(server)
-            if exchange.method == "POST":
+            if place:
+                await self._beside(exchange, server, principal, place)
+            elif exchange.method == "POST":
                 await self._post(exchange, server, principal)
             elif exchange.method not in ("GET", "DELETE"):
                 raise _not_allowed("GET, POST, DELETE")
@@ -69,10 +74,20 @@ class Entry:
         except RelayError as error:
             await exchange.error(error, None, server)
 
+    async def _beside(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
+        """The two addresses of 2024-11-05."""
+        method = "GET" if place == "sse" else "POST"
+        if exchange.method != method:
+            raise _not_allowed(method)
+        if method == "GET":
+            _check_accept(exchange, "text/event-stream")
+            await self._sse.get(exchange, server, principal)
+        else:
+            _check_content_type(exchange)
+            await self._sse.post(exchange, server, principal)
+
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
-        content_type = (exchange.header(b"content-type") or "").partition(";")[0].strip().lower()
-        if content_type != "application/json":
-            raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
+        _check_content_type(exchange)
         _check_accept(exchange, "application/json", "text/event-stream")
         body = await exchange.body(self._max_body)
         if exchange.is_gone:
@@ -94,6 +109,12 @@ def _has_envelope(message: Any) -> bool:
     params = message.get("params") if isinstance(message, dict) else None
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and eras.META_VERSION in meta
+
+
+def _check_content_type(exchange: Exchange) -> None:
+    content_type = (exchange.header(b"content-type") or "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
 
 
 def _check_accept(exchange: Exchange, *wanted: str) -> None:

@@ -133,6 +133,9 @@ class Exchange:
         name = b"" if id is None else b"id: " + id.encode() + b"\n"
         await self._chunk(name + b"event: message\ndata: " + payload + b"\n\n")
 
+    async def named_event(self, name: str, data: str) -> None:
+        await self._chunk(f"event: {name}\ndata: {data}\n\n".encode())
+
     async def prime(self, id: str, retry_ms: int) -> None:
         """An event without a message: from now on the client knows where it is, and when to come back."""
         await self._chunk(f"id: {id}\nretry: {retry_ms}\ndata: \n\n".encode())

@@ -128,7 +128,7 @@ class Handshake:
             session = self._find(exchange, server, principal)
             if id is None or method is None:
                 _check_answer(message)
-                self._pass_on(session, message)
+                self.pass_on(session, message)
                 await exchange.reply(202)
                 return
             if not isinstance(method, str):
@@ -175,13 +175,13 @@ class Handshake:
         result = recall_legacy("initialize", message["params"], server, entry.catalogue)
         return orjson.dumps(jsonrpc.result_message(message["id"], result)), False
 
-    def _pass_on(self, session: Session, message: dict[str, Any]) -> None:
+    def pass_on(self, session: Session, message: dict[str, Any]) -> None:
         self._tell(session)
         self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
         headers = _session_header(session)
-        remembered = self._recall(session, message)
+        remembered = self.recall(session, message)
         if remembered is not None:
             await exchange.json(200, remembered, headers)
             return
@@ -195,7 +195,7 @@ class Handshake:
             headers=headers,
         )
 
-    def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+    def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""
         if self._switch.is_up(session.server):
             return None
@@ -248,9 +248,9 @@ class Handshake:
         await answer_batch(
             exchange,
             messages,
-            recall=lambda message: self._recall(session, message),
+            recall=lambda message: self.recall(session, message),
             start=lambda message: self.start(session, message),
-            pass_on=lambda message: self._pass_on(session, message),
+            pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
             server=session.server,
             headers=_session_header(session),
@@ -277,12 +277,20 @@ class Handshake:
             await exchange.error(error, None, server)
             return
         if stream is session.streams.standing:
-            session.wants_notices = True
-            peer = self._switch.registry.holder(server)
-            if session.told is peer and peer is not None and peer.is_up:
-                peer.listen(session.channel, session.caller, session.deliver)
-            self._tell(session)
+            self.listen(session)
         await self._answers.resume(exchange, stream, after, _session_header(session))
+
+    def listen(self, session: Session) -> None:
+        """From now on what belongs to no request is wanted."""
+        session.wants_notices = True
+        peer = self._switch.registry.holder(session.server)
+        if session.told is peer and peer is not None and peer.is_up:
+            peer.listen(session.channel, session.caller, session.deliver)
+        self._tell(session)
+
+    def leave(self, session: Session) -> None:
+        """The stream that was the session has closed."""
+        self._sessions.release(session, "the client left")
 
     async def delete(self, exchange: Exchange, server: str, principal: Principal) -> None:
         try:

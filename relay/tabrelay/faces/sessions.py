@@ -150,7 +150,7 @@ class Sessions:
     def end(self, session: Session, why: str) -> None:
         """For good: the id is dead from now on."""
         self._diary.end(session.id, self._wall())
-        self._drop(session, why)
+        self.release(session, why)
 
     def put_away(self) -> None:
         """Free the memory of sessions that are idle. Their ids stay good."""
@@ -158,9 +158,10 @@ class Sessions:
         for session in list(self._sessions.values()):
             if not session.is_listening and not session.running and now - session.last_used > self._idle_s:
                 self._diary.write(session.id, _page(session))
-                self._drop(session, "idle")
+                self.release(session, "idle")
 
-    def _drop(self, session: Session, why: str) -> None:
+    def release(self, session: Session, why: str) -> None:
+        """Let its memory go, and say nothing of its id."""
         if self._sessions.pop(session.id, None) is not None:
             self._on_end(session, why)
             session.streams.end()

@@ -1,0 +1,170 @@
+"""HTTP+SSE, the transport of 2024-11-05: one stream from us at `/{server}/sse`, and messages POSTed beside it.
+
+The stream is the session: when it closes, the session ends, and nothing can be taken up again. What a message means is
+the handshake face's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from typing import Any
+from urllib.parse import parse_qs
+
+from tabrelay.calls import Reply
+from tabrelay.config import Settings
+from tabrelay.drain import Drain
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.events import Memory, Stream
+from tabrelay.faces.exchange import Exchange, error_body, parse
+from tabrelay.faces.handshake import Handshake
+from tabrelay.faces.sessions import Session
+from tabrelay.policy import Principal
+from tabserver.wire import eras, jsonrpc
+
+
+class Pipe:
+    """One open stream, and the session that its client began on it."""
+
+    __slots__ = ("principal", "server", "session", "stream", "tasks")
+
+    def __init__(self, server: str, principal: Principal, stream: Stream) -> None:
+        self.server = server
+        self.principal = principal
+        self.stream = stream
+        self.session: Session | None = None
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+class Sse:
+    """Answers GET at `/{server}/sse` and POST at `/{server}/messages`."""
+
+    def __init__(self, handshake: Handshake, settings: Settings, drain: Drain) -> None:
+        self._handshake = handshake
+        self._drain = drain
+        self._keepalive_s = settings.keepalive_s
+        self._max_body = settings.max_body
+        self._most = settings.max_sessions
+        self._memory = Memory()
+        self._pipes: dict[str, Pipe] = {}
+
+    def close(self) -> None:
+        for pipe in self._pipes.values():
+            pipe.stream.finish()
+
+    # -- the stream ---------------------------------------------------------------------------------------------------
+
+    async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        self._drain.admit()
+        if len(self._pipes) >= self._most:
+            raise BadRequest(f"The relay has {self._most:,} open streams.", status=503, reason="too_many_sessions")
+        id = secrets.token_hex(16)
+        stream = Stream(id, self._memory)
+        pipe = self._pipes[id] = Pipe(server, principal, stream)
+        stream.reader = exchange
+        exchange.watch(stream.wake)
+        try:
+            await exchange.start_stream()
+            # A path and no address: the client then stays at the origin that it trusts.
+            await exchange.named_event("endpoint", f"/{server}/messages?session_id={id}")
+            await self._pump(exchange, stream)
+        finally:
+            exchange.unwatch()
+            del self._pipes[id]
+            for task in pipe.tasks:
+                task.cancel()
+            if pipe.session is not None:
+                self._handshake.leave(pipe.session)
+            stream.forget()
+        await exchange.end_stream()
+
+    async def _pump(self, exchange: Exchange, stream: Stream) -> None:
+        while not exchange.is_gone:
+            for event in stream.after(stream.sent):
+                stream.sent = event.seq
+                await exchange.event(event.payload)
+            if stream.is_over:
+                return
+            if not stream.after(stream.sent) and not await stream.wait(self._keepalive_s):
+                await exchange.comment()
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    async def post(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        query = parse_qs(exchange.scope.get("query_string", b"").decode("latin-1"))
+        ids = query.get("session_id", [])
+        if len(ids) != 1 or len(ids[0]) != 32:
+            raise BadRequest("Send messages to the address that the stream's endpoint event gave.", reason="no_session")
+        pipe = self._pipes.get(ids[0])
+        if pipe is None or pipe.server != server or pipe.principal.id != principal.id:
+            raise BadRequest("Session not found. Open the stream again.", status=404, reason="session_not_found")
+        body = await exchange.body(self._max_body)
+        if exchange.is_gone:
+            return
+        message = parse(body)
+        if not isinstance(message, dict):
+            raise BadRequest("The body must be one JSON-RPC message: an object.")
+        self._take(pipe, message)
+        await exchange.reply(202, b"Accepted", ((b"content-type", b"text/plain; charset=utf-8"),))
+
+    def _take(self, pipe: Pipe, message: dict[str, Any]) -> None:
+        method = message.get("method")
+        if method is None or "id" not in message:
+            if pipe.session is not None:
+                self._handshake.pass_on(pipe.session, message)
+            return
+        if not jsonrpc.is_request_id(message["id"]) or not isinstance(method, str):
+            raise BadRequest("A request has a string or an integer as id, and a string as method.")
+        pipe.spawn(self._request(pipe, message))
+
+    async def _request(self, pipe: Pipe, message: dict[str, Any]) -> None:
+        try:
+            self._drain.admit()
+            if message["method"] == "initialize":
+                pipe.stream.add(await self._initialize(pipe, message))
+            elif pipe.session is None:
+                raise _too_early(message)
+            else:
+                await self._forward(pipe, pipe.session, message)
+        except RelayError as error:
+            pipe.stream.add(error_body(error, message["id"], pipe.server))
+
+    async def _initialize(self, pipe: Pipe, message: dict[str, Any]) -> bytes:
+        if pipe.session is not None:
+            raise BadRequest("This session is initialized already.", reason="already_initialized")
+        body, session = await self._handshake.initialize(pipe.server, pipe.principal, message)
+        # Whatever the session says goes to its only stream.
+        session.streams.standing = pipe.stream
+        pipe.session = session
+        self._handshake.listen(session)
+        return body
+
+    async def _forward(self, pipe: Pipe, session: Session, message: dict[str, Any]) -> None:
+        known = self._handshake.recall(session, message)
+        if known is not None:
+            pipe.stream.add(known)
+            return
+        pending = await self._handshake.start(session, message)
+        while True:
+            event = await pending.next()
+            if isinstance(event, Reply):
+                pipe.stream.add(event.payload.encode())
+                pending.release()
+                return
+            if event is not None and not event.ends_stream:
+                pipe.stream.add(event.payload.encode())
+
+
+def _too_early(message: dict[str, Any]) -> BadRequest:
+    """A client that tries the modern era first must learn that this pipe is of the other one."""
+    meta = (message.get("params") or {}).get("_meta") if isinstance(message.get("params"), dict) else None
+    if isinstance(meta, dict) and eras.META_VERSION in meta:
+        text = f'"{message["method"]}" is not known here: this transport begins with initialize.'
+        return BadRequest(text, code=jsonrpc.METHOD_NOT_FOUND, reason="method_not_found")
+    return BadRequest(f"{message['method']} came before initialize.")
