@@ -36,7 +36,8 @@ async def test_the_official_client_lists_and_calls_all_three_tools(
         assert info.structured_content is not None
         assert info.structured_content["title"] == await page.title()
         counted = await client.call_tool("count_words", {"text": "to be or not to be"})
-        assert counted.structured_content == {"result": 6}
+        # Handshake revisions know structured results that are objects only.
+        assert counted.structured_content == ({"result": 6} if mode == "legacy" else 6)
     # The page shows the calls it had, with who made them.
     calls = page.locator("#calls [data-call]")
     await expect(calls).to_have_count(3)
@@ -144,7 +145,7 @@ async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: 
     await page.locator("#state[data-state=connected]").wait_for()
     async with demo.client() as client:
         assert text(await client.call_tool("add", {"a": 4, "b": 4})) == "8"
-        assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == {"result": 2}
+        assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == 2
 
 
 async def test_a_page_without_a_valid_code_says_what_to_do(context: BrowserContext, demo: Demo) -> None:
