@@ -23,6 +23,14 @@ from tabserver.wire.link import Link
 
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 
+# What a modern result of discovery has.
+MODERN = {
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "synthetic", "version": "1"}},
+}
+
 Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
 
 
@@ -140,9 +148,9 @@ class SyntheticWorker:
             }
             self.answer(event, result)
         elif method == "tools/list":
-            self.answer(event, {"tools": self.tools})
+            self.answer(event, {"tools": self.tools} | (MODERN if event.caller is not None else {}))
         elif method == "server/discover":
-            self.answer(event, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}})
+            self.answer(event, MODERN | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
         elif method == "tools/call":
             self.calls.append(message)
             self.on_call(self, event, message)
