@@ -111,6 +111,43 @@ async def test_the_replay_buffer_of_a_link(tmp_path: Path) -> None:
         assert await works(relay, worker)
 
 
+@pytest.mark.parametrize("limit", ["replay_bytes", "replay_budget"])
+async def test_the_memory_of_a_link_and_of_all_links_together(tmp_path: Path, limit: str) -> None:
+    settings: dict[str, Any] = {limit: 20_000}
+    async with (
+        RunningRelay(tmp_path, **settings) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        assert await works(relay, worker)
+        worker.pause()
+        running = [asyncio.create_task(relay.call("notes", "echo", {"n": "x" * 4000})) for _ in range(8)]
+        done, waiting = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        assert {refusal(task.result().json()) for task in done} == {BUSY}
+        worker.resume()
+        answers = [(await task).json() for task in waiting]
+        assert any("result" in answer for answer in answers)
+        assert await works(relay, worker)
+
+
+async def test_listeners_do_not_take_the_place_of_calls(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, in_flight_server=2) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        heard: list[Received[str]] = []
+        worker.on_listen = heard.append
+        params = {"notifications": {"toolsListChanged": True}}
+        listening = [
+            asyncio.create_task(relay.http.post("/notes", **relay.modern("subscriptions/listen", params)))
+            for _ in range(3)
+        ]
+        await worker.until(lambda: len(heard) == 3)
+        assert await works(relay, worker)
+        for task in listening:
+            task.cancel()
+        await asyncio.gather(*listening, return_exceptions=True)
+
+
 async def test_a_request_body(tmp_path: Path) -> None:
     async with (
         RunningRelay(tmp_path, max_body=2000) as relay,

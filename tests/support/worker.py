@@ -45,6 +45,7 @@ class SyntheticWorker:
         self.seen: list[Event] = []
         self.calls: list[dict[str, Any]] = []
         self.on_call: Answer = SyntheticWorker.echo
+        self.on_listen: Callable[[Received[str]], None] = lambda event: None
         self.tools: list[dict[str, Any]] = [ECHO_TOOL]
         self.close_code: int | None = None
         self._socket: ClientConnection | None = None
@@ -151,6 +152,8 @@ class SyntheticWorker:
             self.answer(event, {"tools": self.tools} | (MODERN if event.caller is not None else {}))
         elif method == "server/discover":
             self.answer(event, MODERN | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+        elif method == "subscriptions/listen":
+            self.on_listen(event)
         elif method == "tools/call":
             self.calls.append(message)
             self.on_call(self, event, message)

@@ -6,6 +6,7 @@ ledger knows it. Of another worker it is never asked: nobody can say whether the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from .jsonrpc import RequestId
@@ -26,6 +27,9 @@ class Roster(Generic[C]):
 
     def __contains__(self, key: Key) -> bool:
         return key in self._calls
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(self._calls.values())
 
     def put(self, channel: str, id: RequestId, call: C) -> None:
         self._calls[channel, id] = call

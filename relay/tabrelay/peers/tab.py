@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
@@ -25,6 +25,9 @@ from tabserver.wire.link import Link
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
+
+LISTEN: Final = "subscriptions/listen"
+MAX_LISTENERS: Final = 512
 
 # Never reaches a client: the server asks that the event stream of a call ends while the call itself goes on.
 CLOSE_STREAM: Final = "$/tabrelay/closeStream"
@@ -83,20 +86,30 @@ class TabPeer:
 
     @property
     def in_flight(self) -> int:
-        return len(self._roster)
+        """Calls that will end; a stream that a client listens on is none."""
+        return sum(pending.call.method != LISTEN for pending in self._roster)
 
     def start(self, pending: Pending) -> None:
         call = pending.call
-        if len(self._roster) >= self._in_flight_limit:
-            raise Busy(
-                f'Server "{self.server}" has {len(self._roster)} calls in flight already. Try again in a moment.',
-                retry_after_ms=1000,
-            )
+        self._check_room(call)
         if (call.channel, call.id) in self._roster:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
         self._ask(pending)
         self._roster.put(call.channel, call.id, pending)
         self._pump()
+
+    def _check_room(self, call: Call) -> None:
+        # Counted one by one only when there are many: listeners are not calls, and have a bound of their own.
+        if len(self._roster) < self._in_flight_limit:
+            return
+        running = self.in_flight
+        if call.method == LISTEN and len(self._roster) - running >= MAX_LISTENERS:
+            raise Busy(f'{MAX_LISTENERS} callers listen to "{self.server}" already.', retry_after_ms=10_000)
+        if call.method != LISTEN and running >= self._in_flight_limit:
+            raise Busy(
+                f'Server "{self.server}" has {running} calls in flight already. Try again in a moment.',
+                retry_after_ms=1000,
+            )
 
     def _ask(self, pending: Pending, *, again: bool = False) -> None:
         call = pending.call
