@@ -151,3 +151,56 @@ async def test_initialize_answers_while_the_browser_is_away(relay: RunningRelay)
     assert listed.json()["result"] == {"tools": []}
     failed = await relay.http.post("/notes", json=call(), headers=headers)
     assert (failed.status_code, failed.json()["error"]["code"]) == (200, -31010)
+
+
+@pytest.mark.parametrize("id", [None, 1.5, True, {}, []])
+async def test_an_id_of_another_type_is_refused(relay: RunningRelay, worker: SyntheticWorker, id: object) -> None:
+    _, headers = await relay.initialize("notes")
+    response = await relay.http.post("/notes", json={**call(), "id": id}, headers=headers)
+    assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (400, -32600, None)
+    assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "change", "status", "code"),
+    [
+        (b"{", {}, 400, -32700),
+        (b'{"a": NaN}', {}, 400, -32700),
+        (b"[" * 10_000, {}, 400, -32700),
+        (b'{"id":1,"method":"ping","params":' + b"[" * 9_000 + b"]" * 9_000 + b"}", {}, 400, None),
+        (b" " * (5 * 1024 * 1024), {}, 413, -32600),
+        (b"{}", {"Content-Type": "text/plain"}, 415, -32600),
+        (b"{}", {"Accept": "application/json"}, 406, -32600),
+        (b"{}", {}, 400, -32600),
+        (b"7", {}, 400, -32600),
+        (b'{"jsonrpc":"2.0","id":9}', {}, 400, -32600),
+        (b'{"jsonrpc":"2.0","id":9,"method":7}', {}, 400, -32600),
+    ],
+)
+async def test_bad_input_gets_a_clear_error_and_the_session_goes_on(
+    relay: RunningRelay, worker: SyntheticWorker, body: bytes, change: dict[str, str], status: int, code: int | None
+) -> None:
+    _, headers = await relay.initialize("notes")
+    sent = {"Content-Type": "application/json", **headers, **change}
+    response = await relay.http.post("/notes", content=body, headers=sent)
+    assert response.status_code == status
+    assert code is None or response.json()["error"]["code"] == code
+    assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5
+
+
+async def test_an_answer_that_nobody_waits_for_is_taken_and_dropped(
+    relay: RunningRelay, worker: SyntheticWorker
+) -> None:
+    _, headers = await relay.initialize("notes")
+    for reply in (jsonrpc.result_message("nobody", {}), jsonrpc.error_message("nobody", -1, "no")):
+        response = await relay.http.post("/notes", json=reply, headers=headers)
+        assert (response.status_code, response.content) == (202, b"")
+    assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5
+
+
+async def test_a_session_header_that_is_there_twice_is_refused(relay: RunningRelay, worker: SyntheticWorker) -> None:
+    _, headers = await relay.initialize("notes")
+    doubled = [*headers.items(), ("Mcp-Session-Id", headers["Mcp-Session-Id"])]
+    assert (await relay.http.post("/notes", json=call(), headers=doubled)).status_code == 400
+    unknown = await relay.http.post("/notes", json=jsonrpc.request(8, "no/such"), headers=headers)
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (200, -32601)
