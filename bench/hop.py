@@ -68,10 +68,11 @@ class Sample:
 def measure(candidate: Candidate, load: Load, round: int, seconds: float, pin: bool) -> Sample:
     pair = candidate.pair
     before = pair.server.cpu_s(), pair.peer.cpu_s()
-    command = [sys.executable, "-m", "bench.load", pair.url, "--token", pair.token, "--era", candidate.era]
+    command = [sys.executable, "-m", "bench.load", pair.url, "--era", candidate.era]
     command += ["--callers", str(load.callers), "--seconds", str(seconds)]
     command += ["--result", str(load.result)] if load.result is not None else []
-    child = subprocess.Popen(command, cwd=stage.ROOT, stdout=subprocess.PIPE, text=True)
+    env = {**os.environ, stage.TOKEN: pair.token}
+    child = subprocess.Popen(command, cwd=stage.ROOT, env=env, stdout=subprocess.PIPE, text=True)
     os.sched_setaffinity(child.pid, stage.cores(pin)[1])
     said, _ = child.communicate(timeout=seconds + 120)
     got: dict[str, Any] = json.loads(said)

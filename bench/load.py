@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -17,6 +18,8 @@ from urllib.parse import urlsplit
 
 import httptools
 import uvloop
+
+from bench.stage import TOKEN
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
@@ -190,7 +193,6 @@ async def run(target: Target, callers: int, seconds: float, warm_up_s: float = W
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="http://host:port/server")
-    parser.add_argument("--token", default="none")
     parser.add_argument("--era", choices=ERAS, default="modern")
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=3.0)
@@ -198,7 +200,7 @@ def main() -> None:
     parser.add_argument("--payload", type=int, default=200, help="bytes of text in the arguments")
     parser.add_argument("--result", type=int, help="ask for a result of this many bytes")
     args = parser.parse_args()
-    target = Target(args.url, args.token, args.era, args.payload, args.result)
+    target = Target(args.url, os.environ.get(TOKEN, "none"), args.era, args.payload, args.result)
     outcome = uvloop.run(run(target, args.callers, args.seconds, args.warm_up))
     print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 
@@ -21,8 +22,9 @@ SAMPLE_S = 0.02
 
 
 def load(pair: stage.Pair, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "bench.load", pair.url, "--token", pair.token, *arguments]
-    return subprocess.Popen(command, cwd=stage.ROOT, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "bench.load", pair.url, *arguments]
+    env = {**os.environ, stage.TOKEN: pair.token}
+    return subprocess.Popen(command, cwd=stage.ROOT, env=env, stdout=subprocess.PIPE, text=True)
 
 
 def peak_during(child: subprocess.Popen[str], server: stage.Child) -> int:

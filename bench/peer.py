@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import os
 from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
@@ -24,7 +25,7 @@ from websockets.protocol import State
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from bench.stage import SERVER, announce
+from bench.stage import SERVER, TOKEN, announce
 from tabserver.wire import frames
 from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Received
@@ -259,10 +260,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=("bare", "link"))
     parser.add_argument("url", help="http://host:port of the server")
-    parser.add_argument("--token", default="")
     parser.add_argument("--server", default=SERVER)
     args = parser.parse_args()
-    uvloop.run(serve(args.kind, args.url, args.token, args.server))
+    uvloop.run(serve(args.kind, args.url, os.environ.get(TOKEN, ""), args.server))
 
 
 if __name__ == "__main__":

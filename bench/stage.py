@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SERVER = "bench"
 
+# How a child gets the token: other users of the machine can read a command line.
+TOKEN = "TABRELAY_BENCH_TOKEN"
 # One token makes every call here, so the bounds that keep one caller from taking everything are raised out of the way.
 ROOMY = {"TABRELAY_IN_FLIGHT_SERVER": "256", "TABRELAY_IN_FLIGHT_CALLER": "256"}
 
@@ -141,6 +143,7 @@ def relay(pin: bool = True, env: Mapping[str, str] | None = None) -> Iterator[Pa
     here, elsewhere = cores(pin)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(lone_relay(on=here, env=env))
-        peer = Child("bench.peer", "link", server.said["base_url"], "--token", server.said["token"], on=elsewhere)
+        secret = {TOKEN: str(server.said["token"])}
+        peer = Child("bench.peer", "link", server.said["base_url"], on=elsewhere, env=secret)
         stack.callback(peer.stop)
         yield Pair(server, peer)
