@@ -46,7 +46,9 @@ async def test_initialize_opens_a_session_and_calls_use_it(relay: RunningRelay, 
 
 async def test_progress_goes_to_the_stream_of_its_own_request(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def progress_then_answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-        worker.send(event, Kind.NOTE, jsonrpc.notification("notifications/progress", {"progressToken": 1}))
+        worker.send(
+            event, Kind.NOTE, jsonrpc.notification("notifications/progress", {"progressToken": 1, "progress": 1})
+        )
         worker.echo(event, message)
 
     worker.on_call = progress_then_answer

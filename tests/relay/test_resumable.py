@@ -18,6 +18,7 @@ from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay, events
 from tests.support.worker import SyntheticWorker
 
+FORM = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {}}}
 CLOSE_STREAM = jsonrpc.notification("$/tabrelay/closeStream", {"retryMs": 70})
 
 
@@ -197,7 +198,7 @@ async def test_a_question_comes_on_the_calls_own_stream_and_its_answer_reaches_t
     _, headers = await relay.initialize("notes")
     async with relay.http.stream("POST", "/notes", json=call(), headers=headers) as stream:
         await worker.until(lambda: bool(calls))
-        question = jsonrpc.request("s1", "elicitation/create", {"message": "Name?"})
+        question = jsonrpc.request("s1", "elicitation/create", FORM)
         now = asyncio.get_running_loop().time()
         worker.link.send(calls[0].channel, Kind.REQ, json.dumps(question), now, id="s1", related=5)
         await worker.flush()

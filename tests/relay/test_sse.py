@@ -80,7 +80,9 @@ async def opened(relay: RunningRelay, server: str = "notes") -> AsyncIterator[Ol
 
 async def test_a_whole_conversation_goes_over_the_two_addresses(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def progress_then_answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
-        worker.send(event, Kind.NOTE, jsonrpc.notification("notifications/progress", {"progressToken": 1}))
+        worker.send(
+            event, Kind.NOTE, jsonrpc.notification("notifications/progress", {"progressToken": 1, "progress": 1})
+        )
         worker.echo(event, message)
 
     worker.on_call = progress_then_answer

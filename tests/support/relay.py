@@ -14,15 +14,21 @@ from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.runner import Runner, bind, configure
 from tabrelay.tokens import Tokens
+from tests.support.recorder import Recorder
 
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
 
 
 class RunningRelay:
-    """Start it with `async with`. Settings are the product's, but for what a test gives."""
+    """Start it with `async with`. Settings are the product's, but for what a test gives.
 
-    def __init__(self, home: Path, *, port: int = 0, **settings: Any) -> None:
+    Everything it says to clients is held to the official models; with `is_strict`, what servers answer too.
+    """
+
+    def __init__(self, home: Path, *, port: int = 0, is_strict: bool = False, **settings: Any) -> None:
+        self._is_strict = is_strict
+        self.recorder: Recorder | None = None
         self._socket = bind("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
         self.settings = Settings(home=home, port=self.port, **settings)
@@ -41,8 +47,9 @@ class RunningRelay:
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
         app = create_app(self.settings, tokens=self.tokens, assets=Assets.find(), drain=self.drain)
+        self.recorder = Recorder(app, checks_results=self._is_strict)
         ready = asyncio.Event()
-        self._server = Runner(configure(app, self.settings), ready.set)
+        self._server = Runner(configure(self.recorder, self.settings), ready.set)
         self._task = asyncio.create_task(self._server._serve([self._socket]))
         async with asyncio.timeout(10):
             await ready.wait()
@@ -51,6 +58,8 @@ class RunningRelay:
     async def __aexit__(self, *exc: object) -> None:
         await self.http.aclose()
         await self.stop()
+        if exc[0] is None and self.recorder is not None:
+            assert self.recorder.wrong == []
 
     async def stop(self) -> None:
         """Stop as a signal would, and free the port."""
