@@ -13,12 +13,12 @@ States, and what leads out of them:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
 
+from .attempt import Attempt, CallLater, Timer
 from .backoff import Backoff, Verdict
 from .channels import Channels
 from .sockets import Abort, Dialer, DialError, Socket
@@ -47,26 +47,6 @@ class State:
     message: str = ""
     retry_in_ms: int | None = None
     attempts: int = 0
-
-
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
-CallLater = Callable[[float, Callable[[], None]], Timer]
-
-
-@dataclass(slots=True, eq=False)
-class _Attempt(Generic[P]):
-    """One dial and the socket it gave. Whatever comes from an attempt that is not the current one is ignored."""
-
-    abort: Abort
-    deadline: Timer | None = None
-    socket: Socket[P] | None = None
-    up_since: float | None = None
-    parted: Parted | None = None
-    outbox: deque[tuple[str, P | None]] = field(default_factory=deque)
-    early: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Transport(Generic[P]):
@@ -98,7 +78,7 @@ class Transport(Generic[P]):
         self.state = State("stopped")
         self.welcome: Welcomed | None = None
         self._is_wanted = False
-        self._current: _Attempt[P] | None = None
+        self._current: Attempt[P] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
         self._channels = Channels(link, clock)
@@ -167,7 +147,7 @@ class Transport(Generic[P]):
     def _dial(self) -> None:
         self._cancel_retry()
         self._attempts += 1
-        attempt: _Attempt[P] = _Attempt(self._new_abort())
+        attempt: Attempt[P] = Attempt(self._new_abort())
         self._current = attempt
         attempt.deadline = self._call_later(self._connect_timeout_s, lambda: self._timed_out(attempt))
         task = asyncio.get_running_loop().create_task(self._run(attempt))
@@ -175,7 +155,7 @@ class Transport(Generic[P]):
         task.add_done_callback(self._tasks.discard)
         self._tell(State("connecting", attempts=self._attempts))
 
-    async def _run(self, attempt: _Attempt[P]) -> None:
+    async def _run(self, attempt: Attempt[P]) -> None:
         try:
             socket = await self._dialer.dial(
                 attempt.abort,
@@ -198,11 +178,11 @@ class Transport(Generic[P]):
                 early()
             attempt.early.clear()
 
-    def _timed_out(self, attempt: _Attempt[P]) -> None:
+    def _timed_out(self, attempt: Attempt[P]) -> None:
         seconds = f"{self._connect_timeout_s:g}"
         self._failed(attempt, DialError("timeout", f"The relay did not answer within {seconds} s."))
 
-    def _failed(self, attempt: _Attempt[P], error: DialError) -> None:
+    def _failed(self, attempt: Attempt[P], error: DialError) -> None:
         """An attempt ended without a welcome."""
         if attempt is not self._current:
             return
@@ -212,7 +192,7 @@ class Transport(Generic[P]):
 
     # -- one socket ---------------------------------------------------------------------------------------------------
 
-    def _heard(self, attempt: _Attempt[P], header: str, payload: P | None) -> None:
+    def _heard(self, attempt: Attempt[P], header: str, payload: P | None) -> None:
         if attempt is not self._current:
             return
         if attempt.socket is None:
@@ -221,7 +201,7 @@ class Transport(Generic[P]):
         self._link.receive(header, payload, self._clock())
         self._pump()
 
-    def _lost(self, attempt: _Attempt[P], code: int, reason: str) -> None:
+    def _lost(self, attempt: Attempt[P], code: int, reason: str) -> None:
         """The socket closed, or is as good as closed."""
         if attempt is not self._current:
             return
@@ -374,7 +354,7 @@ class Transport(Generic[P]):
     def _pass_on(self, event: Received[Any] | Opened | Closed) -> None:
         self._guarded(lambda: self.on_message(event))
 
-    def _write(self, attempt: _Attempt[P] | None) -> None:
+    def _write(self, attempt: Attempt[P] | None) -> None:
         """Write to one socket, in order, as long as it takes more; then look again a little later."""
         if attempt is None or attempt.socket is None:
             return
