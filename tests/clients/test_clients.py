@@ -67,6 +67,7 @@ def url(relay: RunningRelay) -> str:
 
 
 @EVERY
+@pytest.mark.requirement("client-matrix")
 async def test_a_client_lists_calls_hears_of_progress_and_cancels(relay: RunningRelay, client: McpClient) -> None:
     tools = Tools()
     async with CPythonWorker(relay.url, relay.token, "notes", tools):
@@ -84,6 +85,7 @@ async def test_a_client_lists_calls_hears_of_progress_and_cancels(relay: Running
 
 
 @INSPECTOR
+@pytest.mark.requirement("client-matrix")
 async def test_the_inspector_lists_and_calls(relay: RunningRelay, client: McpClient) -> None:
     async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
         outcome = await client.work(url(relay), relay.token)
@@ -91,6 +93,7 @@ async def test_the_inspector_lists_and_calls(relay: RunningRelay, client: McpCli
 
 
 @EVERY
+@pytest.mark.requirement("client-matrix")
 async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_is_told(
     relay: RunningRelay, client: McpClient
 ) -> None:
@@ -106,6 +109,7 @@ async def test_while_the_browser_is_away_a_client_stays_in_its_era_and_is_told(
 
 
 @INSPECTOR
+@pytest.mark.requirement("client-matrix")
 async def test_the_inspector_says_that_the_browser_is_away(relay: RunningRelay, client: McpClient) -> None:
     async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
         await relay.has_read("notes")
@@ -146,6 +150,7 @@ ROWS = {
 
 @pytest.mark.parametrize("reason", ROWS)
 @EVERY
+@pytest.mark.requirement("errors")
 async def test_code_and_data_of_every_error_arrive(tmp_path: Path, client: McpClient, reason: str) -> None:
     deadline_s = 0.5 if reason == "timeout" else 60
     async with (
@@ -161,6 +166,7 @@ async def test_code_and_data_of_every_error_arrive(tmp_path: Path, client: McpCl
 
 
 @pytest.mark.parametrize("client", (*CLIENTS, *INSPECTORS), ids=lambda client: client.name)
+@pytest.mark.requirement("errors")
 async def test_an_unknown_name_and_a_wrong_token_are_told_in_words(relay: RunningRelay, client: McpClient) -> None:
     unknown = json.dumps(await client.call(f"{relay.url}/nobody", relay.token, "echo"))
     # A client that insists on an era says only that it was not offered.
@@ -190,6 +196,7 @@ async def said(process: asyncio.subprocess.Process) -> str:
     return out.decode()
 
 
+@pytest.mark.requirement("client-matrix")
 async def test_curl_is_enough(relay: RunningRelay) -> None:
     tools = Tools()
     token = {"_meta": {"progressToken": "t"}}

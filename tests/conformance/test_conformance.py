@@ -51,6 +51,7 @@ async def url(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> 
             yield f"{base}/{SERVER}"
 
 
+@pytest.mark.requirement("conformance")
 async def test_the_relay_with_a_browser_behind_it_passes_the_suite(url: str, tmp_path: Path) -> None:
     names = await tools(url)
     # Without these the suite can't try two of its checks, and counts them as passed.

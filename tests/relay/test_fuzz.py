@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
@@ -188,6 +189,7 @@ header_lists = st.lists(
 )
 
 
+@pytest.mark.requirement("bad-input")
 def test_anything_gets_one_proper_answer_and_the_next_request_works(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         face = runner.get_loop().run_until_complete(_face(tmp_path))

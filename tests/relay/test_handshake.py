@@ -33,6 +33,7 @@ def call(tool: str = "echo", id: int | str = 5, **arguments: Any) -> dict[str, A
     return jsonrpc.request(id, "tools/call", {"name": tool, "arguments": arguments})
 
 
+@pytest.mark.requirement("initialize-opens-session")
 async def test_initialize_opens_a_session_and_calls_use_it(relay: RunningRelay, worker: SyntheticWorker) -> None:
     response, headers = await relay.initialize("notes")
     assert response.json()["result"]["serverInfo"]["name"] == "synthetic"
@@ -44,6 +45,7 @@ async def test_initialize_opens_a_session_and_calls_use_it(relay: RunningRelay, 
     assert answer.headers["mcp-session-id"] == headers["Mcp-Session-Id"]
 
 
+@pytest.mark.requirement("legacy-streams")
 async def test_progress_goes_to_the_stream_of_its_own_request(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def progress_then_answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.send(
@@ -59,6 +61,7 @@ async def test_progress_goes_to_the_stream_of_its_own_request(relay: RunningRela
     assert last["id"] == 5
 
 
+@pytest.mark.requirement("legacy-cancel")
 async def test_cancelled_is_passed_on_to_the_worker(relay: RunningRelay, worker: SyntheticWorker) -> None:
     waiting: list[Received[str]] = []
     worker.on_call = lambda worker, event, message: waiting.append(event)
@@ -74,6 +77,7 @@ async def test_cancelled_is_passed_on_to_the_worker(relay: RunningRelay, worker:
     assert json.loads(events(body)[-1] if body.startswith(("event", ":")) else body)["error"]["code"] == -32800
 
 
+@pytest.mark.requirement("legacy-cancel")
 async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
     relay: RunningRelay, worker: SyntheticWorker
 ) -> None:
@@ -92,6 +96,7 @@ async def test_cancelled_reaches_a_worker_that_was_away_when_it_comes_back(
     running.cancel()
 
 
+@pytest.mark.requirement("legacy-streams")
 async def test_the_get_stream_carries_what_belongs_to_no_request(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
     async with relay.http.stream("GET", "/notes", headers=headers) as stream:
@@ -108,6 +113,7 @@ async def test_the_get_stream_carries_what_belongs_to_no_request(relay: RunningR
                 break
 
 
+@pytest.mark.requirement("session-delete")
 async def test_delete_ends_the_session_here_and_at_the_worker(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
     assert (await relay.http.delete("/notes", headers=headers)).status_code == 204
@@ -115,6 +121,7 @@ async def test_delete_ends_the_session_here_and_at_the_worker(relay: RunningRela
     await worker.until(lambda: any(isinstance(event, Closed) for event in worker.seen))
 
 
+@pytest.mark.requirement("session-of-one-credential")
 async def test_a_session_is_of_one_server_and_one_credential(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
     other_server = await relay.http.post("/other", json=call(), headers=headers)
@@ -127,6 +134,7 @@ async def test_a_session_is_of_one_server_and_one_credential(relay: RunningRelay
     assert (await relay.http.post("/notes", json=call(), headers=headers)).status_code == 200
 
 
+@pytest.mark.requirement("session-required")
 async def test_no_session_id_and_a_bad_version_are_refused(relay: RunningRelay) -> None:
     missing = await relay.http.post("/notes", json=call())
     assert (missing.status_code, missing.json()["id"]) == (400, 5)
@@ -136,6 +144,7 @@ async def test_no_session_id_and_a_bad_version_are_refused(relay: RunningRelay) 
     assert (await relay.http.post("/notes", json=call(), headers=headers)).status_code == 400
 
 
+@pytest.mark.requirement("session-outlives-page")
 async def test_a_session_outlives_the_worker(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes", inst="first"):
         _, headers = await relay.initialize("notes")
@@ -146,6 +155,7 @@ async def test_a_session_outlives_the_worker(relay: RunningRelay) -> None:
         assert any(event.caller.ready for event in opened)
 
 
+@pytest.mark.requirement("discovery-while-away")
 async def test_initialize_answers_while_the_browser_is_away(relay: RunningRelay) -> None:
     response, headers = await relay.initialize("notes", "2025-06-18")
     assert response.json()["result"]["protocolVersion"] == "2025-06-18"
@@ -156,6 +166,7 @@ async def test_initialize_answers_while_the_browser_is_away(relay: RunningRelay)
 
 
 @pytest.mark.parametrize("id", [None, 1.5, True, {}, []])
+@pytest.mark.requirement("request-id-types")
 async def test_an_id_of_another_type_is_refused(relay: RunningRelay, worker: SyntheticWorker, id: object) -> None:
     _, headers = await relay.initialize("notes")
     response = await relay.http.post("/notes", json={**call(), "id": id}, headers=headers)
@@ -179,6 +190,7 @@ async def test_an_id_of_another_type_is_refused(relay: RunningRelay, worker: Syn
         (b'{"jsonrpc":"2.0","id":9,"method":7}', {}, 400, -32600),
     ],
 )
+@pytest.mark.requirement("bad-input")
 async def test_bad_input_gets_a_clear_error_and_the_session_goes_on(
     relay: RunningRelay, worker: SyntheticWorker, body: bytes, change: dict[str, str], status: int, code: int | None
 ) -> None:
@@ -190,6 +202,7 @@ async def test_bad_input_gets_a_clear_error_and_the_session_goes_on(
     assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5
 
 
+@pytest.mark.requirement("legacy-questions")
 async def test_an_answer_that_nobody_waits_for_is_taken_and_dropped(
     relay: RunningRelay, worker: SyntheticWorker
 ) -> None:
@@ -200,6 +213,7 @@ async def test_an_answer_that_nobody_waits_for_is_taken_and_dropped(
     assert (await relay.http.post("/notes", json=call(), headers=headers)).json()["id"] == 5
 
 
+@pytest.mark.requirement("session-required")
 async def test_a_session_header_that_is_there_twice_is_refused(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes")
     doubled = [*headers.items(), ("Mcp-Session-Id", headers["Mcp-Session-Id"])]

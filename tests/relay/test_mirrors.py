@@ -41,6 +41,7 @@ def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
     return True
 
 
+@pytest.mark.requirement("modern-param-headers")
 def test_a_schema_says_which_arguments_are_repeated() -> None:
     assert set(mirrors(SCHEMA)) == {
         Mirror("mcp-param-region", ("region",), "string"),
@@ -65,6 +66,7 @@ def test_a_schema_says_which_arguments_are_repeated() -> None:
         {"properties": {"a": REGION}, "$defs": {"b": {"type": "string", "x-mcp-header": "B"}}},
     ],
 )
+@pytest.mark.requirement("modern-param-headers")
 def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
     assert mirrors(schema) == ()
 
@@ -98,10 +100,12 @@ def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
         ({"region": ["eu"]}, [("Mcp-Param-Region", "eu")], False),
     ],
 )
+@pytest.mark.requirement("modern-param-headers")
 def test_header_and_argument_must_say_the_same(arguments: Any, headers: list[tuple[str, str]], is_fine: bool) -> None:
     assert agree(arguments, *headers) is is_fine
 
 
+@pytest.mark.requirement("modern-param-headers")
 async def test_a_call_is_compared_with_the_last_known_schema(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.tools = [{"name": "go", "inputSchema": SCHEMA}]

@@ -24,6 +24,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
         yield relay
 
 
+@pytest.mark.requirement("modern-json-or-stream")
 async def test_a_call_reaches_the_worker_and_its_answer_comes_back_as_json(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         response = await relay.call("notes", "echo", {"x": 1})
@@ -35,6 +36,7 @@ async def test_a_call_reaches_the_worker_and_its_answer_comes_back_as_json(relay
         assert worker.calls[0]["params"]["name"] == "echo"
 
 
+@pytest.mark.requirement("modern-json-or-stream")
 async def test_a_notice_turns_the_answer_into_a_stream_without_ids(relay: RunningRelay) -> None:
     def progress_then_answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": "t", "progress": 1}}
@@ -51,6 +53,7 @@ async def test_a_notice_turns_the_answer_into_a_stream_without_ids(relay: Runnin
     assert "id: " not in response.text
 
 
+@pytest.mark.requirement("modern-closing-cancels")
 async def test_hanging_up_cancels_the_call(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: None
@@ -74,6 +77,7 @@ async def test_hanging_up_cancels_the_call(relay: RunningRelay) -> None:
         ({"Mcp-Name": "=?base64?!!?="}, 400, -32020),
     ],
 )
+@pytest.mark.requirement("modern-headers-agree")
 async def test_headers_that_disagree_with_the_body_are_refused(
     relay: RunningRelay, change: dict[str, str | None], status: int, code: int
 ) -> None:
@@ -90,6 +94,7 @@ async def test_headers_that_disagree_with_the_body_are_refused(
     assert body["id"] == "r-7"
 
 
+@pytest.mark.requirement("modern-headers-agree")
 async def test_a_name_in_base64_is_understood(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes"):
         request = relay.modern("tools/call", {"name": "echo", "arguments": {}})
@@ -97,6 +102,7 @@ async def test_a_name_in_base64_is_understood(relay: RunningRelay) -> None:
         assert (await relay.http.post("/notes", **request)).status_code == 200
 
 
+@pytest.mark.requirement("modern-headers-agree")
 async def test_blanks_around_header_values_do_not_count(relay: RunningRelay) -> None:
     request = relay.modern("tools/list")
     body = json.dumps(request["json"])
@@ -120,6 +126,7 @@ async def test_blanks_around_header_values_do_not_count(relay: RunningRelay) -> 
     await writer.wait_closed()
 
 
+@pytest.mark.requirement("modern-headers-agree")
 async def test_a_duplicate_routing_header_is_refused(relay: RunningRelay) -> None:
     request = relay.modern("tools/list")
     headers = [*request["headers"].items(), ("Mcp-Method", "tools/list")]
@@ -127,6 +134,7 @@ async def test_a_duplicate_routing_header_is_refused(relay: RunningRelay) -> Non
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 
 
+@pytest.mark.requirement("modern-unsupported-version")
 async def test_an_unknown_version_is_told_which_are_supported(relay: RunningRelay) -> None:
     request = relay.modern("tools/list")
     request["json"]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2031-01-01"
@@ -139,6 +147,7 @@ async def test_an_unknown_version_is_told_which_are_supported(relay: RunningRela
 
 
 @pytest.mark.parametrize("missing", ["protocolVersion", "clientCapabilities"])
+@pytest.mark.requirement("modern-envelope")
 async def test_an_incomplete_envelope_is_refused(relay: RunningRelay, missing: str) -> None:
     request = relay.modern("tools/list")
     del request["json"]["params"]["_meta"]["io.modelcontextprotocol/" + missing]
@@ -146,6 +155,7 @@ async def test_an_incomplete_envelope_is_refused(relay: RunningRelay, missing: s
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32602)
 
 
+@pytest.mark.requirement("modern-method-not-found")
 async def test_a_removed_or_unknown_method_is_404_with_a_json_rpc_body(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes"):
         for method in ("initialize", "ping", "no/such"):
@@ -153,6 +163,7 @@ async def test_a_removed_or_unknown_method_is_404_with_a_json_rpc_body(relay: Ru
             assert (response.status_code, response.json()["error"]["code"]) == (404, -32601), method
 
 
+@pytest.mark.requirement("modern-notifications")
 async def test_a_notification_is_acknowledged_and_dropped(relay: RunningRelay) -> None:
     request = relay.modern("notifications/cancelled")
     del request["json"]["id"]
@@ -161,6 +172,7 @@ async def test_a_notification_is_acknowledged_and_dropped(relay: RunningRelay) -
 
 
 @pytest.mark.parametrize("id", [None, 1.5, True, {}, []])
+@pytest.mark.requirement("request-id-types")
 async def test_an_id_of_another_type_is_refused(relay: RunningRelay, id: object) -> None:
     request = relay.modern("tools/list")
     request["json"]["id"] = id
@@ -169,12 +181,14 @@ async def test_an_id_of_another_type_is_refused(relay: RunningRelay, id: object)
     assert response.json()["id"] is None
 
 
+@pytest.mark.requirement("modern-post-only")
 async def test_get_and_delete_are_not_modern_methods(relay: RunningRelay) -> None:
     for method in ("GET", "DELETE"):
         response = await relay.http.request(method, "/notes", headers={"MCP-Protocol-Version": "2026-07-28"})
         assert (response.status_code, response.headers["allow"]) == (405, "POST")
 
 
+@pytest.mark.requirement("discovery-while-away")
 async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(relay: RunningRelay) -> None:
     worker = SyntheticWorker(relay.url, relay.token, "notes")
     async with worker:
@@ -200,6 +214,7 @@ async def test_discovery_answers_while_the_browser_is_away_and_calls_say_so(rela
     assert 'Server "notes" is not connected' in error["message"]
 
 
+@pytest.mark.requirement("errors")
 async def test_an_unknown_name_is_404_and_says_how_to_declare_it(relay: RunningRelay) -> None:
     response = await relay.call("nobody", "echo")
     assert (response.status_code, response.json()["error"]["code"]) == (404, -31016)
@@ -218,6 +233,7 @@ async def test_an_unknown_name_is_404_and_says_how_to_declare_it(relay: RunningR
         (b" " * (4 * 1024 * 1024 + 1), {}, 413, -32600),
     ],
 )
+@pytest.mark.requirement("bad-input")
 async def test_bad_input_gets_a_clear_error_and_the_next_request_works(
     relay: RunningRelay, body: bytes, headers: dict[str, str], status: int, code: int
 ) -> None:

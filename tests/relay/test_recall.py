@@ -80,6 +80,7 @@ async def check_lists(relay: RunningRelay, headers: dict[str, str]) -> None:
         assert (modern["resultType"], modern["ttlMs"], modern["cacheScope"]) == ("complete", 0, "private")
 
 
+@pytest.mark.requirement("discovery-while-away")
 async def test_every_list_is_remembered_whole_and_over_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, is_strict=True) as relay:
         async with Librarian(relay):
@@ -97,6 +98,7 @@ async def test_every_list_is_remembered_whole_and_over_a_restart(tmp_path: Path)
         assert (discovered["capabilities"], discovered["instructions"]) == (CAPABILITIES, "Be brief.")
 
 
+@pytest.mark.requirement("discovery-while-away")
 async def test_a_client_that_sets_its_log_level_first_can_connect_while_the_browser_is_away(
     relay: RunningRelay,
 ) -> None:
@@ -120,6 +122,7 @@ async def message(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the stream ended")
 
 
+@pytest.mark.requirement("list-changed")
 async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: RunningRelay) -> None:
     async with Librarian(relay):
         await relay.has_read("notes")
@@ -140,6 +143,7 @@ async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: R
 LISTEN = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
 
 
+@pytest.mark.requirement("modern-listen")
 async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: RunningRelay) -> None:
     async with Librarian(relay):
         await relay.has_read("notes")
@@ -165,6 +169,7 @@ async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: Runni
         assert last["id"] == "l1" and last["result"]["resultType"] == "complete"
 
 
+@pytest.mark.requirement("modern-listen")
 async def test_a_held_listener_is_told_when_the_relay_stops(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         request = relay.modern("subscriptions/listen", LISTEN, id=7)

@@ -75,6 +75,7 @@ class Lines:
 
 
 @pytest.mark.parametrize(("version", "is_primed"), [("2025-03-26", False), ("2025-06-18", False), ("2025-11-25", True)])
+@pytest.mark.requirement("legacy-resume")
 async def test_events_have_ids_and_only_the_newest_clients_are_primed(
     relay: RunningRelay, worker: SyntheticWorker, version: str, is_primed: bool
 ) -> None:
@@ -93,6 +94,7 @@ async def test_events_have_ids_and_only_the_newest_clients_are_primed(
     assert [json.loads(data).get("id") for data in events(text)] == [None, 5]
 
 
+@pytest.mark.requirement("legacy-resume")
 async def test_a_call_goes_on_without_its_client_and_the_rest_is_replayed(
     relay: RunningRelay, worker: SyntheticWorker
 ) -> None:
@@ -118,6 +120,7 @@ async def test_a_call_goes_on_without_its_client_and_the_rest_is_replayed(
     assert events(once_more.text) == events(again.text)
 
 
+@pytest.mark.requirement("legacy-resume")
 async def test_a_replay_is_of_the_named_stream_only(relay: RunningRelay, worker: SyntheticWorker) -> None:
     calls = waiting(worker)
     _, headers = await relay.initialize("notes")
@@ -136,12 +139,14 @@ async def test_a_replay_is_of_the_named_stream_only(relay: RunningRelay, worker:
 
 
 @pytest.mark.parametrize("last", ["nonsense", "abc-1_0", "_", "x_99999999999999999999"])
+@pytest.mark.requirement("legacy-resume")
 async def test_an_event_that_nobody_knows_is_refused(relay: RunningRelay, worker: SyntheticWorker, last: str) -> None:
     _, headers = await relay.initialize("notes")
     response = await relay.http.get("/notes", headers={**headers, "Last-Event-ID": last})
     assert (response.status_code, response.json()["error"]["data"]["reason"]) == (400, "unknown_event")
 
 
+@pytest.mark.requirement("legacy-resume")
 async def test_another_sessions_events_are_not_replayed(relay: RunningRelay, worker: SyntheticWorker) -> None:
     waiting(worker)
     _, mine = await relay.initialize("notes")
@@ -152,6 +157,7 @@ async def test_another_sessions_events_are_not_replayed(relay: RunningRelay, wor
     assert response.status_code == 400
 
 
+@pytest.mark.requirement("legacy-close-stream")
 async def test_the_server_may_end_a_stream_and_the_call_goes_on(relay: RunningRelay, worker: SyntheticWorker) -> None:
     calls = waiting(worker)
 
@@ -171,6 +177,7 @@ async def test_the_server_may_end_a_stream_and_the_call_goes_on(relay: RunningRe
         assert (await Lines(rest).message())["id"] == 5
 
 
+@pytest.mark.requirement("legacy-close-stream")
 async def test_an_older_clients_stream_is_not_ended_early(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def close_first(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.send(event, Kind.NOTE, CLOSE_STREAM)
@@ -182,6 +189,7 @@ async def test_an_older_clients_stream_is_not_ended_early(relay: RunningRelay, w
     assert response.json()["id"] == 5
 
 
+@pytest.mark.requirement("modern-no-server-requests")
 async def test_a_modern_client_never_sees_the_wish_to_close(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def close_first(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.send(event, Kind.NOTE, CLOSE_STREAM)
@@ -191,6 +199,7 @@ async def test_a_modern_client_never_sees_the_wish_to_close(relay: RunningRelay,
     assert (await relay.call("notes", "slow")).json()["id"] == 1
 
 
+@pytest.mark.requirement("legacy-questions")
 async def test_a_question_comes_on_the_calls_own_stream_and_its_answer_reaches_the_worker(
     relay: RunningRelay, worker: SyntheticWorker
 ) -> None:
@@ -215,6 +224,7 @@ async def test_a_question_comes_on_the_calls_own_stream_and_its_answer_reaches_t
         assert (await lines.message())["id"] == 5
 
 
+@pytest.mark.requirement("legacy-questions")
 async def test_a_question_of_no_call_comes_on_the_get_stream(relay: RunningRelay, worker: SyntheticWorker) -> None:
     calls = waiting(worker)
     _, headers = await relay.initialize("notes")
@@ -231,6 +241,7 @@ async def test_a_question_of_no_call_comes_on_the_get_stream(relay: RunningRelay
         await running
 
 
+@pytest.mark.requirement("modern-no-server-requests")
 async def test_a_modern_client_is_never_sent_a_question(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def ask(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         now = asyncio.get_running_loop().time()
@@ -245,6 +256,7 @@ async def test_a_modern_client_is_never_sent_a_question(relay: RunningRelay, wor
     assert response.json()["id"] == 1
 
 
+@pytest.mark.requirement("legacy-resume")
 async def test_a_lost_get_stream_is_taken_up_where_it_was(relay: RunningRelay, worker: SyntheticWorker) -> None:
     calls = waiting(worker)
     _, headers = await relay.initialize("notes")
@@ -271,6 +283,7 @@ async def test_a_lost_get_stream_is_taken_up_where_it_was(relay: RunningRelay, w
     await running
 
 
+@pytest.mark.requirement("legacy-batch")
 async def test_a_batch_is_answered_with_an_array(relay: RunningRelay, worker: SyntheticWorker) -> None:
     _, headers = await relay.initialize("notes", "2025-03-26")
     batch = [
@@ -290,6 +303,7 @@ async def test_a_batch_is_answered_with_an_array(relay: RunningRelay, worker: Sy
 @pytest.mark.parametrize(
     "batch", [[], [1], [call(1), call(1)], [jsonrpc.request(1, "initialize", {})], [{"method": 1}]]
 )
+@pytest.mark.requirement("legacy-batch")
 async def test_a_batch_that_breaks_a_rule_is_refused_whole(
     relay: RunningRelay, worker: SyntheticWorker, batch: list[Any]
 ) -> None:
@@ -300,12 +314,14 @@ async def test_a_batch_that_breaks_a_rule_is_refused_whole(
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25"])
+@pytest.mark.requirement("legacy-batch")
 async def test_other_versions_have_no_batches(relay: RunningRelay, worker: SyntheticWorker, version: str) -> None:
     _, headers = await relay.initialize("notes", version)
     response = await relay.http.post("/notes", json=[call()], headers=headers)
     assert response.status_code == 400
 
 
+@pytest.mark.requirement("legacy-resume")
 async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None:
     memory = Memory(most_bytes=100)
     streams = Streams(memory)

@@ -85,6 +85,7 @@ async def ask(relay: RunningRelay, headers: dict[str, str], method: str, params:
 CALL: dict[str, Any] = {"name": "echo", "arguments": {}}
 
 
+@pytest.mark.requirement("session-outlives-page")
 async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_call(relay: RunningRelay) -> None:
     async with Echoing(relay.url, relay.token, "notes", inst="first"):
         _, headers = await relay.initialize("notes")
@@ -104,6 +105,7 @@ async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_cal
         assert len(second.asked(channel)) == 4
 
 
+@pytest.mark.requirement("session-outlives-relay")
 async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="first"):
         _, headers = await relay.initialize("notes", "2025-06-18")
@@ -123,6 +125,7 @@ async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) 
         ]
 
 
+@pytest.mark.requirement("session-outlives-relay")
 async def test_a_get_stream_of_an_earlier_relay_goes_on_as_a_new_one(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, headers = await relay.initialize("notes")
@@ -143,6 +146,7 @@ async def test_a_get_stream_of_an_earlier_relay_goes_on_as_a_new_one(tmp_path: P
                 break
 
 
+@pytest.mark.requirement("session-delete")
 async def test_a_deleted_session_stays_dead_over_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, kept = await relay.initialize("notes")
@@ -155,6 +159,7 @@ async def test_a_deleted_session_stays_dead_over_a_restart(tmp_path: Path) -> No
         assert (await relay.http.post("/notes", json=listing, headers=kept)).status_code == 200
 
 
+@pytest.mark.requirement("session-of-one-credential")
 async def test_another_credential_can_not_rebuild_a_session(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes", "other")) as relay:
         _, headers = await relay.initialize("notes")
@@ -167,6 +172,7 @@ async def test_another_credential_can_not_rebuild_a_session(tmp_path: Path) -> N
         assert (await relay.http.post("/notes", json=listing, headers=headers)).status_code == 200
 
 
+@pytest.mark.requirement("session-of-one-credential")
 async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, headers = await relay.initialize("notes")
@@ -175,6 +181,7 @@ async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) ->
     assert headers["Mcp-Session-Id"] not in (tmp_path / "sessions.json").read_text()
 
 
+@pytest.mark.requirement("initialize-opens-session")
 def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
     seal = Seal(b"k")
     id = seal.issue("notes", CALLER, 5.0)
@@ -185,6 +192,7 @@ def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
+@pytest.mark.requirement("initialize-opens-session")
 def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> None:
     import random
 
@@ -198,6 +206,7 @@ def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> N
     assert "elicitation" in sealed.caller.capabilities
 
 
+@pytest.mark.requirement("session-of-one-credential")
 def test_an_id_that_was_changed_or_made_elsewhere_is_none() -> None:
     seal = Seal(b"k")
     id = seal.issue("notes", CALLER, 5.0)
@@ -211,6 +220,7 @@ def test_an_id_that_was_changed_or_made_elsewhere_is_none() -> None:
         assert seal.read(nonsense, "notes", "token:me") is None
 
 
+@pytest.mark.requirement("session-limits")
 def test_idle_memory_is_put_away_and_the_id_stays_good(tmp_path: Path) -> None:
     wall, ended = Wall(), list[str]()
     room = sessions(tmp_path, wall, ended, session_idle_s=100, session_life_s=1000)
@@ -228,6 +238,7 @@ def test_idle_memory_is_put_away_and_the_id_stays_good(tmp_path: Path) -> None:
     assert gone.value.status == 404
 
 
+@pytest.mark.requirement("session-limits")
 def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
     wall = Wall()
     room = sessions(tmp_path, wall, session_idle_s=100)
@@ -238,6 +249,7 @@ def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
     assert room.all() == [session]
 
 
+@pytest.mark.requirement("session-limits")
 def test_at_the_cap_a_new_session_is_refused_until_one_is_idle(tmp_path: Path) -> None:
     wall = Wall()
     room = sessions(tmp_path, wall, max_sessions=1, session_idle_s=100)
@@ -249,6 +261,7 @@ def test_at_the_cap_a_new_session_is_refused_until_one_is_idle(tmp_path: Path) -
     room.open("notes", "d", CALLER)
 
 
+@pytest.mark.requirement("session-outlives-relay")
 def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
     path = tmp_path / "sessions.json"
     for damage in ("", "[]", '{"a": 1}', '{"a": {}}'):

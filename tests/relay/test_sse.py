@@ -78,6 +78,7 @@ async def opened(relay: RunningRelay, server: str = "notes") -> AsyncIterator[Ol
         yield client
 
 
+@pytest.mark.requirement("http-sse")
 async def test_a_whole_conversation_goes_over_the_two_addresses(relay: RunningRelay, worker: SyntheticWorker) -> None:
     def progress_then_answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         worker.send(
@@ -95,6 +96,7 @@ async def test_a_whole_conversation_goes_over_the_two_addresses(relay: RunningRe
         assert (await client.message())["result"]["content"][0]["text"] == '{"x": 1}'
 
 
+@pytest.mark.requirement("http-sse")
 async def test_what_belongs_to_no_request_comes_on_the_same_stream(
     relay: RunningRelay, worker: SyntheticWorker
 ) -> None:
@@ -107,6 +109,7 @@ async def test_what_belongs_to_no_request_comes_on_the_same_stream(
         assert await client.message() == note
 
 
+@pytest.mark.requirement("http-sse")
 async def test_the_stream_is_the_session(relay: RunningRelay, worker: SyntheticWorker) -> None:
     async with opened(relay) as client:
         await client.ask(1, "initialize", GREETING)
@@ -114,6 +117,7 @@ async def test_the_stream_is_the_session(relay: RunningRelay, worker: SyntheticW
     assert (await client.post(jsonrpc.request(2, "tools/list"))).status_code == 404
 
 
+@pytest.mark.requirement("http-sse")
 async def test_bad_messages_are_refused_and_the_stream_goes_on(relay: RunningRelay, worker: SyntheticWorker) -> None:
     async with opened(relay) as client:
         post = relay.http.post
@@ -136,6 +140,7 @@ async def test_bad_messages_are_refused_and_the_stream_goes_on(relay: RunningRel
         assert stolen.status_code == 404
 
 
+@pytest.mark.requirement("http-sse")
 async def test_other_methods_and_places_are_refused(relay: RunningRelay) -> None:
     for method, path, allowed in (("POST", "/notes/sse", "GET"), ("GET", "/notes/messages", "POST")):
         response = await relay.http.request(method, path, json={})
@@ -145,6 +150,7 @@ async def test_other_methods_and_places_are_refused(relay: RunningRelay) -> None
     assert (await relay.http.get("/notes/else")).status_code == 404
 
 
+@pytest.mark.requirement("errors")
 async def test_a_call_says_so_when_the_browser_is_away(relay: RunningRelay) -> None:
     async with opened(relay) as client:
         assert "result" in await client.ask(1, "initialize", GREETING)
@@ -154,6 +160,7 @@ async def test_a_call_says_so_when_the_browser_is_away(relay: RunningRelay) -> N
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.requirement("http-sse")
 async def test_the_official_client_works_over_it(relay: RunningRelay, worker: SyntheticWorker, mode: Any) -> None:
     headers = {"Authorization": f"Bearer {relay.token}"}
     async with Client(sse_client(f"{relay.url}/notes/sse", headers=headers), mode=mode) as client:

@@ -1,0 +1,186 @@
+"""What the relay promises to MCP clients over HTTP: each behaviour once, with the text that asks for it.
+
+`test_requirements.py` fails when one of these has no test, and when a test of the files named there has none of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """`source`: a part of the specification, or of our own documentation."""
+
+    id: str
+    source: str
+    behaviour: str
+
+
+REQUIREMENTS = (
+    Requirement(
+        "modern-json-or-stream",
+        "MCP 2026-07-28, basic/transports: Streamable HTTP, sending messages",
+        "A request is answered with one JSON object, or with a stream once there is something to say "
+        "before the result; the stream has no event ids.",
+    ),
+    Requirement(
+        "modern-closing-cancels",
+        "MCP 2026-07-28, basic/utilities/cancellation",
+        "Closing the response stream cancels the request.",
+    ),
+    Requirement(
+        "modern-headers-agree",
+        "MCP 2026-07-28, basic/transports: standard headers",
+        "MCP-Protocol-Version, Mcp-Method and Mcp-Name are there once and say what the body says; "
+        "blanks around them do not count, base64 is decoded.",
+    ),
+    Requirement(
+        "modern-param-headers",
+        "MCP 2026-07-28, basic/transports: custom headers",
+        "Mcp-Param headers and the arguments that a schema marks are there together and equal.",
+    ),
+    Requirement(
+        "modern-unsupported-version",
+        "MCP 2026-07-28, basic/versioning",
+        "An unknown version gets 400 and -32022, with the versions that are supported.",
+    ),
+    Requirement(
+        "modern-envelope",
+        "MCP 2026-07-28, basic: per-request protocol fields",
+        "A request without its envelope gets 400 and -32602.",
+    ),
+    Requirement(
+        "modern-method-not-found",
+        "MCP 2026-07-28, basic/transports: status codes",
+        "A method that is unknown or was removed gets 404 with -32601 in the body.",
+    ),
+    Requirement(
+        "modern-notifications",
+        "MCP 2026-07-28, basic/transports",
+        "A notification is acknowledged with 202 and has no effect on others' requests.",
+    ),
+    Requirement(
+        "modern-post-only",
+        "MCP 2026-07-28, basic/transports",
+        "GET and DELETE are not methods of this era: 405.",
+    ),
+    Requirement(
+        "modern-no-server-requests",
+        "MCP 2026-07-28, basic/transports",
+        "A stream never carries a request of the server's, nor our own wishes about it.",
+    ),
+    Requirement(
+        "modern-listen",
+        "MCP 2026-07-28, server/utilities/subscriptions",
+        "A listen stream begins with its acknowledgement, carries what was asked for with its "
+        "subscription id, and ends with a result.",
+    ),
+    Requirement(
+        "request-id-types",
+        "JSON-RPC 2.0 as MCP narrows it",
+        "A request's id is a string or an integer; any other gets 400 and -32600.",
+    ),
+    Requirement(
+        "bad-input",
+        "JSON-RPC 2.0; RFC 9110",
+        "Broken, deep, large or mistyped bodies get the right status and code, and the next request works.",
+    ),
+    Requirement(
+        "initialize-opens-session",
+        "MCP 2025-11-25, basic/transports: session management",
+        "initialize gives a session id of visible ASCII that cannot be guessed.",
+    ),
+    Requirement(
+        "session-required",
+        "MCP 2025-11-25, basic/transports: session management",
+        "Without a session id 400, with an unknown one 404, with a bad version 400.",
+    ),
+    Requirement(
+        "session-delete",
+        "MCP 2025-11-25, basic/transports: session management",
+        "DELETE ends a session for good, here and at the browser.",
+    ),
+    Requirement(
+        "session-of-one-credential",
+        "Tabrelay: admission",
+        "A session is of one server and one credential; to others it does not exist.",
+    ),
+    Requirement(
+        "session-outlives-page",
+        "Tabrelay: sessions",
+        "After a reload or a browser restart the client's next call works; level and subscriptions are "
+        "told to the new worker first.",
+    ),
+    Requirement(
+        "session-outlives-relay",
+        "Tabrelay: sessions",
+        "After a restart of the relay the same session id works, with all that was set.",
+    ),
+    Requirement(
+        "session-limits",
+        "Tabrelay: settings",
+        "Idle sessions cost no memory, unused ones end, and at the cap a new one is refused in words.",
+    ),
+    Requirement(
+        "legacy-streams",
+        "MCP 2025-11-25, basic/transports: sending messages",
+        "What belongs to a request comes on its own stream; what belongs to none on the GET stream, of "
+        "which there is one.",
+    ),
+    Requirement(
+        "legacy-cancel",
+        "MCP 2025-11-25, basic/utilities/cancellation",
+        "notifications/cancelled cancels; hanging up does not.",
+    ),
+    Requirement(
+        "legacy-resume",
+        "MCP 2025-11-25, basic/transports: resumability and redelivery",
+        "Events have ids; after a loss the rest of that stream, and of no other, is replayed.",
+    ),
+    Requirement(
+        "legacy-close-stream",
+        "MCP 2025-11-25, basic/transports: sending messages",
+        "A server may end a stream early once the client has an event id, and says when to come back.",
+    ),
+    Requirement(
+        "legacy-questions",
+        "MCP 2025-11-25, client: elicitation, sampling, roots",
+        "A question of the server's reaches the client on the right stream, and its answer the server.",
+    ),
+    Requirement(
+        "legacy-batch",
+        "MCP 2025-03-26, basic: batching",
+        "A batch is received and answered with an array; initialize is never in one; other versions have none.",
+    ),
+    Requirement(
+        "http-sse",
+        "MCP 2024-11-05, basic/transports: HTTP with SSE",
+        "A stream that names its endpoint, messages POSTed there, everything else on the stream.",
+    ),
+    Requirement(
+        "discovery-while-away",
+        "Tabrelay: discovery",
+        "initialize, server/discover and every list answer while the browser is away, also after a restart.",
+    ),
+    Requirement(
+        "list-changed",
+        "Tabrelay: discovery",
+        "Clients that listen are told when the browser that comes has other lists, and only then.",
+    ),
+    Requirement(
+        "errors",
+        "Tabrelay: errors that callers see",
+        "Code and data of run-time failures arrive in real clients; the others are told in words.",
+    ),
+    Requirement(
+        "client-matrix",
+        "Tabrelay: every client",
+        "Real clients list, call, hear of progress, cancel, and are told when the browser is away, in their own era.",
+    ),
+    Requirement(
+        "conformance",
+        "@modelcontextprotocol/conformance",
+        "The official suite passes with a browser behind the relay, with every check tried.",
+    ),
+)

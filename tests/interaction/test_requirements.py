@@ -1,0 +1,47 @@
+"""Every requirement has a test, and every test of what a client sees names the requirement that it is for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interaction.requirements import REQUIREMENTS
+
+TESTS = Path(__file__).parents[1]
+# The files that try what a client sees. A test there without a requirement is one that nobody asked for.
+CLIENT_FACING = (
+    *(f"relay/test_{name}.py" for name in ("modern", "handshake", "resumable", "sessions", "sse", "mirrors", "recall")),
+    "relay/test_fuzz.py",
+    "clients/test_clients.py",
+    "conformance/test_conformance.py",
+)
+
+
+def found_in(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The tests of a file, and the requirements that each names."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            named = [
+                ast.literal_eval(mark.args[0])
+                for mark in node.decorator_list
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.requirement"
+            ]
+            yield node.name, named
+
+
+def test_no_requirement_is_there_twice() -> None:
+    ids = [requirement.id for requirement in REQUIREMENTS]
+    assert len(ids) == len(set(ids))
+
+
+def test_every_requirement_has_a_test_and_every_mark_a_requirement() -> None:
+    marked = {id for path in TESTS.rglob("test_*.py") for _, named in found_in(path) for id in named}
+    assert marked == {requirement.id for requirement in REQUIREMENTS}
+
+
+@pytest.mark.parametrize("name", CLIENT_FACING)
+def test_every_test_of_what_a_client_sees_names_its_requirement(name: str) -> None:
+    assert [test for test, named in found_in(TESTS / name) if not named] == []
