@@ -267,7 +267,7 @@ def command() -> str:
     if shutil.which("tabrelay"):
         return "tabrelay"
     is_script = Path(sys.argv[0]).name == "tabrelay"
-    return shlex.quote(sys.argv[0]) if is_script else f"{shlex.quote(sys.executable)} -m tabrelay"
+    return shlex.quote(os.path.abspath(sys.argv[0])) if is_script else f"{shlex.quote(sys.executable)} -m tabrelay"
 
 
 def home_flag(settings: Any) -> str:
