@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -377,7 +376,6 @@ async def test_a_person_gets_the_addresses_and_how_to_stop(tmp_path: Path) -> No
     assert (tmp_path / "state/token").read_text().strip() not in out
 
 
-@pytest.mark.skipif(shutil.which("tabrelay", path=str(Path(sys.executable).parent)) is None, reason="not installed")
 def test_the_installed_command_is_the_same_program() -> None:
     command = str(Path(sys.executable).parent / "tabrelay")
     done = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=WAIT_S, check=False)
