@@ -1,0 +1,83 @@
+"""Parsers of verbs, the flags that several of them have, and the settings that come of them.
+
+Each flag's name is a setting's name; the default None means "not given", so that the environment counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tabrelay.verbs.outcome import Stop
+
+
+def verb(verbs: Any, name: str, about: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=about,
+        description=about,
+        epilog=f"Example:\n  {example}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def home_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--home", type=Path, metavar="DIR", help="state directory (default: the user's config directory)"
+    )
+
+
+def address_flags(parser: argparse.ArgumentParser) -> None:
+    """Which running relay a verb is for."""
+    parser.add_argument("--host", help="where the relay listens (default: the relay started last, else 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="its port (default: of the relay started last, else 4747)")
+    home_flag(parser)
+
+
+def relay_flags(parser: argparse.ArgumentParser) -> None:
+    """How a relay runs."""
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (default 4747; 0: any free one)")
+    parser.add_argument("--no-open", dest="open_browser", action="store_false", default=None, help="open no browser")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=None,
+        help="when ready, print one JSON line with url, mcp_url and token, and open no browser",
+    )
+    parser.add_argument(
+        "--allow-host",
+        dest="allow_hosts",
+        action="append",
+        metavar="HOST[:PORT]",
+        help="another name under which this relay is reached (may be repeated)",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        dest="allow_origins",
+        action="append",
+        metavar="ORIGIN",
+        help="another origin whose pages may use this relay (may be repeated)",
+    )
+    home_flag(parser)
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"
+    )
+    parser.add_argument(
+        "--dangerously-no-auth",
+        dest="no_auth",
+        action="store_true",
+        default=None,
+        help="ask for no token: every program on this computer may call; only on a loopback address",
+    )
+
+
+def settings(args: argparse.Namespace, **fixed: Any) -> Any:
+    from tabrelay.config import ConfigError, Settings
+
+    try:
+        return Settings.from_args({**vars(args), **fixed})
+    except ConfigError as problem:
+        raise Stop(str(problem)) from None

@@ -1,0 +1,92 @@
+"""The relay that runs, as other verbs find and ask it: its address, its token, and how to type this program again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tabrelay.verbs import flags
+from tabrelay.verbs.outcome import FAILED, Stop
+
+TIMEOUT_S = 10.0
+
+
+def ask(args: argparse.Namespace, path: str, method: str = "GET") -> Any:
+    """What the running relay answers at `path`, asked with the token of this user's state directory."""
+    import urllib.error
+    import urllib.request
+
+    settings = flags.settings(args)
+    was_given = args.host is not None or args.port is not None
+    base = (None if was_given else address(settings.home)) or base_url(settings.host, settings.port)
+    headers = {"Authorization": f"Bearer {token(settings.home)}"}
+    request = urllib.request.Request(f"{base}{path}", method=method, headers=headers)
+    # No proxy: the request is for this computer, and carries the token.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise Stop(f"The relay at {base} refused ({error.code}): was it started with another --home?", FAILED) from None
+    except (OSError, ValueError):
+        raise Stop(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
+
+
+def token(home: Path) -> str:
+    from tabrelay.tokens import StateError, Tokens
+
+    try:
+        return Tokens(home).master()
+    except StateError as problem:
+        raise Stop(str(problem)) from None
+
+
+def note(home: Path) -> Path:
+    """The file in which a relay says where it is."""
+    return home / "running.json"
+
+
+def write(home: Path, base: str) -> None:
+    note(home).write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
+
+
+def address(home: Path) -> str | None:
+    """The address of the relay of this user that started last, if it said so and is still there."""
+    try:
+        said = json.loads(note(home).read_text(encoding="utf-8"))
+        url, pid = str(said["url"]), int(said["pid"])
+        if os.name == "posix":
+            os.kill(pid, 0)
+        return url
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def base_url(host: str, port: int) -> str:
+    """The address to show: a relay that listens everywhere is reached here under its loopback address."""
+    from tabrelay.policy import bracketed, is_wildcard
+
+    name = ("[::1]" if ":" in host else "127.0.0.1") if is_wildcard(host) else bracketed(host)
+    return f"http://{name}" if port == 80 else f"http://{name}:{port}"
+
+
+def command() -> str:
+    """What to type to get this program again: its name if that is on the PATH, else the way it was started."""
+    import shlex
+    import shutil
+
+    if shutil.which("tabrelay"):
+        return "tabrelay"
+    is_script = Path(sys.argv[0]).name == "tabrelay"
+    return shlex.quote(os.path.abspath(sys.argv[0])) if is_script else f"{shlex.quote(sys.executable)} -m tabrelay"
+
+
+def home_flag(settings: Any) -> str:
+    """The flag that leads another verb to the same state, if this relay does not use the usual one."""
+    import shlex
+
+    return "" if settings.home == type(settings).from_args({}).home else f" --home {shlex.quote(str(settings.home))}"

@@ -1,0 +1,131 @@
+"""`tabrelay demo` and `tabrelay serve`: the relay itself, from the flags to its end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from tabrelay.verbs import flags, running
+from tabrelay.verbs.outcome import OK, Stop
+
+
+def add(verbs: Any) -> None:
+    demo = flags.verb(verbs, "demo", "Start the relay and open the demo page.", "tabrelay demo --port 9000 --no-open")
+    flags.relay_flags(demo)
+    demo.set_defaults(run=_demo)
+
+    serve = flags.verb(verbs, "serve", "Start the relay for your own pages.", "tabrelay serve notes --port 9000")
+    serve.add_argument("servers", nargs="*", metavar="NAME", help="server names that are known from the start")
+    serve.add_argument(
+        "--plain",
+        action="append",
+        metavar="NAME",
+        help="a server whose pages bring their own MCP SDK and dial without a token: any page of the relay's own or an "
+        "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
+    )
+    flags.relay_flags(serve)
+    serve.set_defaults(run=_serve)
+
+
+def _demo(args: argparse.Namespace) -> int:
+    return _relay(flags.settings(args, servers=("demo",)), "demo", "/-/demo/")
+
+
+def _serve(args: argparse.Namespace) -> int:
+    args.servers = args.servers or None
+    return _relay(flags.settings(args), "serve", "/")
+
+
+def _relay(settings: Any, verb: str, page: str) -> int:
+    """Bind, build, run. Returns when a signal stopped the relay."""
+    from tabrelay import logs
+    from tabrelay.opener import Opener
+    from tabrelay.policy import is_loopback
+    from tabrelay.tokens import Tokens
+
+    tokens = Tokens(settings.home)
+    _check(settings, tokens)
+    # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
+    # bound port would keep them all waiting, and let them in at the same instant.
+    from tabrelay.app import create_app
+    from tabrelay.drain import Drain
+    from tabrelay.runner import run
+
+    sock = _listen(settings.host, settings.port, verb, settings.servers)
+    settings = replace(settings, port=sock.getsockname()[1])
+    base = running.base_url(settings.host, settings.port)
+    logs.configure(settings.log_level)
+    if not is_loopback(settings.host):
+        print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
+
+    opener = Opener(settings.home)
+    try:
+        token_command = f"{running.command()} token{running.home_flag(settings)}"
+        drain = Drain.for_settings(settings)
+        app = create_app(settings, tokens=tokens, url=base, token_command=token_command, drain=drain)
+        run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener), drain.run)
+    finally:
+        opener.close()
+        if running.address(settings.home) == base:
+            running.note(settings.home).unlink(missing_ok=True)
+    return OK
+
+
+def _check(settings: Any, tokens: Any) -> None:
+    """Everything that can be known to fail, said before anything starts."""
+    from tabrelay import policy
+    from tabrelay.assets import Assets, AssetsMissing
+    from tabrelay.tokens import StateError
+    from tabserver.wire.errors import ServerNameError
+    from tabserver.wire.names import check_server_name
+
+    if settings.no_auth and not policy.is_loopback(settings.host):
+        raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+    if settings.plain and not policy.is_loopback(settings.host):
+        raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
+    try:
+        for name in settings.servers:
+            check_server_name(name)
+        policy.Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
+        Assets.find().check()
+        tokens.master()
+    except (ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
+        raise Stop(str(problem)) from None
+
+
+def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> None:
+    """Said once, when the relay answers: to the person or script that started it, and to the verbs that ask it."""
+    from tabrelay.announcement import Announcement
+    from tabrelay.codes import OPENER_TTL_S, PERSON_TTL_S
+    from tabrelay.opener import has_display
+
+    def address(ttl_s: float) -> str:
+        return f"{base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
+
+    said = Announcement(
+        base_url=base,
+        page_url=address(PERSON_TTL_S),
+        servers=settings.servers,
+        token=tokens.master(),
+        needs_token=not settings.no_auth,
+        command=running.command(),
+        flags=running.home_flag(settings),
+    )
+    running.write(settings.home, base)
+    print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
+    if settings.open_browser and not settings.json and has_display():
+        opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
+
+
+def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
+    from tabrelay.runner import BindError, bind
+
+    try:
+        return bind(host, port)
+    except BindError as problem:
+        names = "".join(f" {name}" for name in servers) if verb == "serve" else ""
+        hint = f" Try: tabrelay {verb}{names} --port {problem.free_port}" if problem.free_port else ""
+        raise Stop(f"{problem}{hint}") from None
