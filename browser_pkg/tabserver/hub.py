@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from .context import Cancel, Done, Request
+from .listing import KINDS, Listing
 from .pulse import Later, Pulse
 from .running import nothing_to_cancel
 from .runs import WORKER, Run
-from .tabs import Message, Port, Tab, check_tool
+from .tabs import CHECKS, Message, Port, Tab
 from .toolbox import Toolbox
 from .tools import UnknownTool, text_result
 
@@ -43,6 +44,7 @@ class Hub:
         self._running: dict[str, Run] = {}
         self._numbers = itertools.count(1)
         self._is_change_due = False
+        self._made: Listing | None = None
         self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._told_catalogue: list[dict[str, Any]] = []
         self.on_update: Callable[[str], None] = lambda uri: None
@@ -90,10 +92,13 @@ class Hub:
             if tab.is_frozen:
                 self.pulse.froze(tab)
         elif kind == "offer":
-            self._offer(tab, message["tools"])
+            for kind, check in CHECKS.items():
+                self._offer(tab, kind, check, message.get(kind) or [])
+            self.changed()
         elif kind == "withdraw":
-            for name in message["names"]:
-                tab.tools.pop(name, None)
+            for kind in CHECKS:
+                for key in message.get(kind) or []:
+                    tab.offers[kind].pop(key, None)
             self.changed()
         elif kind in ("result", "error", "progress", "log"):
             run = self._running.get(message["call"])
@@ -134,35 +139,57 @@ class Hub:
         tab.is_visible = is_visible
         self.changed()
 
-    def _offer(self, tab: Tab, offered: list[Any]) -> None:
-        for tool in offered:
+    def _offer(self, tab: Tab, kind: str, check: Callable[[Any], dict[str, Any]], offered: list[Any]) -> None:
+        for item in offered:
             try:
-                checked = check_tool(tool)
+                checked = check(item)
             except ValueError as error:
-                name = tool.get("name") if isinstance(tool, dict) else None
-                tab.port.send({"t": "refused", "name": str(name), "message": str(error)})
+                name = item.get(KINDS[kind]) if isinstance(item, dict) else None
+                tab.port.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
             else:
-                tab.tools[checked["name"]] = checked
-        self.changed()
+                tab.offers[kind][checked[KINDS[kind]]] = checked
 
     # -- the catalogue ------------------------------------------------------------------------------------------------
 
+    @property
+    def listing(self) -> Listing:
+        if self._made is None:
+            box = self._toolbox
+            own = {
+                "tools": box.tools(),
+                "resources": box.resources(),
+                "templates": box.templates(),
+                "prompts": box.prompts(),
+            }
+            self._made = Listing(own, self._tabs.values())
+        return self._made
+
     def tools(self) -> list[dict[str, Any]]:
-        """Every tool once: the worker's in the order they were declared, then the tabs' by name."""
-        return [tool for tool, _ in self._entries()]
+        return self.listing.items("tools")
+
+    def resources(self) -> list[dict[str, Any]]:
+        return self.listing.items("resources")
+
+    def templates(self) -> list[dict[str, Any]]:
+        return self.listing.items("templates")
+
+    def prompts(self) -> list[dict[str, Any]]:
+        return self.listing.items("prompts")
 
     def catalogue(self) -> list[dict[str, Any]]:
-        """The same for the pages: who offers what."""
+        """The tools for the pages: who offers what."""
         listed = []
-        for tool, tab in self._entries():
-            entry = {key: tool[key] for key in ("name", "title", "description") if tool.get(key)}
-            entry["owner"] = tab.id if tab else WORKER
+        for entry in self.listing.entries("tools"):
+            shown = {key: entry.item[key] for key in ("name", "title", "description") if entry.item.get(key)}
+            tab = entry.tab
+            shown["owner"] = tab.id if tab else WORKER
             if tab:
-                entry["tab"] = {"id": tab.id, "title": tab.title, "url": tab.url}
-            listed.append(entry)
+                shown["tab"] = {"id": tab.id, "title": tab.title, "url": tab.url}
+            listed.append(shown)
         return listed
 
     def changed(self) -> None:
+        self._made = None
         if not self._is_change_due:
             self._is_change_due = True
             self._defer(self._publish)
@@ -185,23 +212,14 @@ class Hub:
     def _updated(self, uri: str) -> None:
         self.on_update(uri)
 
-    def _entries(self) -> list[tuple[dict[str, Any], Tab | None]]:
-        own: list[tuple[dict[str, Any], Tab | None]] = [(tool, None) for tool in self._toolbox.tools()]
-        # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
-        taken = {tool["name"] for tool, _ in own}
-        best: dict[str, Tab] = {}
-        for tab in sorted(self._tabs.values(), key=lambda tab: tab.rank):
-            best |= dict.fromkeys(tab.tools, tab)
-        return own + [(best[name].tools[name], best[name]) for name in sorted(best) if name not in taken]
-
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
         """Start a call where its tool lives. Raises UnknownTool; a worker's tool also InvalidArguments."""
-        owner = next((tab for tool, tab in self._entries() if tool["name"] == name), _NOBODY)
-        if owner is _NOBODY:
+        entry = self.listing.find("tools", name)
+        if entry is None:
             raise UnknownTool(name)
-        tab = owner if isinstance(owner, Tab) else None
+        tab = entry.tab
         run = Run(self, str(next(self._numbers)), name, tab, request, done)
         if tab is None:
             return self._call_own(run, arguments)
@@ -245,15 +263,6 @@ class Hub:
 
     # -- resources and prompts: the worker's own so far ---------------------------------------------------------------
 
-    def resources(self) -> list[dict[str, Any]]:
-        return self._toolbox.resources()
-
-    def templates(self) -> list[dict[str, Any]]:
-        return self._toolbox.templates()
-
-    def prompts(self) -> list[dict[str, Any]]:
-        return self._toolbox.prompts()
-
     def has_resource(self, uri: str) -> bool:
         return self._toolbox.has_resource(uri)
 
@@ -270,7 +279,6 @@ class Hub:
         return self._toolbox.complete_resource(uri, argument, typed, others, done)
 
 
-_NOBODY: Final = object()
 _STATES: Final = {True: "is frozen by the browser", False: "does not answer"}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -24,6 +25,7 @@ class Tab:
     """A page that is attached now. `touched` says when it was last shown, hidden or focused.
 
     `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
+    `offers`: what it has of each kind, by name or URI.
     """
 
     port: Port
@@ -35,7 +37,7 @@ class Tab:
     attached: int
     is_frozen: bool = False
     is_silent: bool = False
-    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
+    offers: dict[str, dict[str, dict[str, Any]]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
     def rank(self) -> tuple[bool, bool, int, int]:
@@ -64,3 +66,7 @@ def check_tool(tool: Any) -> dict[str, Any]:
     if not isinstance(checked.get("outputSchema", {}), dict):
         raise ValueError("Its outputSchema must be a JSON Schema.")
     return checked
+
+
+# What a page may offer of each kind: reduces it to what MCP knows, or raises ValueError with what is wrong.
+CHECKS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {"tools": check_tool}

@@ -104,7 +104,7 @@ def test_a_name_offered_by_two_tabs_is_listed_once(house: House) -> None:
 
 def test_withdrawn_tools_vanish(house: House) -> None:
     port = house.tab("a", "info", "draw")
-    house.hub.receive(port, {"t": "withdraw", "names": ["info", "never-offered"]})
+    house.hub.receive(port, {"t": "withdraw", "tools": ["info", "never-offered"]})
     assert house.names() == ["draw"]
 
 
@@ -341,7 +341,7 @@ def test_cancelling_tells_the_tab_and_drops_what_it_answers(house: House) -> Non
 def test_a_call_survives_the_withdrawal_of_its_tool(house: House) -> None:
     port = house.tab("a", "info")
     house.call("info")
-    house.hub.receive(port, {"t": "withdraw", "names": ["info"]})
+    house.hub.receive(port, {"t": "withdraw", "tools": ["info"]})
     reply(house, port, {"content": []})
     assert house.results == [{"content": []}]
 

@@ -108,7 +108,7 @@ export class Connection extends EventTarget {
     if (signal?.aborted) return;
     this.#post({ t: "offer", tools: [this.#tools.add(tool)] });
     signal?.addEventListener("abort", () => {
-      if (this.#tools.remove(tool)) this.#post({ t: "withdraw", names: [tool.name] });
+      if (this.#tools.remove(tool)) this.#post({ t: "withdraw", tools: [tool.name] });
     }, { once: true });
   }
 

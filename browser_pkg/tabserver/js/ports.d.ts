@@ -46,7 +46,7 @@ export type FromPage =
   | ({ t: "tab" } & TabInfo)
   | { t: "token"; token: string }
   | { t: "offer"; tools: ToolDefinition[] }
-  | { t: "withdraw"; names: string[] }
+  | { t: "withdraw"; tools: string[] }
   | { t: "detach" }
   // `json` is a CallToolResult as JSON text: the worker moves it without looking inside.
   | { t: "result"; call: string; json: string }
@@ -150,7 +150,7 @@ export type FromWorker =
   // Asked of a tab that runs a call and has said nothing for a while.
   | { t: "ping" }
   | ActivityMessage
-  | { t: "refused"; name: string; message: string }
+  | { t: "refused"; kind: string; name: string; message: string }
   | { t: "module_failed"; url: string; message: string };
 
 // -- client.js ---------------------------------------------------------------------------------------------------------
