@@ -139,6 +139,12 @@ REQUIREMENTS = (
         "Events have ids; after a loss the rest of that stream, and of no other, is replayed.",
     ),
     Requirement(
+        "legacy-prefers-stream",
+        "RFC 9110, 12.5.1: Accept; Tabrelay: the way of a call",
+        "A client with a session that would rather have an event stream, by weight or by order, gets every "
+        "answer as one that can be taken up again.",
+    ),
+    Requirement(
         "legacy-close-stream",
         "MCP 2025-11-25, basic/transports: sending messages",
         "A server may end a stream early once the client has an event id, and says when to come back.",

@@ -94,6 +94,44 @@ async def test_events_have_ids_and_only_the_newest_clients_are_primed(
     assert [json.loads(data).get("id") for data in events(text)] == [None, 5]
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_stream"),
+    [
+        ("application/json, text/event-stream", False),
+        ("text/event-stream, application/json", True),
+        ("application/json;q=0.5, text/event-stream", True),
+        ("text/event-stream;q=0.9, application/json", False),
+        ("text/event-stream, */*;q=0.1", True),
+        ("text/event-stream, */*", False),
+        ("*/*", False),
+    ],
+)
+@pytest.mark.requirement("legacy-prefers-stream")
+async def test_a_client_that_would_rather_have_streams_can_take_up_an_answer_that_came_at_once(
+    relay: RunningRelay, worker: SyntheticWorker, accept: str, is_stream: bool
+) -> None:
+    _, headers = await relay.initialize("notes")
+    headers["Accept"] = accept
+    response = await relay.http.post("/notes", json=call(), headers=headers)
+    assert (response.status_code, response.headers["content-type"] == "text/event-stream") == (200, is_stream)
+    if is_stream:
+        primed, last = fields(response.text, "id")
+        assert last == primed.removesuffix("0") + "1"
+        again = await relay.http.get("/notes", headers={**headers, "Last-Event-ID": primed})
+        assert events(again.text) == events(response.text)
+        assert json.loads(events(again.text)[0])["id"] == 5
+
+
+@pytest.mark.requirement("modern-json-or-stream")
+async def test_a_modern_client_gets_json_whatever_it_would_rather_have(
+    relay: RunningRelay, worker: SyntheticWorker
+) -> None:
+    request = relay.modern("tools/call", {"name": "slow"})
+    request["headers"]["Accept"] = "text/event-stream, application/json;q=0.1"
+    response = await relay.http.post("/notes", **request)
+    assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+
+
 @pytest.mark.requirement("legacy-resume")
 async def test_a_call_goes_on_without_its_client_and_the_rest_is_replayed(
     relay: RunningRelay, worker: SyntheticWorker

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tests.support.node import SUITE, node
 
+# What the suite writes down about what it said and heard, in the form of checks.
+TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -19,6 +22,7 @@ class Scenario:
     is_scored: bool
     passed: int
     problems: tuple[str, ...]
+    untried: tuple[str, ...]
 
 
 async def scored(revision: str) -> frozenset[str]:
@@ -47,5 +51,6 @@ def _read(folder: Path, required: frozenset[str]) -> dict[str, Scenario]:
             for check in checks
             if check["status"] not in ("SUCCESS", "INFO")
         )
-        found[name] = Scenario(name, name in required, counts["SUCCESS"], problems)
+        untried = tuple(check["id"] for check in checks if check["status"] == "INFO" and check["id"] not in TRAFFIC)
+        found[name] = Scenario(name, name in required, counts["SUCCESS"], problems, untried)
     return found

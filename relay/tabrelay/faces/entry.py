@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, Final
 
 from tabrelay.config import Settings
@@ -11,6 +10,7 @@ from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.modern import Modern
+from tabrelay.faces.negotiation import JSON, SSE, accepts
 from tabrelay.faces.seal import Seal
 from tabrelay.faces.sse import Sse
 from tabrelay.policy import Principal
@@ -67,7 +67,7 @@ class Entry:
             elif _is_modern_version(exchange):
                 raise _not_allowed("POST")
             elif exchange.method == "GET":
-                _check_accept(exchange, "text/event-stream")
+                _check_accept(exchange, SSE)
                 await self._handshake.get(exchange, server, principal)
             else:
                 await self._handshake.delete(exchange, server, principal)
@@ -80,7 +80,7 @@ class Entry:
         if exchange.method != method:
             raise _not_allowed(method)
         if method == "GET":
-            _check_accept(exchange, "text/event-stream")
+            _check_accept(exchange, SSE)
             await self._sse.get(exchange, server, principal)
         else:
             _check_content_type(exchange)
@@ -88,7 +88,7 @@ class Entry:
 
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
         _check_content_type(exchange)
-        _check_accept(exchange, "application/json", "text/event-stream")
+        _check_accept(exchange, JSON, SSE)
         body = await exchange.body(self._max_body)
         if exchange.is_gone:
             return
@@ -118,14 +118,8 @@ def _check_content_type(exchange: Exchange) -> None:
 
 
 def _check_accept(exchange: Exchange, *wanted: str) -> None:
-    if not _accepts(",".join(exchange.headers(b"accept")), wanted):
+    if not accepts(exchange.accept, wanted):
         raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
-
-
-@lru_cache(maxsize=256)
-def _accepts(value: str, wanted: tuple[str, ...]) -> bool:
-    accepted = {part.partition(";")[0].strip().lower() for part in value.split(",")}
-    return all(accepted & {kind, kind.partition("/")[0] + "/*", "*/*"} for kind in wanted)
 
 
 def _not_allowed(methods: str) -> BadRequest:

@@ -55,6 +55,11 @@ class Exchange:
         values = self._headers.get(name)
         return values[0].decode("latin-1").strip(" \t") if values else None
 
+    @property
+    def accept(self) -> str:
+        """RFC 9110 §5.3: several lines of a list are one list."""
+        return ",".join(self.headers(b"accept"))
+
     def is_repeated(self, name: bytes) -> bool:
         return len(self._headers.get(name, ())) > 1
 

@@ -21,6 +21,7 @@ from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import Exchange, Header
 from tabrelay.faces.listening import list_changed
+from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import Answers
 from tabrelay.faces.seal import Seal
@@ -193,6 +194,7 @@ class Handshake:
             server=session.server,
             version=session.caller.version,
             headers=headers,
+            prefers_stream=prefers_stream(exchange.accept),
         )
 
     def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:

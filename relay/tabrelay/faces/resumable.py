@@ -36,10 +36,15 @@ class Answers:
         server: str,
         version: str,
         headers: tuple[Header, ...],
+        prefers_stream: bool,
     ) -> None:
-        """Answer a POST with the outcome of its call. Raises a RelayError only while nothing was sent."""
+        """Answer a POST with the outcome of its call. Raises a RelayError only while nothing was sent.
+
+        `prefers_stream`: an answer that comes at once is a stream too, for a client that wants to be able to take every
+        answer up again.
+        """
         first = await pending.next(GLANCE_S)
-        if isinstance(first, Reply):
+        if isinstance(first, Reply) and not prefers_stream:
             body = first.payload.encode()
             await exchange.json(200, body, headers)
             pending.release()
@@ -50,12 +55,13 @@ class Answers:
         self._keep(_follow(pending, stream, server, first, can_pause=can_pause))
         exchange.watch(stream.wake)
         try:
-            if first is None or (first.ends_stream and not can_pause):
+            is_news = isinstance(first, Notice) and (can_pause or not first.ends_stream)
+            if not is_news and not prefers_stream:
                 await stream.wait(PATIENCE_S - GLANCE_S)
             events = stream.after(0)
             if exchange.is_gone:
                 return
-            if stream.is_over and len(events) == 1:
+            if stream.is_over and len(events) == 1 and not prefers_stream:
                 await exchange.json(200, events[0].payload, headers)
                 streams.drop(stream)
                 return
