@@ -1,0 +1,354 @@
+/**
+ * One tab's attachment to one server. The link to the relay belongs to the worker and outlives this page.
+ *
+ * This file holds no protocol: it keeps the tab attached through worker crashes, the back/forward cache and relay
+ * restarts, and tells the page how things stand.
+ *
+ * @import {
+ *   BootMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
+ *   Timing, Tool, Why
+ * } from "./ports.js"
+ * @import { Identity } from "./tab.js"
+ */
+
+import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
+import { askHealth } from "./relay.js";
+import { describe } from "./result.js";
+import { startWorker, workerAddress } from "./spawn.js";
+import { claimIdentity, tabInfo, watchTab } from "./tab.js";
+import { Tools } from "./tools.js";
+import { pause, whenFree } from "./wait.js";
+
+const RETRY_MS = [1_000, 2_000, 3_000];
+
+/** @type {Map<string, Connection>} */
+const connections = new Map();
+
+/**
+ * Attach this tab to a server. Called again for the same server, it returns the same connection.
+ * @param {ConnectOptions} options
+ * @returns {Connection}
+ */
+export function connect(options) {
+  if (!options?.server) throw new TypeError('connect() needs the name of a server: connect({ server: "notes" })');
+  const relay = new URL(options.relay ?? import.meta.url, document.baseURI).origin;
+  const key = `${relay}/${options.server}`;
+  const known = connections.get(key);
+  if (known && !known.isClosed) {
+    known.extend(options);
+    return known;
+  }
+  const connection = new Connection(relay, options);
+  connections.set(key, connection);
+  return connection;
+}
+
+/**
+ * One tab's attachment to one server. Events: "state", "catalogue", "activity", "boot", "module_failed"; the message is
+ * in `event.detail`.
+ */
+export class Connection extends EventTarget {
+  isClosed = false;
+  /** The last of each, for pages that come to listen late. @type {StateMessage} */
+  state;
+  /** @type {BootMessage | null} */
+  boot = null;
+  /** @type {CatalogueMessage | null} */
+  catalogue = null;
+  tab = { id: "" };
+
+  #relay;
+  #server;
+  /** @type {string | undefined} */
+  #token;
+  /** @type {string | URL | undefined} */
+  #workerFile;
+  /** @type {Set<string>} */
+  #modules = new Set();
+  /** @type {Timing | undefined} */
+  #timing;
+  #tools = new Tools();
+  /** Absent while there is no worker. @type {MessagePort | undefined} */
+  #port;
+  /** @type {Identity | undefined} */
+  #identity;
+  #closing = new AbortController();
+  /** Cuts a pause short. @type {AbortController} */
+  #hurry = new AbortController();
+  #restarts = 0;
+
+  /**
+   * @param {string} relay
+   * @param {ConnectOptions} options
+   */
+  constructor(relay, options) {
+    super();
+    this.#relay = relay;
+    this.#server = options.server;
+    this.#workerFile = options.worker;
+    this.#timing = options.timing;
+    this.state = this.#makeState("connecting", null, "Starting");
+    this.#note(options);
+    this.#listen();
+    void this.#start();
+  }
+
+  /**
+   * Offer a tool; a second one of the same name replaces the first. Abort `signal` to withdraw it.
+   * @param {Tool} tool
+   * @param {{signal?: AbortSignal}} [options]
+   */
+  offerTool(tool, { signal } = {}) {
+    if (signal?.aborted) return;
+    this.#post({ t: "offer", tools: [this.#tools.add(tool)] });
+    signal?.addEventListener("abort", () => {
+      if (this.#tools.remove(tool)) this.#post({ t: "withdraw", tools: [tool.name] });
+    }, { once: true });
+  }
+
+  /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
+  retry() {
+    this.#hurry.abort();
+    this.#post({ t: "retry" });
+  }
+
+  /** Close the worker's connection to the relay, for all tabs, until somebody retries. */
+  stop() {
+    this.#post({ t: "stop" });
+  }
+
+  /** Take this tab away. The worker and the other tabs go on. */
+  close() {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    this.#post({ t: "detach" });
+    this.#closing.abort();
+    this.#hurry.abort();
+    this.#forgetWorker("The tab closed its connection");
+    this.#identity?.release();
+    this.#setState("stopped", "closed", "This tab closed its connection.");
+  }
+
+  /**
+   * A second connect() for this server adds what it brings.
+   * @param {ConnectOptions} options
+   */
+  extend(options) {
+    const before = this.#modules.size;
+    this.#note(options);
+    if (options.token) this.#post({ t: "token", token: options.token });
+    if (this.#modules.size > before) this.#attach();
+  }
+
+  /** @param {ConnectOptions} options */
+  #note(options) {
+    this.#token = options.token ?? this.#token;
+    for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
+  }
+
+  #listen() {
+    const { signal } = this.#closing;
+    watchTab(signal, {
+      changed: (info) => this.#post({ t: "tab", ...info }),
+      left: () => {
+        this.#post({ t: "detach" });
+        this.#tools.cancelAll("The tab was left");
+      },
+      returned: () => this.#attach(),
+    });
+    // Another tab of this origin paired.
+    addEventListener("storage", (event) => {
+      if (event.key !== TOKEN_KEY || !event.newValue) return;
+      this.#hurry.abort();
+      this.#post({ t: "token", token: event.newValue });
+    }, { signal });
+  }
+
+  // -- the way up: token, relay, lock, worker -----------------------------------------------------------------------
+
+  async #start() {
+    if (!("SharedWorker" in globalThis) || !navigator.locks) {
+      const reason = isSecureContext ? "The browser has no shared workers." : "It needs https, or a page on localhost.";
+      this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${reason}`);
+      return;
+    }
+    try {
+      await this.#findToken();
+      const build = await this.#findRelay();
+      await this.#identify();
+      if (!this.isClosed) this.#startWorker(build);
+    } catch (error) {
+      if (!this.isClosed) this.#setState("stopped", "boot_failed", describe(error));
+    }
+  }
+
+  async #findToken() {
+    while (!this.isClosed && !this.#token) {
+      const { token, problem } = await pair(this.#relay);
+      if (token) return;
+      this.#setState("stopped", "not_paired", problem ?? "This page is not paired with the relay. Run: tabrelay pair");
+      await this.#pause();
+    }
+  }
+
+  /** Wait until the relay answers, and learn its build. */
+  async #findRelay() {
+    for (let attempt = 1; !this.isClosed; attempt++) {
+      const build = await askHealth(this.#relay, this.#closing.signal);
+      if (build !== undefined) return build;
+      const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
+      const message = `No relay answers at ${this.#relay}. Start it with: tabrelay serve`;
+      this.#setState("waiting", "relay_down", message, { retry_in_ms: wait_ms, attempts: attempt });
+      await this.#pause(wait_ms);
+    }
+    return "";
+  }
+
+  async #identify() {
+    this.#identity ??= await claimIdentity(this.#server);
+    this.tab = { id: this.#identity.id };
+    if (this.isClosed) this.#identity.release();
+  }
+
+  /** @param {string} build */
+  #startWorker(build) {
+    const address = workerAddress(this.#relay, this.#workerFile, build);
+    this.#port = startWorker(address, this.#server, {
+      message: (message, port) => {
+        if (this.#port === port) this.#receive(message);
+      },
+      failed: (problem, port) => {
+        if (this.#port !== port) return;
+        this.#forgetWorker("The worker could not start");
+        this.#setState("stopped", "boot_failed", problem);
+        void this.#pause().then(() => this.#start());
+      },
+      silent: (problem, port) => {
+        if (this.#port === port) this.#setState("stopped", "boot_failed", problem);
+      },
+    });
+    this.#setState("connecting", null, "Starting the worker");
+    this.#attach();
+  }
+
+  #attach() {
+    if (!this.#port) return;
+    this.#post({
+      t: "attach",
+      tab: { id: this.tab.id, ...tabInfo() },
+      lock: this.#identity?.lock ?? "",
+      server: this.#server,
+      token: this.#token ?? storedToken() ?? "",
+      modules: [...this.#modules],
+      ...(this.#timing ? { timing: this.#timing } : {}),
+    });
+    const tools = this.#tools.definitions();
+    if (tools.length) this.#post({ t: "offer", tools });
+  }
+
+  /**
+   * Nothing tells a page that its worker died, but the lock that the worker held becomes free.
+   * @param {string} lock
+   */
+  async #watchWorker(lock) {
+    const port = this.#port;
+    if (!(await whenFree(lock, this.#closing.signal)) || this.#port !== port) return;
+    this.#forgetWorker("The worker ended");
+    this.#setState("connecting", "lost", "The worker ended and is being started again.");
+    // The first time at once; a worker that dies again and again is not hammered.
+    await this.#pause(this.#restarts++ === 0 ? 0 : 3_000);
+    await this.#start();
+  }
+
+  /** @param {string} reason */
+  #forgetWorker(reason) {
+    this.#tools.cancelAll(reason);
+    this.#port?.close();
+    this.#port = undefined;
+  }
+
+  // -- messages -----------------------------------------------------------------------------------------------------
+
+  /** @param {FromWorker} message */
+  #receive(message) {
+    switch (message.t) {
+      case "worker":
+        return void this.#watchWorker(message.lock);
+      case "boot":
+        this.boot = message;
+        this.#tell("boot", message);
+        if (message.stage !== "failed") return;
+        return this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+      case "state":
+        if (message.state === "connected") this.#restarts = 0;
+        this.state = message;
+        return this.#tell("state", message);
+      case "catalogue":
+        this.catalogue = message;
+        return this.#tell("catalogue", message);
+      case "activity":
+        return this.#tell("activity", message);
+      case "call":
+        return void this.#tools.run(message, this.#reply());
+      case "cancel":
+        return this.#tools.cancel(message.call, message.reason);
+      case "ping":
+        return this.#post({ t: "pong" });
+      case "refused":
+        return console.error(`tabrelay: ${message.kind} "${message.name}" was refused: ${message.message}`);
+      case "module_failed":
+        console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
+        return this.#tell("module_failed", message);
+    }
+  }
+
+  /** A reply belongs to the worker that asked, not to the one that took its place. */
+  #reply() {
+    const port = this.#port;
+    return (/** @type {FromPage} */ message) => port?.postMessage(message);
+  }
+
+  /** @param {FromPage} message */
+  #post(message) {
+    this.#port?.postMessage(message);
+  }
+
+  // -- telling the page ---------------------------------------------------------------------------------------------
+
+  /**
+   * @param {StateMessage["state"]} state
+   * @param {Why | null} why
+   * @param {string} message
+   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
+   */
+  #setState(state, why, message, more) {
+    this.state = this.#makeState(state, why, message, more);
+    this.#tell("state", this.state);
+  }
+
+  /**
+   * @param {StateMessage["state"]} state
+   * @param {Why | null} why
+   * @param {string} message
+   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
+   * @returns {StateMessage}
+   */
+  #makeState(state, why, message, { retry_in_ms = null, attempts = 0 } = {}) {
+    const since_ms = Date.now();
+    return { t: "state", state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
+  }
+
+  /**
+   * @param {string} type
+   * @param {object} detail
+   */
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+
+  /** @param {number} [ms] */
+  async #pause(ms) {
+    this.#hurry = new AbortController();
+    await pause(ms, AbortSignal.any([this.#hurry.signal, this.#closing.signal]));
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * The shared worker, as a page starts it and learns of its failures. What is said over the port is not known here.
+ *
+ * @import { FromWorker } from "./ports.js"
+ */
+
+const SILENCE_MS = 20_000;
+
+/**
+ * The address of the worker's script for one build of the relay.
+ *
+ * @param {string} relay
+ * @param {string | URL | undefined} file the app's own, if the page is not on the relay's origin
+ * @param {string} build
+ */
+export function workerAddress(relay, file, build) {
+  const url = new URL(file ?? new URL("/-/worker.js", relay), document.baseURI);
+  // Another build is another worker: a new relay must not talk to code that an old one left running.
+  url.searchParams.set("v", build);
+  if (url.origin !== location.origin) {
+    throw new Error(
+      `A page of another origin than the relay's needs a worker file of its own, with the line: ` +
+        `import "${relay}/-/worker.js"; Pass its address: connect({ server, relay, worker })`,
+    );
+  }
+  return url;
+}
+
+/**
+ * Start the worker, or join it if another tab did. Gives the port to it.
+ *
+ * @param {URL} url
+ * @param {string} server
+ * @param {object} on
+ * @param {(message: FromWorker, port: MessagePort) => void} on.message
+ * @param {(message: string, port: MessagePort) => void} on.failed its script does not load
+ * @param {(message: string, port: MessagePort) => void} on.silent it says nothing at all
+ * @returns {MessagePort}
+ */
+export function startWorker(url, server, { message, failed, silent }) {
+  const options = { type: "module", name: `tabrelay:${server}`, extendedLifetime: true };
+  const worker = new SharedWorker(url, /** @type {WorkerOptions} */ (options));
+  const { port } = worker;
+  worker.onerror = () => failed(`The worker could not start. Does ${url.href} load?`, port);
+  const timer = setTimeout(() => {
+    silent("The worker does not answer. Close all tabs of this site and open it again.", port);
+  }, SILENCE_MS);
+  port.onmessage = (event) => {
+    clearTimeout(timer);
+    message(event.data, port);
+  };
+  return port;
+}
