@@ -57,6 +57,10 @@ class Relay:
         self._entry.came_up(server)
         self._librarian.came_up(server)
 
+    def dismiss(self, principals: set[str]) -> None:
+        """These have no valid token any more."""
+        self._entry.dismiss(principals)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
@@ -92,15 +96,12 @@ class Relay:
     # -- what the status route shows ----------------------------------------------------------------------------------
 
     def _status(self, principal: Principal) -> dict[str, Any]:
-        def may_see(server: str) -> bool:
-            return principal.server is None or principal.server == server
-
         return {
             "version": __version__,
             "build": self._assets.build,
             "url": self._url,
             "token_command": self._token_command,
-            "servers": self._registry.describe(self._url, may_see),
+            "servers": self._registry.describe(self._url, principal.may_see),
         }
 
 
@@ -132,7 +133,14 @@ def create_app(
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
-    return Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain)
+    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain)
+
+    def revoked(principals: set[str]) -> None:
+        relay.dismiss(principals)
+        gate.look()
+
+    tokens.on_revoked = revoked
+    return gate
 
 
 def _is_server_path(path: str) -> bool:

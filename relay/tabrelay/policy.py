@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 CALL = "call"  # an MCP client that calls tools
@@ -35,7 +35,13 @@ class Principal:
     id: str
     scopes: frozenset[str]
     origin: str | None = None
-    server: str | None = None
+    servers: frozenset[str] | None = None  # None: every server
+    # What it came in with, so that it can be sent away when that is revoked or over. Neither says who it is.
+    credential: str | None = field(default=None, compare=False, repr=False)  # a token's digest
+    expires: float | None = field(default=None, compare=False, repr=False)  # seconds since 1970
+
+    def may_see(self, server: str) -> bool:
+        return self.servers is None or server in self.servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,9 @@ def allows(principal: Principal, scope: str | None, server: str | None) -> Refus
             f'This token may not do that: it is for "{has}", and "{scope}" is needed.',
             (("WWW-Authenticate", f'Bearer realm="tabrelay", error="insufficient_scope", scope="{scope}"'),),
         )
-    if principal.server is not None and server is not None and principal.server != server:
-        return Refuse(403, "forbidden", f'This token is for the server "{principal.server}" only.')
+    if server is not None and not principal.may_see(server):
+        names = ", ".join(f'"{name}"' for name in sorted(principal.servers or ())) or "no server"
+        return Refuse(403, "forbidden", f"This token is for {names} only.")
     return None
 
 

@@ -1,44 +1,36 @@
-"""Tokens and where they are kept: the relay's own, and those given to pages that were paired.
+"""Tokens: the relay's own, those with a name, and those of paired pages. Recognises them, gives them out, revokes them.
 
-The state directory is 0700. ``token`` holds the relay's own token in clear (0600: clients on this account read it);
-``pairs.json`` holds what was issued, as SHA-256 only. Several relays of one user share the directory, so the file is
-read again whenever it changed, and written whole. This module does not decide what a principal may do (see policy).
+``token`` in the state directory holds the relay's own in clear (0600: clients on this account read it); what was given
+out is in `grants`, as digests. Whatever another process changes counts from the next request on. This module does not
+decide what a principal may do (see policy).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
-import os
-import secrets
-import tempfile
+import logging
+import re
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
+from tabrelay import vault
 from tabrelay.codes import Code, CodeProblem, Codes
+from tabrelay.grants import Grant, GrantError, Grants
 from tabrelay.policy import ADMIN, CALL, SERVE, Principal
+from tabrelay.vault import StateError
 
-PREFIX = "tr_"  # makes a leaked token recognisable: for the log redaction, and for secret scanners
-MAX_PAIRS = 64
-MASTER_SCOPES = frozenset({CALL, SERVE, ADMIN})
+__all__ = ["Grant", "GrantError", "Redeemed", "StateError", "Tokens"]
 
+log = logging.getLogger(__name__)
 
-class StateError(Exception):
-    """The state directory can't be used; the text says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One issued token, without the token: its digest, whom it is bound to, and since when."""
-
-    sha256: str
-    origin: str | None
-    server: str | None
-    scopes: tuple[str, ...]
-    created: float
+DEFAULT: Final = "default"  # what the relay's own token is called where tokens have names
+_NOBODY: Final = Principal("token:none", frozenset())
+MASTER_SCOPES: Final = frozenset({CALL, SERVE, ADMIN})
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +44,48 @@ class Redeemed:
 class Tokens:
     """Reads, makes and recognises tokens; also holds the pending pairing codes."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, wall: Callable[[], float] = time.time, glance_s: float = vault.GLANCE_S) -> None:
+        """`glance_s`: how old may what was read from the files be."""
         self._home = home
+        self._file = home / "token"
+        self._watch = vault.Watch(self._file, glance_s)
+        self._wall = wall
         self._codes = Codes()
         self._master: str | None = None
-        self._master_principal = Principal("token:none", frozenset())
-        self._pairs: tuple[Pair, ...] = ()
-        self._seen: tuple[int, int, int] | None = None
+        self._master_principal = _NOBODY
+        self._grants = Grants(home, glance_s)
+        self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
+        self.on_revoked: Callable[[set[str]], None] = lambda principals: None
+
+    # -- the relay's own ----------------------------------------------------------------------------------------------
 
     def master(self) -> str:
-        """The relay's own token, made at the first start."""
-        if self._master is None:
-            _prepare(self._home)
-            self._master = _read_or_make(self._home / "token")
-            self._master_principal = Principal(principal_id(digest(self._master)), MASTER_SCOPES)
+        """The relay's own token, made at the first start, and made anew when its file is gone."""
+        if self._watch.has_changed() or self._master is None:
+            vault.prepare(self._home)
+            before, known = self._master, self._master_principal
+            self._master, self._master_principal = None, _NOBODY  # a file that can't be read lets nobody in
+            self._master = vault.secret_in(self._file)
+            sha256 = digest(self._master)
+            self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
+            if before is not None and before != self._master:
+                self._revoked([known])
         return self._master
+
+    def renew_master(self) -> str:
+        """Replace the relay's own token: nobody who has the old one is let in any more."""
+        vault.prepare(self._home)
+        vault.write(self._file, vault.new_secret() + "\n")
+        self._watch.has_changed(look=True)
+        self._master = None
+        return self.master()
 
     def session_key(self) -> bytes:
         """What session ids are sealed with; made at the first start, and good for nothing else."""
-        _prepare(self._home)
-        return _read_or_make(self._home / "session.key").encode()
+        vault.prepare(self._home)
+        return vault.secret_in(self._home / "session.key").encode()
+
+    # -- recognising --------------------------------------------------------------------------------------------------
 
     def identify(self, token: str, origin: str | None) -> Principal | None:
         """Whose token is this? A bound token is unknown to every other origin.
@@ -79,35 +93,71 @@ class Tokens:
         No Origin at all is accepted: browsers leave it out on same-origin GETs, and a program could forge it anyway.
         """
         # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
-        if hmac.compare_digest(_bytes(token), _bytes(self.master())):
+        if self._is_master(token):
             return self._master_principal
-        given = digest(token)
-        self._refresh()
-        found: Pair | None = None
-        for pair in self._pairs:  # no early exit: the time says nothing about which one matched
-            if hmac.compare_digest(given, pair.sha256):
-                found = pair
-        if found is None or (origin is not None and found.origin is not None and origin != found.origin):
+        grant = self._grants.find(digest(token))
+        if grant is None or grant.is_over(self._wall()):
             return None
-        # Pages of one origin are one principal, whichever token each was paired with: another browser profile, or the
-        # same page paired anew, takes a server over instead of being locked out by itself.
-        id = f"page:{found.origin}" if found.origin else principal_id(given)
-        return Principal(id, frozenset(found.scopes), found.origin, found.server)
+        if origin is not None and grant.origin is not None and origin != grant.origin:
+            return None
+        return grant.principal
+
+    def _is_master(self, token: str) -> bool:
+        try:
+            return hmac.compare_digest(_bytes(token), _bytes(self.master()))
+        except StateError as problem:
+            # Somebody broke the file while the relay runs: nobody gets in with it, and the relay goes on.
+            log.error("%s", problem)
+            return False
+
+    def is_good(self, principal: Principal) -> bool:
+        """Would its token still be taken? For what was let in a while ago."""
+        if principal.credential is None:
+            return True
+        self._is_master("")  # reads the file again if it changed
+        if principal.credential == self._master_principal.credential:
+            return True
+        grant = self._grants.find(principal.credential)
+        return grant is not None and not grant.is_over(self._wall())
+
+    def _revoked(self, principals: Iterable[Principal]) -> None:
+        """`on_revoked` hears the ids of those who have no token left: a page may have been paired more than once."""
+        left = {grant.principal.id for grant in self._grants.all()}
+        gone = {principal.id for principal in principals} - left
+        for id in gone:
+            log.info("%s: its token was revoked", id)
+        self.on_revoked(gone)
+
+    # -- giving out ---------------------------------------------------------------------------------------------------
 
     def issue(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
-        """A new token bound to an origin (and a server); at most MAX_PAIRS are kept, the oldest go."""
-        token = PREFIX + secrets.token_urlsafe(32)
-        _prepare(self._home)
-        self._refresh()
-        pair = Pair(digest(token), origin, server, tuple(sorted(scopes)), time.time())
-        self._pairs = (*self._pairs, pair)[-MAX_PAIRS:]
-        _write(self._path, json.dumps({"pairs": [asdict(p) for p in self._pairs]}, indent=1))
-        self._seen = _stamp(self._path)
+        """A new token for a page: bound to its origin, and to a server or (None) not."""
+        return self._give(scopes, origin=origin, servers=None if server is None else (server,))
+
+    def make(
+        self, name: str, scopes: Iterable[str], servers: Sequence[str] | None = None, life_s: float | None = None
+    ) -> str:
+        """A new token with a name, for some servers or (None) all, for a while or (None) until it is revoked."""
+        if name == DEFAULT:
+            raise GrantError(f'"{DEFAULT}" is the name of the relay\'s own token. Use another one.')
+        if not _NAME.fullmatch(name):
+            rule = "1 to 64 letters, digits, '-', '_' or '.', and a letter or digit first"
+            raise GrantError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
+        expires = None if life_s is None else self._wall() + life_s
+        return self._give(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)
+
+    def _give(self, scopes: Iterable[str], **more: Any) -> str:
+        token = vault.new_secret()
+        self._grants.add(Grant(digest(token), tuple(sorted(scopes)), self._wall(), **more))
         return token
 
-    def pairs(self) -> tuple[Pair, ...]:
-        self._refresh()
-        return self._pairs
+    def grants(self) -> list[Grant]:
+        return self._grants.all()
+
+    def revoke(self, is_meant: Callable[[Grant], bool]) -> list[Grant]:
+        return self._grants.remove(is_meant)
+
+    # -- one-time codes -----------------------------------------------------------------------------------------------
 
     def mint(self, server: str | None, ttl_s: float, now: float) -> str:
         """A pairing code; ``server`` None: its token may serve any name."""
@@ -120,17 +170,6 @@ class Tokens:
             return taken
         return Redeemed(self.issue(origin, taken.server, (SERVE,)), taken.server)
 
-    @property
-    def _path(self) -> Path:
-        return self._home / "pairs.json"
-
-    def _refresh(self) -> None:
-        stamp = _stamp(self._path)
-        if stamp == self._seen:
-            return
-        self._pairs = _load(self._path) if stamp is not None else ()
-        self._seen = stamp
-
 
 def digest(token: str) -> str:
     return hashlib.sha256(_bytes(token)).hexdigest()
@@ -138,69 +177,3 @@ def digest(token: str) -> str:
 
 def _bytes(token: str) -> bytes:
     return token.encode("utf-8", "surrogatepass")
-
-
-def principal_id(sha256: str) -> str:
-    """A name for a token that can be logged: it can't be turned back."""
-    return f"token:{sha256[:8]}"
-
-
-def _prepare(home: Path) -> None:
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name == "posix" and home.stat().st_mode & 0o077:
-            home.chmod(0o700)
-    except OSError as error:
-        raise StateError(f"Can't use {home} for the relay's state ({error.strerror}). Try: --home DIRECTORY") from error
-
-
-def _read_or_make(path: Path) -> str:
-    try:
-        if not path.exists():
-            _write(path, PREFIX + secrets.token_urlsafe(32) + "\n", is_new=True)
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise StateError(f"Can't read or write {path} ({error}). Try: --home DIRECTORY") from error
-    if len(token) < 32 or not token.isascii() or not token.isprintable() or " " in token:
-        raise StateError(f"{path} holds no usable token. Delete it, and the next start makes a new one.")
-    return token
-
-
-def _load(path: Path) -> tuple[Pair, ...]:
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["pairs"]
-        return tuple(
-            Pair(r["sha256"], r["origin"], r["server"], tuple(r["scopes"]), float(r["created"])) for r in rows
-        )[-MAX_PAIRS:]
-    except (OSError, ValueError, KeyError, TypeError):
-        # A damaged list must not stop the relay: it only means that pages have to be paired again.
-        return ()
-
-
-def _write(path: Path, text: str, is_new: bool = False) -> None:
-    """Write whole or not at all; mkstemp makes the file 0600 from the first moment."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        if is_new:
-            try:
-                os.link(name, path)  # unlike replace, fails if another relay was first: then theirs counts
-            except FileExistsError:
-                pass
-            except OSError:  # a file system without hard links
-                os.replace(name, path)
-        else:
-            os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

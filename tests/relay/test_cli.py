@@ -160,6 +160,62 @@ def test_token_prints_the_token_and_nothing_else(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out == (tmp_path / "state/token").read_text()
 
 
+def printed(argv: Sequence[str], home: Path, capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
+    assert run([*argv, "--home", str(home)]) == code
+    said = capsys.readouterr()
+    return said.err if code else said.out
+
+
+def test_a_named_token_is_printed_once_listed_without_it_and_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = printed(["token", "new", "laptop", "--server", "notes", "--days", "30"], tmp_path, capsys)
+    assert len(token) == len("tr_") + 43 + 1
+    other = printed(["token", "new", "page", "--for", "serve", "--for", "call"], tmp_path, capsys)
+    table = printed(["token", "list"], tmp_path, capsys)
+    rows = [line.split() for line in table.splitlines()]
+    assert [row[0] for row in rows] == ["NAME", "default", "laptop", "page"]
+    assert rows[2][1:3] + rows[2][-3:] == ["call", "notes", "in", "29", "d"]
+    assert rows[3][1:4] == ["call,", "serve", "all"]
+    listed = printed(["token", "list", "--json"], tmp_path, capsys)
+    assert [row["servers"] for row in json.loads(listed)] == [["notes"], None]
+    assert not {secret.strip() for secret in (token, other) if secret.strip() in table + listed}
+    assert "laptop" in printed(["token", "revoke", "laptop"], tmp_path, capsys)
+    assert "laptop" not in printed(["token", "list"], tmp_path, capsys)
+    assert "token list" in printed(["token", "revoke", "laptop"], tmp_path, capsys, code=1)
+
+
+def test_the_default_token_is_replaced_when_it_is_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = printed(["token"], tmp_path, capsys)
+    printed(["token", "revoke", "default"], tmp_path, capsys)
+    assert printed(["token"], tmp_path, capsys) != before
+
+
+def test_the_state_directory_may_stand_before_or_after_the_action(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(["token", "new", "a"], tmp_path, capsys)
+    assert run(["token", "--home", str(tmp_path), "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["default"], "Use another one"),
+        (["a b"], "A name has"),
+        (["x", "--server", "a b"], "not allowed"),
+        (["x", "--days", "0"], "more than 0"),
+        (["x", "--days", "nan"], "more than 0"),
+        (["x", "--for", "admin"], "invalid choice"),
+    ],
+)
+def test_a_token_that_cannot_be_is_said_in_one_line(
+    argv: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in printed(["token", "new", *argv], tmp_path, capsys, code=2)
+
+
 def test_pair_without_a_relay_says_how_to_start_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

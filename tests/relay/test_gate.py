@@ -319,7 +319,7 @@ def plain_house(tmp_path: Path) -> House:
 async def test_a_plain_server_takes_pages_by_their_origin(plain_house: House, origin: str, entries: list[str]) -> None:
     assert (await dial(plain_house.gate, "/notes?tab=1", [HOST, ("Origin", origin)], entries)).is_accepted
     principal = plain_house.app.scopes[0]["state"]["principal"]
-    assert principal == Principal(f"origin:{origin}", frozenset({"serve"}), origin, "notes")
+    assert principal == Principal(f"origin:{origin}", frozenset({"serve"}), origin, frozenset({"notes"}))
 
 
 @pytest.mark.parametrize("path", [*CLOSED, *PAGES, *SHARED, "/notes/", "/notes/x"])

@@ -167,7 +167,7 @@ def test_a_scope_that_is_missing_is_named() -> None:
 
 
 def test_a_token_for_one_server_does_not_reach_another() -> None:
-    principal = Principal("token:1", frozenset({"serve"}), server="notes")
+    principal = Principal("token:1", frozenset({"serve"}), servers=frozenset({"notes"}))
     assert allows(principal, "serve", "notes") is None
     assert allows(principal, None, None) is None
     refusal = allows(principal, "serve", "demo")

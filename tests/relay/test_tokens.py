@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tabrelay.codes import MAX_PENDING, OPENER_TTL_S, CodeProblem
-from tabrelay.tokens import MAX_PAIRS, Redeemed, StateError, Tokens
+from tabrelay.grants import MAX_NAMED, MAX_PAGES
+from tabrelay.tokens import GrantError, Redeemed, StateError, Tokens
 
 OWN = "http://127.0.0.1:4747"
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes")
@@ -35,8 +36,8 @@ def test_the_first_start_makes_a_token_that_only_its_user_can_read(home: Path) -
         os.umask(old)
     assert mode(home) == 0o700
     assert mode(home / "token") == 0o600
-    assert mode(home / "pairs.json") == 0o600
-    assert sorted(file.name for file in home.iterdir()) == ["pairs.json", "token"]
+    assert mode(home / "tokens.json") == 0o600
+    assert sorted(file.name for file in home.iterdir()) == [".lock", "token", "tokens.json"]
 
 
 @posix
@@ -86,7 +87,7 @@ def test_a_bound_token_is_unknown_to_other_origins(home: Path) -> None:
     token = tokens.issue(OWN, "demo", ["serve"])
     principal = tokens.identify(token, OWN)
     assert principal is not None
-    assert (principal.scopes, principal.origin, principal.server) == (frozenset({"serve"}), OWN, "demo")
+    assert (principal.scopes, principal.origin, principal.servers) == (frozenset({"serve"}), OWN, frozenset({"demo"}))
     assert tokens.identify(token, "http://localhost:4747") is None
     assert tokens.identify(token, "null") is None
 
@@ -98,9 +99,9 @@ def test_a_same_origin_get_which_has_no_origin_header_still_counts(home: Path) -
 
 def test_issued_tokens_are_kept_as_digests_only_and_survive_a_restart(home: Path) -> None:
     token = Tokens(home).issue(OWN, None, ["serve"])
-    text = (home / "pairs.json").read_text()
+    text = (home / "tokens.json").read_text()
     assert token not in text
-    assert json.loads(text)["pairs"][0]["origin"] == OWN
+    assert json.loads(text)["grants"][0]["origin"] == OWN
     assert Tokens(home).identify(token, OWN) is not None
 
 
@@ -113,24 +114,27 @@ def test_two_relays_with_one_state_directory_know_each_others_pages(home: Path) 
 
 
 def test_a_pair_that_was_removed_from_the_file_is_gone_at_once(home: Path) -> None:
-    tokens = Tokens(home)
+    tokens = Tokens(home, glance_s=0)
     token = tokens.issue(OWN, None, ["serve"])
-    (home / "pairs.json").write_text('{"pairs": []}')
+    (home / "tokens.json").write_text('{"grants": []}')
     assert tokens.identify(token, OWN) is None
 
 
 def test_only_the_newest_pairs_are_kept(home: Path) -> None:
     tokens = Tokens(home)
-    issued = [tokens.issue(OWN, None, ["serve"]) for _ in range(MAX_PAIRS + 1)]
+    issued = [tokens.issue(OWN, None, ["serve"]) for _ in range(MAX_PAGES + 1)]
     assert tokens.identify(issued[0], OWN) is None
     assert tokens.identify(issued[1], OWN) is not None
-    assert len(tokens.pairs()) == MAX_PAIRS
+    assert len(tokens.grants()) == MAX_PAGES
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"pairs": [1]}', '{"pairs": [{"sha256": "x"}]}', "\x00"])
-def test_a_damaged_list_of_pairs_only_means_pairing_again(home: Path, text: str) -> None:
+DAMAGED = ["", "[]", "{}", '{"grants": [1]}', '{"grants": [{"sha256": "x"}]}', '{"grants": [{"sha256": 1}]}', "\x00"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_list_lets_nobody_in_and_a_new_one_is_begun(home: Path, text: str) -> None:
     home.mkdir()
-    (home / "pairs.json").write_text(text)
+    (home / "tokens.json").write_text(text)
     tokens = Tokens(home)
     assert tokens.identify("tr_" + "A" * 43, None) is None
     assert tokens.identify(tokens.issue(OWN, None, ["serve"]), OWN) is not None
@@ -143,7 +147,7 @@ def test_a_code_becomes_a_serve_token_of_that_origin(home: Path) -> None:
     assert got.server == "demo"
     principal = tokens.identify(got.token, OWN)
     assert principal is not None
-    assert (principal.scopes, principal.origin, principal.server) == (frozenset({"serve"}), OWN, "demo")
+    assert (principal.scopes, principal.origin, principal.servers) == (frozenset({"serve"}), OWN, frozenset({"demo"}))
 
 
 def test_a_code_works_once(home: Path) -> None:
@@ -157,7 +161,7 @@ def test_a_code_ends_and_says_so(home: Path) -> None:
     tokens = Tokens(home)
     code = tokens.mint(None, OPENER_TTL_S, 100.0)
     assert tokens.redeem(code, OWN, 100.0 + OPENER_TTL_S) is CodeProblem.EXPIRED
-    assert not (home / "pairs.json").exists()
+    assert not (home / "tokens.json").exists()
 
 
 def test_a_code_has_128_bits_and_few_are_pending(home: Path) -> None:
@@ -166,3 +170,122 @@ def test_a_code_has_128_bits_and_few_are_pending(home: Path) -> None:
     assert all(len(code) == 22 for code in codes)
     assert tokens.redeem(codes[0], OWN, 100.0) is CodeProblem.UNKNOWN
     assert isinstance(tokens.redeem(codes[1], OWN, 100.0), Redeemed)
+
+
+# --- tokens with names
+
+
+def test_a_named_token_is_for_its_scope_and_its_servers(home: Path) -> None:
+    tokens = Tokens(home)
+    principal = tokens.identify(tokens.make("laptop", ["call"], ["notes", "maps"]), None)
+    assert principal is not None
+    assert (principal.id, principal.scopes, principal.servers) == (
+        "token:laptop",
+        frozenset({"call"}),
+        frozenset({"notes", "maps"}),
+    )
+    everywhere = tokens.identify(tokens.make("ci", ["call"]), None)
+    assert everywhere is not None and everywhere.servers is None
+
+
+def test_a_named_token_for_no_server_is_for_none_and_not_for_all(home: Path) -> None:
+    tokens = Tokens(home)
+    principal = tokens.identify(tokens.make("nothing", ["call"], []), None)
+    assert principal is not None
+    assert not principal.may_see("notes")
+
+
+@pytest.mark.parametrize("name", ["default", "", "a b", "-x", "ä", "x" * 65, "a\nb"])
+def test_a_name_that_cannot_be_used_is_refused(home: Path, name: str) -> None:
+    with pytest.raises(GrantError):
+        Tokens(home).make(name, ["call"])
+
+
+def test_two_tokens_cannot_have_one_name_until_the_first_is_revoked(home: Path) -> None:
+    tokens = Tokens(home)
+    first = tokens.make("laptop", ["call"])
+    with pytest.raises(GrantError, match="already"):
+        tokens.make("laptop", ["call"])
+    assert [grant.name for grant in tokens.revoke(lambda grant: grant.name == "laptop")] == ["laptop"]
+    second = tokens.make("laptop", ["call"])
+    assert tokens.identify(first, None) is None
+    assert tokens.identify(second, None) is not None
+
+
+def test_there_is_an_end_to_named_tokens(home: Path) -> None:
+    tokens = Tokens(home)
+    rows = [{"sha256": str(n), "scopes": [], "created": 0, "name": f"t{n}"} for n in range(MAX_NAMED)]
+    rest = {"origin": None, "servers": None, "expires": None}
+    home.mkdir()
+    (home / "tokens.json").write_text(json.dumps({"grants": [row | rest for row in rows]}))
+    with pytest.raises(GrantError, match="Revoke one first"):
+        tokens.make("more", ["call"])
+
+
+def test_a_token_ends_at_its_time(home: Path) -> None:
+    now = [1000.0]
+    tokens = Tokens(home, wall=lambda: now[0])
+    token = tokens.make("guest", ["call"], life_s=60)
+    principal = tokens.identify(token, None)
+    assert principal is not None and tokens.is_good(principal)
+    now[0] += 60
+    assert tokens.identify(token, None) is None
+    assert not tokens.is_good(principal)
+
+
+def test_pages_that_pair_again_and_again_push_out_no_named_token(home: Path) -> None:
+    tokens = Tokens(home)
+    token = tokens.make("laptop", ["call"])
+    for _ in range(MAX_PAGES + 1):
+        tokens.issue(OWN, None, ["serve"])
+    assert tokens.identify(token, None) is not None
+
+
+def test_a_token_revoked_by_another_process_is_gone_at_once_and_is_told(home: Path) -> None:
+    here, there = Tokens(home, glance_s=0), Tokens(home)
+    token = here.make("laptop", ["call"])
+    principal = here.identify(token, None)
+    told: list[set[str]] = []
+    here.on_revoked = told.append
+    there.revoke(lambda grant: grant.name == "laptop")
+    assert here.identify(token, None) is None
+    assert principal is not None and not here.is_good(principal)
+    assert told == [{"token:laptop"}]
+
+
+def test_a_page_that_was_paired_twice_is_gone_only_with_its_last_token(home: Path) -> None:
+    tokens = Tokens(home)
+    tokens.issue(OWN, "a", ["serve"])
+    tokens.issue(OWN, "b", ["serve"])
+    told: list[set[str]] = []
+    tokens.on_revoked = told.append
+    tokens.revoke(lambda grant: grant.servers == ("a",))
+    tokens.revoke(lambda grant: grant.servers == ("b",))
+    assert told == [set(), {f"page:{OWN}"}]
+
+
+@pytest.mark.parametrize("how", ["renewed", "deleted"])
+def test_the_relays_own_token_can_be_replaced_while_the_relay_runs(home: Path, how: str) -> None:
+    running, command = Tokens(home, glance_s=0), Tokens(home)
+    old = running.master()
+    principal = running.identify(old, None)
+    if how == "renewed":
+        new = command.renew_master()
+    else:
+        (home / "token").unlink()
+        new = command.master()
+    assert new != old
+    assert running.identify(old, None) is None
+    assert running.identify(new, None) is not None
+    assert principal is not None and not running.is_good(principal)
+
+
+def test_a_token_file_that_broke_while_the_relay_runs_lets_nobody_in(home: Path) -> None:
+    tokens = Tokens(home, glance_s=0)
+    old, named = tokens.master(), tokens.make("laptop", ["call"])
+    principal = tokens.identify(old, None)
+    (home / "token").write_text("short")
+    assert tokens.identify(old, None) is None
+    assert principal is not None and not tokens.is_good(principal)
+    assert tokens.identify("short", None) is None
+    assert tokens.identify(named, None) is not None

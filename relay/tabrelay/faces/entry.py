@@ -40,6 +40,10 @@ class Entry:
         self._handshake.lists_changed(server, lists)
         self._modern.lists_changed(server, lists)
 
+    def dismiss(self, principals: set[str]) -> None:
+        """Their tokens were revoked: what they began ends."""
+        self._handshake.dismiss(principals)
+
     def close(self) -> None:
         """The relay stops: what would not end by itself ends now."""
         self._handshake.close()

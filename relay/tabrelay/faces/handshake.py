@@ -77,6 +77,11 @@ class Handshake:
                 for notice in notices:
                     session.deliver(notice)
 
+    def dismiss(self, principals: set[str]) -> None:
+        for session in self._sessions.all():
+            if session.caller.principal in principals:
+                self._sessions.end(session, "its token was revoked")
+
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""
         for session in self._sessions.all():

@@ -23,7 +23,7 @@ from tabrelay.registry import Registry
 from tabserver.wire import frames
 from tabserver.wire.budget import Budget
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, SUBPROTOCOL, Terms
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_UNAUTHORIZED, SUBPROTOCOL, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.names import check_server_name
@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Dismissed(Exception):
+    """The gate says that this browser is no longer welcome; the text says why."""
 
 
 class Door:
@@ -89,6 +93,8 @@ class Door:
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
                     await self._serve(server, principal, _origin(scope), receive, socket)
+            except Dismissed as dismissed:
+                socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
             finally:
                 await socket.finish()
                 await writer
@@ -115,6 +121,9 @@ class Door:
         try:
             while (text := await _next_text(receive)) is not None:
                 peer.receive(socket, *frames.split(text))
+        except Dismissed as dismissed:
+            # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
+            peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
         finally:
             peer.detach(socket)
 
@@ -194,6 +203,8 @@ async def _next_text(receive: Receive) -> str | None:
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":
+            if message.get("code") == CLOSE_UNAUTHORIZED:
+                raise Dismissed(message.get("reason") or "unauthorized")
             return None
         text = message.get("text")
         if text is not None:

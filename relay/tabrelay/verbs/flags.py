@@ -23,10 +23,14 @@ def verb(verbs: Any, name: str, about: str, example: str) -> argparse.ArgumentPa
     return parser
 
 
-def home_flag(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--home", type=Path, metavar="DIR", help="state directory (default: the user's config directory)"
-    )
+def home_flag(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    about = "state directory (default: the user's config directory)"
+    parser.add_argument("--home", type=Path, metavar="DIR", help=about, default=default)
+
+
+def inner_home_flag(parser: argparse.ArgumentParser) -> None:
+    """For an action of a verb that has the flag itself: it may stand before or after the action."""
+    home_flag(parser, argparse.SUPPRESS)
 
 
 def address_flags(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,47 @@
+"""The one table of who may go where. A route that nobody named here wants the token file's own token."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from tabrelay.policy import ADMIN, CALL, SERVE
+
+# Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
+_SHARED: Final = re.compile(r"/-/(healthz|manifest\.json|assets/.+|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))")
+_PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What the gate asks of a request. ``needs``: the scope; None with ``is_public`` False: any valid token."""
+
+    is_public: bool = False
+    is_shared: bool = False
+    has_cors: bool = False
+    needs: str | None = None
+    server: str | None = None
+    speaks_rpc: bool = False
+
+
+@lru_cache(maxsize=256)  # calls go to few paths, again and again
+def route(kind: str, method: str, path: str) -> Route:
+    """``kind``: http or websocket."""
+    is_read = kind == "http" and method in ("GET", "HEAD")
+    if is_read and _SHARED.fullmatch(path):
+        return Route(is_public=True, is_shared=True)
+    if is_read and _PUBLIC.fullmatch(path):
+        return Route(is_public=True)
+    if kind == "http" and path == "/-/pair":
+        return Route(is_public=method == "POST", has_cors=True, needs=ADMIN)
+    if kind == "http" and path == "/-/status":
+        return Route(has_cors=True)
+    first, _, rest = path.removeprefix("/").partition("/")
+    if kind == "http" and path.startswith("/-/probe/"):
+        return Route(has_cors=True, needs=SERVE, server=rest.partition("/")[2])
+    if first and not first.startswith(("-", ".")):
+        needs = SERVE if kind == "websocket" else CALL
+        return Route(has_cors=True, needs=needs, server=first, speaks_rpc=kind == "http")
+    return Route(needs=ADMIN)
