@@ -22,6 +22,7 @@ from .outbox import Outbox
 from .parking import TTL_S, Parking, Seal
 from .questions import Answer, InputRequired, MissingCapability, Question, new_key, wire_form
 from .sessions import Session
+from .targets import Target
 from .tools import text_result
 from .wire.eras import Era
 from .wire.frames import Caller
@@ -41,12 +42,13 @@ Start = Callable[[Request, Done], Cancel]
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """The request that waits for the call now, and which progress and log it asked for."""
+    """The request that waits for the call now, which progress and log it asked for, and which tab it named."""
 
     session: Session
     id: RequestId
     token: RequestId | None
     level: str | None
+    target: Target | None = None
     reached: float = -math.inf
 
 
@@ -99,6 +101,10 @@ class Call:
     @property
     def request_id(self) -> RequestId:
         return self._last.id
+
+    @property
+    def target(self) -> Target | None:
+        return self._last.target
 
     # -- running ------------------------------------------------------------------------------------------------------
 

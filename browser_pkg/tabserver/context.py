@@ -30,6 +30,7 @@ from .questions import (
     Sampled,
 )
 from .shapes import Schema
+from .targets import Target
 from .wire.eras import Era
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
@@ -52,6 +53,10 @@ class Request(Protocol):
     def request_id(self) -> RequestId: ...
     @property
     def is_cancelled(self) -> bool: ...
+    @property
+    def target(self) -> Target | None:
+        """The tab that it wants, if it wants one."""
+
     @property
     def input_responses(self) -> Mapping[str, Answer]: ...
     @property

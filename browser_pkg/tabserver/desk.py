@@ -23,6 +23,7 @@ from .revisions import legacy_prompt, legacy_result
 from .sessions import Session
 from .shapes import show
 from .signature import InvalidArguments
+from .targets import read_target
 from .tools import UnknownTool, failure, text_result
 from .wire.eras import META_LOG_LEVEL, Era
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
@@ -103,7 +104,8 @@ class Desk:
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
-        seat = Seat(session, id, *_wishes(session, params))
+        token, level = _wishes(session, params)
+        seat = Seat(session, id, token, level, read_target(params.get("_meta", {})))
         mark = partial(digest, kind.method, params)
         if session.era is Era.LEGACY or kind.method == "completion/complete":
             Call(self._office, kind, seat, mark).begin(start, {})

@@ -1,23 +1,38 @@
-"""The hub: which tabs there are, what each of them offers, and the calls that run in them.
+"""The hub: what the worker and its tabs offer, for the MCP core, and the calls that run in them.
 
-It is the catalogue that the MCP core asks: what the worker has itself and the tools of all tabs, as one list. Ports
-come in behind a Protocol, time and deferral as arguments; so nothing here knows a browser, a socket or MCP's messages.
+It is the catalogue that the core asks. Ports come in behind a Protocol, time and deferral as arguments; so nothing here
+knows a browser, a socket or MCP's messages. Who is there is kept in `presence`, who gets a call is decided in `places`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from .context import Cancel, Done, Request
-from .listing import KINDS, Listing
+from .listing import Listing
+from .places import Astray, Place, asleep, fell_silent, find_place, stayed_away, went
+from .presence import Presence
 from .pulse import Later, Pulse
 from .running import nothing_to_cancel
 from .runs import WORKER, Run
-from .tabs import CHECKS, Message, Port, Tab
+from .tabs import Message, Port, Tab
+from .targets import Target, take_argument
+from .timing import Timing
 from .toolbox import Toolbox
-from .tools import UnknownTool, text_result
+from .tools import UnknownTool
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a call wants of a tab. `message`: what is said to the tab, given its own name for the thing."""
+
+    kind: str
+    key: str
+    target: Target | None
+    message: Callable[[str], Message]
 
 
 class Hub:
@@ -37,117 +52,83 @@ class Hub:
     ) -> None:
         self.now_ms = now_ms
         self.on_change = on_change
-        self.pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
+        self.on_update: Callable[[str], None] = lambda uri: None
+        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
+        self._presence = Presence(now_ms=now_ms, later=later, changed=self.changed, left=self._left)
         self._toolbox = toolbox
         self._defer = defer
-        self._tabs: dict[Port, Tab] = {}
         self._running: dict[str, Run] = {}
+        # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
+        self._held: dict[str, Errand] = {}
         self._numbers = itertools.count(1)
         self._is_change_due = False
         self._made: Listing | None = None
         self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._told_catalogue: list[dict[str, Any]] = []
-        self.on_update: Callable[[str], None] = lambda uri: None
         toolbox.on_change = self.changed
         toolbox.on_update = self._updated
+
+    def use_timing(self, timing: Timing) -> None:
+        self._pulse.timing = self._presence.timing = timing
 
     # -- tabs ---------------------------------------------------------------------------------------------------------
 
     @property
     def tabs(self) -> list[Tab]:
-        return list(self._tabs.values())
+        """The tabs whose page is there now."""
+        return [tab for tab in self._presence.tabs.values() if tab.port is not None]
 
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
-        tab = self._tabs.get(port)
-        if tab is None:
-            # A page that had to connect a second time: its first port is deaf and must get no calls.
-            for old in [old for old in self._tabs.values() if old.id == str(info["id"])]:
-                self.detach(old.port)
-            number = next(self._numbers)
-            is_visible = bool(info.get("visible"))
-            tab = Tab(port, str(info["id"]), "", "", is_visible, number if is_visible else 0, number)
-            self._tabs[port] = tab
-        self._describe(tab, info)
+        self._presence.attach(port, info)
         port.send({"t": "catalogue", "tools": self.catalogue()})
 
-    def detach(self, port: Port) -> None:
-        """A page went away: its tools go, and whoever waits for one of its calls is told at once."""
-        tab = self._tabs.pop(port, None)
-        if tab is None:
-            return
-        self._fail_calls(tab, "was closed or left while it ran")
-        self.changed()
+    def detach(self, port: Port, *, returns: bool = False) -> None:
+        """A page went away: whoever waits for one of its calls is told at once. `returns`: it is being reloaded."""
+        self._presence.leave(port, returns=returns)
 
     def receive(self, port: Port, message: Message, body: str | None = None) -> None:
         """A message of an attached page; from any other page it has no meaning and is dropped."""
-        tab = self._tabs.get(port)
+        tab = self._presence.at(port)
         if tab is None:
             return
-        self._heard(tab)
+        self._pulse.heard(tab)
+        self._presence.heard(tab)
         kind = message.get("t")
         if kind == "tab":
-            self._describe(tab, message)
-            tab.is_frozen = bool(message.get("frozen"))
+            self._presence.describe(tab, message)
             if tab.is_frozen:
-                self.pulse.froze(tab)
+                self._pulse.froze(tab)
         elif kind == "offer":
-            for kind, check in CHECKS.items():
-                self._offer(tab, kind, check, message.get(kind) or [])
-            self.changed()
+            self._presence.offer(tab, message)
         elif kind == "withdraw":
-            for kind in CHECKS:
-                for key in message.get(kind) or []:
-                    tab.offers[kind].pop(key, None)
-            self.changed()
+            self._presence.withdraw(tab, message)
         elif kind in ("result", "error", "progress", "log"):
             run = self._running.get(message["call"])
             # A tab may answer its own calls only; a late answer to a call that is over has no reader.
             if run is not None and run.tab is tab:
                 run.hear(kind, message, body)
 
-    def _heard(self, tab: Tab) -> None:
-        self.pulse.heard(tab)
-        if not tab.is_awake:
-            tab.is_frozen = tab.is_silent = False
-            self.changed()
-
     def _silent(self, tab: Tab) -> None:
         """It keeps its tools, for when it wakes up; until then another tab that offers the same comes first."""
         tab.is_silent = True
-        for run in self._fail_calls(tab, f"{_STATES[tab.is_frozen]} while it runs"):
-            tab.port.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
+        for run in self._fail_calls(tab, fell_silent):
+            tab.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
         self.changed()
 
-    def _fail_calls(self, tab: Tab, what: str) -> list[Run]:
+    def _left(self, tab: Tab) -> None:
+        self._fail_calls(tab, went)
+
+    def _fail_calls(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
         """Tell whoever waits for this tab, and only those, what became of it."""
-        failed = [run for run in self._running.values() if run.tab is tab]
+        failed = [run for run in self._running.values() if run.tab is tab and run.call not in self._held]
         for run in failed:
-            text = f'The tab {tab.label} {what} "{run.name}". Whether the call took effect is unknown.'
-            run.finish(text_result(text, is_error=True))
+            run.fail(why(tab, run.name))
         return failed
 
     def broadcast(self, message: Message) -> None:
-        for port in list(self._tabs):
+        for port in self._presence.ports:
             port.send(message)
-
-    def _describe(self, tab: Tab, info: Message) -> None:
-        tab.title, tab.url = str(info.get("title") or ""), str(info.get("url") or "")
-        is_visible = bool(info.get("visible"))
-        if is_visible != tab.is_visible or info.get("focused"):
-            tab.touched = next(self._numbers)
-        tab.is_visible = is_visible
-        self.changed()
-
-    def _offer(self, tab: Tab, kind: str, check: Callable[[Any], dict[str, Any]], offered: list[Any]) -> None:
-        for item in offered:
-            try:
-                checked = check(item)
-            except ValueError as error:
-                name = item.get(KINDS[kind]) if isinstance(item, dict) else None
-                tab.port.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
-            else:
-                tab.offers[kind][checked[KINDS[kind]]] = checked
 
     # -- the catalogue ------------------------------------------------------------------------------------------------
 
@@ -161,7 +142,7 @@ class Hub:
                 "templates": box.templates(),
                 "prompts": box.prompts(),
             }
-            self._made = Listing(own, self._tabs.values())
+            self._made = Listing(own, self._presence.tabs.values())
         return self._made
 
     def tools(self) -> list[dict[str, Any]]:
@@ -181,7 +162,7 @@ class Hub:
         listed = []
         for entry in self.listing.entries("tools"):
             shown = {key: entry.item[key] for key in ("name", "title", "description") if entry.item.get(key)}
-            tab = entry.tab
+            tab = entry.tabs[0] if entry.tabs else None
             shown["owner"] = tab.id if tab else WORKER
             if tab:
                 shown["tab"] = {"id": tab.id, "title": tab.title, "url": tab.url}
@@ -190,6 +171,8 @@ class Hub:
 
     def changed(self) -> None:
         self._made = None
+        if self._held:
+            self._release_held()
         if not self._is_change_due:
             self._is_change_due = True
             self._defer(self._publish)
@@ -217,31 +200,68 @@ class Hub:
     def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
         """Start a call where its tool lives. Raises UnknownTool; a worker's tool also InvalidArguments."""
         entry = self.listing.find("tools", name)
-        if entry is None:
-            raise UnknownTool(name)
-        tab = entry.tab
-        run = Run(self, str(next(self._numbers)), name, tab, request, done)
-        if tab is None:
-            return self._call_own(run, arguments)
-        if not tab.is_awake:
-            text = f'The tab {tab.label} {_STATES[tab.is_frozen]}, so "{name}" was not called. Bring it to the front'
-            run.finish(text_result(f"{text} and try again.", is_error=True))
+        arguments, named = take_argument(arguments, entry.item["inputSchema"] if entry else None)
+
+        def message(own_name: str) -> Message:
+            return {"t": "call", "name": own_name, "arguments": arguments}
+
+        errand = Errand("tools", name, named or request.target, message)
+        try:
+            place = self._place(errand)
+        except Astray as error:
+            done(error.result())
             return nothing_to_cancel
+        if place is None:
+            raise UnknownTool(name)
+        run = Run(self, str(next(self._numbers)), name, place.tab, request, done)
+        if place.tab is None:
+            return self._call_own(run, arguments)
+        return self._start(run, errand, place)
+
+    def _place(self, errand: Errand) -> Place | None:
+        presence = self._presence
+        return find_place(self.listing, presence.tabs, presence.departed, errand.kind, errand.key, errand.target)
+
+    def _start(self, run: Run, errand: Errand, place: Place) -> Cancel:
+        """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
         self._running[run.call] = run
-        self.pulse.watch(tab)
-        caller = {
-            "client": request.caller.client,
-            "principal": request.caller.principal,
-            "era": request.caller.era,
-        }
-        tab.port.send({"t": "call", "call": run.call, "name": name, "arguments": arguments, "caller": caller})
+        self._send(run, errand, place)
 
         def cancel(reason: str) -> None:
             if run.call in self._running:
-                tab.port.send({"t": "cancel", "call": run.call, "reason": reason})
+                if run.call not in self._held and run.tab is not None:
+                    run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
                 run.abandon("cancelled")
 
         return cancel
+
+    def _send(self, run: Run, errand: Errand, place: Place) -> None:
+        tab = run.tab = place.tab
+        assert tab is not None
+        if not place.is_ready:
+            self._held[run.call] = errand
+        elif not tab.is_awake:
+            run.fail(asleep(tab, errand.key))
+        else:
+            self._pulse.watch(tab)
+            caller = {"client": run.caller.client, "principal": run.caller.principal, "era": run.caller.era}
+            tab.send({**errand.message(place.key), "call": run.call, "caller": caller})
+
+    def _release_held(self) -> None:
+        """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
+        for call, errand in list(self._held.items()):
+            run = self._running[call]
+            try:
+                place = self._place(errand)
+            except Astray as error:
+                run.fail(error)
+                continue
+            if place is None or place.tab is None:
+                assert run.tab is not None
+                run.fail(stayed_away(run.tab, errand.key))
+            elif place.is_ready:
+                del self._held[call]
+                self._send(run, errand, place)
 
     def _call_own(self, run: Run, arguments: dict[str, Any]) -> Cancel:
         try:
@@ -258,8 +278,9 @@ class Hub:
 
     def forget(self, run: Run) -> None:
         self._running.pop(run.call, None)
+        self._held.pop(run.call, None)
         if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
-            self.pulse.release(run.tab)
+            self._pulse.release(run.tab)
 
     # -- resources and prompts: the worker's own so far ---------------------------------------------------------------
 
@@ -279,8 +300,5 @@ class Hub:
         return self._toolbox.complete_resource(uri, argument, typed, others, done)
 
 
-_STATES: Final = {True: "is frozen by the browser", False: "does not answer"}
-
-
 def _ask(tab: Tab) -> None:
-    tab.port.send({"t": "ping"})
+    tab.send({"t": "ping"})

@@ -78,6 +78,7 @@ class PageRequest:
 
     input_responses: Mapping[str, Answer] = {}
     request_state: Any = None
+    target = None  # it has arrived
 
     def __init__(self, context: Any) -> None:
         self._context = context

@@ -11,8 +11,10 @@ from typing import Any, Final, Protocol
 
 from .context import Done, Outcome, Request, Result
 from .messages import Refusal
+from .places import Astray, about
 from .questions import Answer, Question
 from .tabs import Message, Tab
+from .targets import Target
 from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
@@ -71,6 +73,10 @@ class Run:
         self._request.log(level, data, logger)
 
     @property
+    def target(self) -> Target | None:
+        return self._request.target
+
+    @property
     def input_responses(self) -> Mapping[str, Answer]:
         return self._request.input_responses
 
@@ -95,6 +101,10 @@ class Run:
             self._end("done")
         self._done(outcome)
 
+    def fail(self, why: Astray) -> None:
+        """No tab answers it, for a reason that its caller is told."""
+        self.finish(why.result())
+
     def hear(self, kind: str, message: Message, body: str | None) -> None:
         """What the tab says about it: progress, a log line, or how it ended."""
         if kind == "progress":
@@ -105,12 +115,19 @@ class Run:
             except ValueError as error:  # no such level: say it where the page's author looks
                 self.log("warning", f"{error}: {message.get('data')}")
         elif kind == "error":
-            self.finish(text_result(str(message.get("message") or "The tool failed."), is_error=True))
+            self._answer(text_result(str(message.get("message") or "The tool failed."), is_error=True))
         else:
             result = json.loads(body or "null")
             if not isinstance(result, dict) or not isinstance(result.get("content"), list):
                 result = text_result(f'The tool "{self.name}" returned something that is no result.', is_error=True)
-            self.finish(result)
+            self._answer(result)
+
+    def _answer(self, result: Result) -> None:
+        """The tab's own answer, which says that it is."""
+        if self.tab is not None:
+            meta = result.get("_meta")
+            result["_meta"] = (meta if isinstance(meta, dict) else {}) | about(self.tab)
+        self.finish(result)
 
     def abandon(self, phase: str, **more: Any) -> None:
         """It is over without a result: the caller left, or the call was refused by an exception."""

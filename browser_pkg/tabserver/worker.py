@@ -68,7 +68,7 @@ class Worker:
         if kind == "attach":
             self._attach(port, message)
         elif kind == "detach":
-            self._detach(port)
+            self._detach(port, returns=bool(message.get("returns")))
         elif service is not None and kind == "token":
             service.use_token(message["token"])
         elif service is not None and kind == "retry":
@@ -84,7 +84,8 @@ class Worker:
         service = self._service
         if service is None:
             # One worker has one timing: that of the first tab.
-            timing = self._hub.pulse.timing = Timing.read(message.get("timing") or {})
+            timing = Timing.read(message.get("timing") or {})
+            self._hub.use_timing(timing)
             try:
                 service = self._service = self._new_service(self._hub, message["server"], timing)
             except ServerNameError as error:
@@ -104,8 +105,8 @@ class Worker:
         if self._hub.tabs:
             await service.start(token)
 
-    def _detach(self, port: browser.Port) -> None:
-        self._hub.detach(port)
+    def _detach(self, port: browser.Port, *, returns: bool = False) -> None:
+        self._hub.detach(port, returns=returns)
         if self._service is not None and not self._hub.tabs:
             self._run(self._service.rest())
 

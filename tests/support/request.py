@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tabserver.questions import Answer, Question
+from tabserver.targets import Target
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
@@ -18,6 +19,7 @@ class RecordingRequest:
         self.caller = caller or Caller(Era.MODERN, "2026-07-28", "token:ab12", {"name": "probe", "version": "1"})
         self.request_id: RequestId = 7
         self.is_cancelled = False
+        self.target: Target | None = None
         self.said: list[tuple[Any, ...]] = []
         self.asked: list[tuple[str | None, str, dict[str, Any]]] = []
         self.answers: list[Answer] = []

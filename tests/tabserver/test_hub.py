@@ -11,6 +11,7 @@ import pytest
 from tabserver.context import Cancel, Context, Result
 from tabserver.hub import Hub
 from tabserver.signature import InvalidArguments
+from tabserver.targets import Target
 from tabserver.toolbox import Toolbox, tool
 from tabserver.tools import UnknownTool
 from tests.support.port import FakePort
@@ -65,6 +66,14 @@ class House:
 
     def call(self, name: str, **arguments: Any) -> Cancel:
         return self.hub.call(name, arguments, self.context, self.results.append)
+
+    def call_in(self, tab: str, name: str, **arguments: Any) -> Cancel:
+        """The same by a caller who names a tab."""
+        self.context.target = Target(tab)
+        try:
+            return self.call(name, **arguments)
+        finally:
+            self.context.target = None
 
     def names(self) -> list[str]:
         return [tool["name"] for tool in self.hub.tools()]
@@ -237,7 +246,9 @@ def test_the_worker_keeps_a_name_that_a_tab_offers_too(house: House) -> None:
     house.call("info")
     assert not port.of("call")
     assert text_of(house.results[0]) == "from the worker"
-    assert house.names() == ["info"]
+    _, suffixed = house.names()
+    house.call(suffixed)
+    assert port.last("call")["name"] == "info"
 
 
 def test_the_tab_learns_what_is_called_and_by_whom(house: House) -> None:
@@ -259,15 +270,190 @@ def test_an_unknown_tool_is_refused(house: House) -> None:
         house.call("nothing")
 
 
+# -- callers who name a tab --------------------------------------------------------------------------------------------
+
+
+def test_a_caller_gets_the_tab_it_names(house: House) -> None:
+    hidden, seen = house.tab("a", "info", visible=False), house.tab("b", "info")
+    house.call_in("a", "info", depth=1)
+    house.call("info", depth=2, _tab="a")
+    assert [call["arguments"] for call in hidden.of("call")] == [{"depth": 1}, {"depth": 2}]
+    assert not seen.of("call")
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_an_argument_that_names_no_tab_names_none(house: House, nothing: Any) -> None:
+    port = house.tab("a", "info")
+    house.call("info", _tab=nothing)
+    assert port.last("call")["arguments"] == {}
+
+
+def test_a_tool_that_has_such_an_argument_itself_gets_it(house: House) -> None:
+    port = house.tab("a", "info", inputSchema={"type": "object", "properties": {"_tab": {"type": "string"}}})
+    house.call("info", _tab="second from the left")
+    assert port.last("call")["arguments"] == {"_tab": "second from the left"}
+
+
+def test_in_a_named_tab_a_tool_is_called_as_its_page_calls_it_or_as_it_is_listed(house: House) -> None:
+    house.tab("a", "info", description="one")
+    port = house.tab("b", "info", description="other")
+    _, suffixed = house.names()
+    house.call_in("b", "info")
+    house.call_in("b", suffixed)
+    house.call(suffixed)
+    assert [message["name"] for message in port.of("call")] == ["info"] * 3
+
+
+@pytest.mark.parametrize("unknown", ["nobody", 7, {"id": "a"}])
+def test_a_tab_that_is_not_there_is_an_error_that_says_which_are(house: House, unknown: Any) -> None:
+    port = house.tab("a", "info")
+    house.call("info", _tab=unknown)
+    assert not port.of("call")
+    [result] = house.results
+    assert result["isError"] and '"Tab a" (a)' in text_of(result)
+    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_gone", "delivered": "no", "retryable": False}
+
+
+def test_a_tab_that_is_gone_is_remembered_by_its_title(house: House) -> None:
+    port = house.tab("a", "info")
+    house.tab("b", "info")
+    house.hub.detach(port)
+    house.call_in("a", "info")
+    assert '"Tab a" (a) is gone' in text_of(house.results[0])
+
+
+def test_a_named_tab_without_the_tool_is_an_error_that_says_who_has_it(house: House) -> None:
+    house.tab("a", "draw")
+    port = house.tab("b", "info")
+    house.call_in("a", "info")
+    assert not port.of("call")
+    assert '"Tab a" does not offer the tool "info"' in text_of(house.results[0])
+    assert '"Tab b" (b)' in text_of(house.results[0])
+    with pytest.raises(UnknownTool):
+        house.call_in("a", "nothing")
+
+
+def test_the_workers_own_tools_are_had_whatever_tab_is_named(house: House) -> None:
+    @tool(toolbox=house.toolbox)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    house.tab("a")
+    for named in ("a", "gone"):
+        house.call_in(named, "add", a=1, b=2)
+    assert [text_of(result) for result in house.results] == ["3", "3"]
+
+
+# -- a tab that is loaded again ----------------------------------------------------------------------------------------
+
+
+def test_a_reload_changes_no_list_and_no_name(house: House) -> None:
+    first = house.tab("a", "info", "draw", description="first")
+    house.tab("b", "info", description="second")
+    names = house.names()
+    house.settle()
+    changes = house.changes
+    house.hub.detach(first, returns=True)
+    house.settle()
+    assert house.names() == names
+    house.tab("a", "info", "draw", description="first")
+    house.settle()
+    house.wait(10)
+    house.settle()
+    assert (house.names(), house.changes) == (names, changes)
+    assert len(house.hub.tabs) == 2
+
+
+def test_a_call_for_a_tab_that_is_loaded_again_waits_for_it(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.call("info", depth=1)
+    house.wait(1)
+    port = house.tab("a")
+    assert not port.of("call") and not house.results
+    house.hub.receive(port, {"t": "offer", "tools": [{"name": "info"}]})
+    assert port.last("call")["arguments"] == {"depth": 1}
+    reply(house, port, {"content": []})
+    assert len(house.results) == 1
+
+
+def test_calls_that_were_under_way_fail_at_once_when_the_tab_is_reloaded(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    house.hub.detach(port, returns=True)
+    assert house.results[0]["_meta"]["tabrelay/error"]["delivered"] == "unknown"
+    again = house.tab("a", "info")
+    assert not again.of("call")
+
+
+def test_a_tab_that_does_not_come_back_fails_what_waited_for_it(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.call("info")
+    house.wait(4)
+    assert not house.results
+    house.wait(2)
+    [result] = house.results
+    assert result["isError"] and "was not called" in text_of(result)
+    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_gone", "delivered": "no", "retryable": False}
+    assert house.names() == []
+
+
+def test_a_page_that_comes_back_without_its_tool_fails_what_waited_for_it(house: House) -> None:
+    house.hub.detach(house.tab("a", "info", "draw"), returns=True)
+    house.call("info")
+    house.tab("a", "draw")
+    house.wait(6)
+    assert house.results[0]["isError"]
+    assert house.names() == ["draw"]
+
+
+def test_what_waits_for_a_tab_moves_to_another_that_comes_with_the_same_tool(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.call("info", depth=1)
+    house.call_in("a", "info", depth=2)
+    other = house.tab("b", "info")
+    assert [call["arguments"]["depth"] for call in other.of("call")] == [1]
+    house.wait(6)
+    assert "was closed" in text_of(house.results[0]) or "is gone" in text_of(house.results[0])
+    assert len(other.of("call")) == 1
+
+
+def test_a_call_that_waits_for_a_tab_can_be_cancelled(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    cancel = house.call("info")
+    cancel("changed my mind")
+    port = house.tab("a", "info")
+    assert not port.of("call") and not house.results
+
+
+def test_a_tab_that_is_reloaded_twice_is_waited_for_from_the_second_time(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.wait(4)
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.wait(4)
+    assert house.names() == ["info"]
+    house.wait(2)
+    assert house.names() == []
+
+
+def test_a_reloaded_tab_is_as_recent_as_it_was(house: House) -> None:
+    first, second = house.tab("a", "info"), house.tab("b", "info")
+    house.show(second, False)
+    house.show(first, False)
+    house.hub.detach(first, returns=True)
+    again = house.tab("a", "info", visible=False)
+    house.call("info")
+    assert again.of("call")
+
+
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_result_reaches_the_caller_unchanged(house: House) -> None:
+def test_a_result_reaches_the_caller_as_it_is_and_says_which_tab_it_is_from(house: House) -> None:
     port = house.tab("a", "info")
     house.call("info")
     result = {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"a": None}, "_meta": {"x": 1}}
     reply(house, port, result)
-    assert house.results == [result]
+    assert house.results == [result | {"_meta": {"x": 1, "tabrelay/tab": {"id": "a", "title": "Tab a"}}}]
 
 
 def test_only_the_first_answer_counts(house: House) -> None:
@@ -275,7 +461,7 @@ def test_only_the_first_answer_counts(house: House) -> None:
     house.call("info")
     reply(house, port, {"content": []})
     reply(house, port, {"content": [{"type": "text", "text": "again"}]})
-    assert house.results == [{"content": []}]
+    assert [result["content"] for result in house.results] == [[]]
 
 
 def test_a_tab_can_not_answer_for_another(house: House) -> None:
@@ -343,7 +529,7 @@ def test_a_call_survives_the_withdrawal_of_its_tool(house: House) -> None:
     house.call("info")
     house.hub.receive(port, {"t": "withdraw", "tools": ["info"]})
     reply(house, port, {"content": []})
-    assert house.results == [{"content": []}]
+    assert [result["content"] for result in house.results] == [[]]
 
 
 # -- tabs that are silent ----------------------------------------------------------------------------------------------
@@ -364,7 +550,7 @@ def test_a_tab_is_asked_only_while_it_runs_a_call_and_says_nothing(house: House)
     reply(house, port, {"content": []})
     house.wait(60)
     assert len(port.of("ping")) == 1
-    assert house.results == [{"content": []}]
+    assert [result["content"] for result in house.results] == [[]]
 
 
 def test_a_silent_tab_fails_its_own_calls_and_is_named(house: House) -> None:
@@ -394,7 +580,7 @@ def test_a_tab_that_answers_is_given_all_the_time_it_needs(house: House) -> None
         house.hub.receive(port, {"t": "pong"})
     assert house.results == []
     reply(house, port, {"content": []})
-    assert house.results == [{"content": []}]
+    assert [result["content"] for result in house.results] == [[]]
 
 
 def test_a_call_for_a_silent_tab_is_refused_at_once_until_it_speaks_again(house: House) -> None:

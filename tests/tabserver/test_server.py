@@ -11,6 +11,7 @@ from tabserver.content import Audio, Link
 from tabserver.context import Cancel, Done, Request
 from tabserver.server import MAX_RUNNING
 from tabserver.signature import InvalidArguments
+from tabserver.targets import Target
 from tabserver.toolbox import Toolbox, prompt
 from tabserver.tools import UnknownTool, text_result
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
@@ -214,6 +215,15 @@ def test_arguments_may_be_absent(bench: Bench) -> None:
     bench.request("tools/call", {"name": "add"}, id=1)
     bench.request("tools/call", {"name": "add", "arguments": None}, id=2)
     assert [arguments for _, arguments, _, _ in bench.catalogue.calls] == [{}, {}]
+
+
+def test_a_request_may_name_a_tab_as_results_do(bench: Bench) -> None:
+    bench.open()
+    for id, named in enumerate(["a", {"id": "a", "title": "Tab a"}]):
+        bench.request("tools/call", {"name": "add", "_meta": {"tabrelay/tab": named}}, id=id)
+    assert [request.target for _, _, request, _ in bench.catalogue.calls] == [Target("a")] * 2
+    refused = bench.request("tools/call", {"name": "add", "_meta": {"tabrelay/tab": 7}}, id=3)
+    assert "params._meta.tabrelay/tab: expected the id of a tab" in refused["error"]["message"]
 
 
 def test_the_same_request_again_is_answered_once(bench: Bench) -> None:

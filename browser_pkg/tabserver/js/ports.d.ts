@@ -47,7 +47,8 @@ export type FromPage =
   | { t: "token"; token: string }
   | { t: "offer"; tools: ToolDefinition[] }
   | { t: "withdraw"; tools: string[] }
-  | { t: "detach" }
+  // `returns`: the page is being loaded again, and will attach again under the same id.
+  | { t: "detach"; returns?: boolean }
   // `json` is a CallToolResult as JSON text: the worker moves it without looking inside.
   | { t: "result"; call: string; json: string }
   | { t: "error"; call: string; message: string }
@@ -173,6 +174,8 @@ export interface Timing {
   tab_quiet_ms?: number;
   /** If it does not answer for so long, its calls fail: 30000. A tool that computes without a pause can't answer. */
   tab_silence_ms?: number;
+  /** A tab that is reloaded is kept for so long, with its tools and the calls that came meanwhile: 5000. */
+  tab_return_ms?: number;
 }
 
 export interface ConnectOptions {

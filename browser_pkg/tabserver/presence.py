@@ -1,0 +1,147 @@
+"""Which tabs there are: they come, are looked at, offer things, leave, and some come back with the same id.
+
+A tab that is reloaded leaves and comes back a moment later. It is kept for that moment, with what it offered, so that
+nobody is told of tools that vanish and return. It decides nothing about calls: those who have one in a tab that was
+left are told.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from .listing import KINDS
+from .pulse import Later
+from .tabs import CHECKS, Message, Offer, Port, Tab, mark_of
+from .timing import DEFAULTS
+
+# Tabs that are gone and still have a name in errors.
+MOST_DEPARTED: Final = 64
+
+
+class Presence:
+    """`changed` is called when the listing may differ; `left` with a tab whose page went, whether or not it returns."""
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], float],
+        later: Later,
+        changed: Callable[[], None],
+        left: Callable[[Tab], None],
+    ) -> None:
+        self.timing = DEFAULTS
+        self.tabs: dict[str, Tab] = {}
+        self.departed: dict[str, str] = {}
+        self._now_ms = now_ms
+        self._later = later
+        self._changed = changed
+        self._left = left
+        self._ports: dict[Port, Tab] = {}
+        self._numbers = itertools.count(1)
+
+    def at(self, port: Port) -> Tab | None:
+        return self._ports.get(port)
+
+    @property
+    def ports(self) -> list[Port]:
+        return list(self._ports)
+
+    def attach(self, port: Port, info: Message) -> None:
+        """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
+        id = str(info["id"])
+        before = self._ports.get(port)
+        if before is not None and before.id != id:
+            self.leave(port)
+        tab = self.tabs.get(id)
+        if tab is None:
+            number, is_visible = next(self._numbers), bool(info.get("visible"))
+            tab = Tab(port, id, "", "", is_visible, number if is_visible else 0, number)
+            self.tabs[id] = tab
+        elif tab.port is not None and tab.port is not port:
+            # A page that had to connect a second time: its first port is deaf and must get no calls.
+            self.leave(tab.port, returns=True)
+        tab.port = port
+        tab.is_frozen = tab.is_silent = False
+        self._ports[port] = tab
+        self.departed.pop(id, None)
+        self.describe(tab, info)
+
+    def leave(self, port: Port, *, returns: bool = False) -> None:
+        """A page went away. `returns`: it said that it is only being loaded again."""
+        tab = self._ports.pop(port, None)
+        if tab is None:
+            return
+        tab.port = None
+        tab.leaves += 1
+        if returns:
+            for offers in tab.offers.values():
+                offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}
+            leave = tab.leaves
+            self._later(self.timing.tab_return_s * 1000, lambda: self._returned(tab, leave))
+        else:
+            self._remove(tab)
+        self._left(tab)
+        self._changed()
+
+    def _returned(self, tab: Tab, leave: int) -> None:
+        """The moment is over: what has not come back until now is gone."""
+        if self.tabs.get(tab.id) is not tab or tab.leaves != leave:
+            return
+        if tab.port is None:
+            self._remove(tab)
+        for kind, offers in tab.offers.items():
+            tab.offers[kind] = {key: offer for key, offer in offers.items() if not offer.is_kept}
+        self._changed()
+
+    def _remove(self, tab: Tab) -> None:
+        del self.tabs[tab.id]
+        self.departed[tab.id] = tab.label
+        while len(self.departed) > MOST_DEPARTED:
+            del self.departed[next(iter(self.departed))]
+
+    def describe(self, tab: Tab, info: Message) -> None:
+        tab.title, tab.url = str(info.get("title") or ""), str(info.get("url") or "")
+        is_visible = bool(info.get("visible"))
+        if is_visible != tab.is_visible or info.get("focused"):
+            tab.touched = next(self._numbers)
+        tab.is_visible = is_visible
+        tab.is_frozen = bool(info.get("frozen"))
+        self._changed()
+
+    def heard(self, tab: Tab) -> None:
+        """It said something, so it is awake."""
+        if not tab.is_awake:
+            tab.is_frozen = tab.is_silent = False
+            self._changed()
+
+    def offer(self, tab: Tab, message: Message) -> None:
+        """What is no good is refused, with the reason; the rest is offered."""
+        for kind, check in CHECKS.items():
+            for given in message.get(kind) or ():
+                try:
+                    item = check(given)
+                except ValueError as error:
+                    name = given.get(KINDS[kind]) if isinstance(given, dict) else None
+                    tab.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
+                else:
+                    self._put(tab, kind, item, given)
+        self._changed()
+
+    def _put(self, tab: Tab, kind: str, item: dict[str, Any], given: Mapping[str, Any]) -> None:
+        key = item[KINDS[kind]]
+        since = self._now_ms()
+        with suppress(KeyError, TypeError, ValueError):
+            since = min(since, float(given["since_ms"]))
+        if key in tab.offers[kind]:
+            since = min(since, tab.offers[kind][key].since)
+        tab.offers[kind][key] = Offer(item, since, mark_of(item))
+
+    def withdraw(self, tab: Tab, message: Message) -> None:
+        for kind in CHECKS:
+            for key in message.get(kind) or ():
+                tab.offers[kind].pop(key, None)
+        self._changed()
