@@ -1,4 +1,5 @@
-"""docs/settings.md has every setting as the program has it, and says of every limit what happens at it."""
+"""docs/settings.md has every setting as the program has it and says of every limit what happens at it, docs/config.md
+has every key of a server."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from typing import Any
 
 from tabrelay.cli import _parser
 from tabrelay.config import Settings
+from tabrelay.configfile.entry import KINDS, OF_BROWSERS, OF_CHILDREN, OF_REMOTES, OF_UPSTREAMS
+from tabrelay.configfile.formats import ROOTS
+from tabrelay.configfile.reader import load
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+CONFIG = PAGE.with_name("config.md")
 BLOCK = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)
 SIZES = {
     "max_hello",
@@ -89,3 +94,29 @@ def test_every_setting_is_used() -> None:
     code = "\n".join(path.read_text() for path in relay.rglob("*.py") if path.name != "config.py")
     unused = [item.name for item in fields(Settings) if not re.search(rf"settings\.{item.name}\b", code)]
     assert unused == []
+
+
+def test_every_key_of_a_server_is_told_with_the_kinds_that_have_it() -> None:
+    told = dict(re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", CONFIG.read_text(encoding="utf-8"), re.MULTILINE))
+    rows = ((("type", "enabled"), "all"), (OF_BROWSERS, "browser"), (OF_CHILDREN, "stdio"), (OF_REMOTES, "http, sse"))
+    expected = {key: kinds for keys, kinds in rows for key in keys} | dict.fromkeys(OF_UPSTREAMS, "stdio, http, sse")
+    assert told == expected
+
+
+def test_every_kind_and_form_that_is_read_is_told() -> None:
+    text = CONFIG.read_text(encoding="utf-8")
+    assert {kind for kind in ("browser", "plain", "stdio", "http", "sse") if f"`{kind}`" not in text} == set()
+    assert set(KINDS.values()) == {"browser", "stdio", "http", "sse", "auto"}
+    assert [root for root, _program, _change in ROOTS if root not in text] == []
+
+
+def test_the_example_configuration_has_no_mistakes(tmp_path: Path) -> None:
+    [example] = re.findall(r"```toml\n(.*?)```", CONFIG.read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / "tabrelay.toml"
+    path.write_text(example)
+    servers = load([path], env={"HOME": "/somewhere", "SEARCH_TOKEN": "x"}).servers
+    assert [(name, spec.kind) for name, spec in servers.items()] == [
+        ("notes", "browser"),
+        ("files", "stdio"),
+        ("search", "http"),
+    ]

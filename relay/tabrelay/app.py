@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
+from tabrelay.aliases import Aliases
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
@@ -21,6 +23,7 @@ from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Policy, Principal, bracketed, is_loopback
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
+from tabrelay.specs import Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
 
@@ -108,6 +111,7 @@ class Relay:
 def create_app(
     settings: Settings,
     *,
+    specs: Sequence[Spec] = (),
     tokens: Tokens | None = None,
     policy: Policy | None = None,
     assets: Assets | None = None,
@@ -117,6 +121,7 @@ def create_app(
 ) -> ASGIApp:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
+    `specs` is what a configuration says of servers, beyond the names that the settings have.
     `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
     server closes its sockets lets calls finish; without one, they end as the server ends them.
     """
@@ -140,7 +145,7 @@ def create_app(
         gate.look()
 
     tokens.on_revoked = revoked
-    return gate
+    return Aliases(gate, specs)
 
 
 def _is_server_path(path: str) -> bool:

@@ -1,6 +1,6 @@
-"""The relay's settings: flags, then environment (TABRELAY_*), then the defaults written here.
+"""The relay's settings: flags, then environment (TABRELAY_*), a configuration file, and the defaults written here.
 
-Read once and passed down; nothing else looks at the environment. No setting is a secret: tokens have their own file.
+Read once and passed down. No setting is a secret: tokens have their own file.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Settings:
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
     servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
     plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
+    config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
     open_browser: bool = _setting(True, "open the page when ready")
@@ -81,10 +82,12 @@ class Settings:
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
 
     @classmethod
-    def from_args(cls, args: Mapping[str, Any], env: Mapping[str, str] | None = None) -> Settings:
+    def from_args(
+        cls, args: Mapping[str, Any], env: Mapping[str, str] | None = None, file: Mapping[str, Any] | None = None
+    ) -> Settings:
         """``args``: what the command line gave, by field name; None or absent means not given."""
         env = os.environ if env is None else env
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = dict(file or {})
         for item in fields(cls):
             name = f"TABRELAY_{item.name.upper()}"
             if args.get(item.name) is not None:
@@ -93,6 +96,21 @@ class Settings:
                 sample = item.default if item.default is not MISSING else Path()
                 values[item.name] = _parse(name, env[name], sample)
         return cls(**values)
+
+    @classmethod
+    def check(cls, name: str, value: Any) -> None:
+        """Raises if a configuration file can't have this value for a setting."""
+        item = next(item for item in fields(cls) if item.name == name)
+        sample = item.default if item.default is not MISSING else ""
+        if isinstance(sample, tuple):
+            fits = isinstance(value, list) and all(isinstance(part, str) for part in value)
+        elif isinstance(sample, float):
+            fits = isinstance(value, int | float) and not isinstance(value, bool)
+        else:
+            fits = type(value) is type(sample)
+        if not fits:
+            raise ConfigError(f"{name} must be {_KINDS[type(sample)]}.")
+        cls(**{name: value})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "home", Path(self.home).expanduser())
@@ -108,6 +126,9 @@ class Settings:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
         if self.port > 65535:
             raise ConfigError(f"A port is a number from 0 to 65535; got {self.port}.")
+
+
+_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", tuple: "a list of strings"}
 
 
 def _parse(name: str, text: str, sample: Any) -> Any:

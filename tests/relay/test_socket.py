@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from tabrelay.specs import BrowserSpec
 from tabserver.wire import jsonrpc
 from tests.support.page import Message, ScriptedPage
 from tests.support.relay import RunningRelay, events
@@ -53,6 +54,19 @@ async def test_a_plain_page_is_initialized_and_called(relay: RunningRelay, subpr
         assert {"elicitation", "sampling", "roots"} <= asked["capabilities"].keys()
         answer = await relay.call("notes", "echo", {"x": 1})
         assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
+
+
+async def test_a_page_may_dial_the_path_that_its_server_was_given(tmp_path: Path) -> None:
+    specs = [BrowserSpec("notes", "/ws/db", frozenset({"plain"}))]
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), specs=specs) as relay,
+        ScriptedPage(relay.url, "ws/db", subprotocol=None, query="?tab=1"),
+    ):
+        for name in ("notes", "ws/db"):
+            answer = await relay.call(name, "echo", {"x": 1})
+            assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
+        with pytest.raises(InvalidStatus):
+            await ScriptedPage(relay.url, "ws/db", origin="https://evil.example").dial()
 
 
 async def test_a_name_that_is_not_configured_takes_no_plain_page(relay: RunningRelay) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tabrelay.assets import Assets
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.runner import Runner, bind, configure
+from tabrelay.specs import Spec
 from tabrelay.tokens import Tokens
 from tests.support.recorder import Recorder
 
@@ -26,8 +28,11 @@ class RunningRelay:
     Everything it says to clients is held to the official models; with `is_strict`, what servers answer too.
     """
 
-    def __init__(self, home: Path, *, port: int = 0, is_strict: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, home: Path, *, port: int = 0, is_strict: bool = False, specs: Sequence[Spec] = (), **settings: Any
+    ) -> None:
         self._is_strict = is_strict
+        self._specs = specs
         self.recorder: Recorder | None = None
         self._socket = bind("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
@@ -46,7 +51,7 @@ class RunningRelay:
 
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
-        app = create_app(self.settings, tokens=self.tokens, assets=Assets.find(), drain=self.drain)
+        app = create_app(self.settings, specs=self._specs, tokens=self.tokens, assets=Assets.find(), drain=self.drain)
         self.recorder = Recorder(app, checks_results=self._is_strict)
         ready = asyncio.Event()
         self._server = Runner(configure(self.recorder, self.settings), ready.set)

@@ -40,6 +40,16 @@ def address_flags(parser: argparse.ArgumentParser) -> None:
     home_flag(parser)
 
 
+def config_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c",
+        "--config",
+        action="append",
+        metavar="FILE",
+        help="configuration: TOML of our own, or a file of Claude, Cursor, VS Code, Codex, … (may be repeated)",
+    )
+
+
 def relay_flags(parser: argparse.ArgumentParser) -> None:
     """How a relay runs."""
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")

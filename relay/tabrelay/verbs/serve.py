@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +18,15 @@ def add(verbs: Any) -> None:
     flags.relay_flags(demo)
     demo.set_defaults(run=_demo)
 
-    serve = flags.verb(verbs, "serve", "Start the relay for your own pages.", "tabrelay serve notes --port 9000")
-    serve.add_argument("servers", nargs="*", metavar="NAME", help="server names that are known from the start")
+    about = "Start the relay for your own pages, and for the servers of a configuration."
+    serve = flags.verb(verbs, "serve", about, "tabrelay serve notes --port 9000\n  tabrelay serve -c tabrelay.toml")
+    serve.add_argument(
+        "servers",
+        nargs="*",
+        metavar="NAME[:/PATH]",
+        help="server names that are known from the start; with a path, plain pages dial there (see --plain)",
+    )
+    flags.config_flag(serve)
     serve.add_argument(
         "--plain",
         action="append",
@@ -31,15 +39,26 @@ def add(verbs: Any) -> None:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    return _relay(flags.settings(args, servers=("demo",)), "demo", "/-/demo/")
+    return _relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/")
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from tabrelay.config import ConfigError
+    from tabrelay.configfile.reader import effective
+    from tabrelay.specs import BrowserSpec
+
     args.servers = args.servers or None
-    return _relay(flags.settings(args), "serve", "/")
+    try:
+        settings, config = effective(vars(args))
+    except ConfigError as problem:
+        raise Stop(str(problem)) from None
+    for spec in config.servers.values():
+        if not isinstance(spec, BrowserSpec):
+            raise Stop(f'Server "{spec.name}" is of type {spec.kind}, which this version can\'t serve yet.')
+    return _relay(settings, tuple(config.servers.values()), "serve", "/")
 
 
-def _relay(settings: Any, verb: str, page: str) -> int:
+def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
     from tabrelay import logs
     from tabrelay.opener import Opener
@@ -65,7 +84,7 @@ def _relay(settings: Any, verb: str, page: str) -> int:
     try:
         token_command = f"{running.command()} token{running.home_flag(settings)}"
         drain = Drain.for_settings(settings)
-        app = create_app(settings, tokens=tokens, url=base, token_command=token_command, drain=drain)
+        app = create_app(settings, specs=specs, tokens=tokens, url=base, token_command=token_command, drain=drain)
         run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener), drain.run)
     finally:
         opener.close()

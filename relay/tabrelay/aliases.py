@@ -1,0 +1,29 @@
+"""Second addresses of servers: a request for `/db` is one for the server that was given that path, before anything else
+looks at it. For websocket-mcp's pages, which dial a path that need not be the name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tabrelay.specs import BrowserSpec, Spec
+
+
+class Aliases:
+    """Stands outside the gate: who may come in is decided by the server's name, whatever address was used."""
+
+    def __init__(self, app: ASGIApp, specs: Iterable[Spec]) -> None:
+        self._app = app
+        self.change(specs)
+
+    def change(self, specs: Iterable[Spec]) -> None:
+        self._paths = {
+            spec.path: f"/{spec.name}" for spec in specs if isinstance(spec, BrowserSpec) and spec.path is not None
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = self._paths.get(scope.get("path", ""))
+        if path is not None:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
+        await self._app(scope, receive, send)

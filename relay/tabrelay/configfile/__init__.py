@@ -1,0 +1,1 @@
+"""Configuration files: TOML of our own, and the forms that other programs have. Reads and checks; starts nothing."""

@@ -1,0 +1,83 @@
+"""Servers as a configuration describes them: values, checked and complete. Reads no file and starts nothing.
+
+A spec that equals the one before means that nothing changed for that server: a reload leaves it alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Final, Literal
+
+# Which revision of MCP a server is spoken to in; `auto` asks it.
+EraChoice = Literal["auto", "legacy", "modern"]
+IdFormat = Literal["integer", "string"]
+
+ERA_CHOICES: Final = ("auto", "legacy", "modern")
+ID_FORMATS: Final = ("integer", "string")
+# What may be said of a server that lives in a browser: each is a setting that takes names.
+BROWSER_OPTIONS: Final = ("plain", "instances", "static_tools")
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserSpec:
+    """A server that a page will offer. `path` is a second address, under which websocket-mcp's pages dial."""
+
+    name: str
+    path: str | None = None
+    options: frozenset[str] = frozenset()
+
+    kind = "browser"
+
+
+@dataclass(frozen=True, slots=True)
+class StdioSpec:
+    """A server that the relay runs as a child process."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    cwd: str | None = None
+    timeout_s: float | None = None
+    era: EraChoice = "auto"
+    ids: IdFormat = "integer"
+
+    kind = "stdio"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(value for _, value in self.env)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSpec:
+    """A server elsewhere, over HTTP. `transport` is `auto` when the configuration left it open: then 2024-11-05's
+    HTTP+SSE is tried where Streamable HTTP is not known."""
+
+    name: str
+    url: str = field(repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    transport: Literal["auto", "http", "sse"] = "auto"
+    timeout_s: float | None = None
+    era: EraChoice = "auto"
+    ids: IdFormat = "integer"
+
+    @property
+    def kind(self) -> str:
+        return "sse" if self.transport == "sse" else "http"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(value for _, value in self.headers)
+
+
+UpstreamSpec = StdioSpec | HttpSpec
+Spec = BrowserSpec | UpstreamSpec
+
+
+def fingerprint(spec: UpstreamSpec) -> str:
+    """What a remembered catalogue belongs to: another command or address under the same name is another server."""
+    text = json.dumps([spec.kind, asdict(spec)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
