@@ -5,7 +5,7 @@
 import { byId, duration, element, setText } from "/-/page/element.js";
 
 /**
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").ActivityMessage} Activity
+ * @typedef {import("/-/client.js").Activity} Activity
  * @typedef {{ row: HTMLLIElement, startedMs: number, isOpen: boolean }} Entry
  */
 

@@ -5,7 +5,7 @@
 import { byId, element, setText } from "/-/page/element.js";
 
 /**
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").CatalogueEntry} Entry
+ * @typedef {import("/-/client.js").CatalogueEntry} Entry
  * @typedef {{ kind: "this" | "worker" | "other", owner: string, title: string, hint: string, tools: Entry[] }} Group
  */
 

@@ -14,10 +14,10 @@ import { startPython } from "./python.js";
 import { signal } from "./signal.js";
 
 /**
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").StateMessage} StateMessage
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").BootMessage} BootMessage
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").CatalogueMessage} CatalogueMessage
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").ActivityMessage} ActivityMessage
+ * @typedef {import("/-/client.js").State} StateMessage
+ * @typedef {import("/-/client.js").Boot} BootMessage
+ * @typedef {import("/-/client.js").Catalogue} CatalogueMessage
+ * @typedef {import("/-/client.js").Activity} ActivityMessage
  * @typedef {typeof import("./page_tools.js").connection} Connection
  */
 
@@ -70,7 +70,7 @@ function onState(state) {
  */
 function couldNotStart(message) {
   const nothing = { retry_in_ms: null, server: SERVER, since_ms: Date.now(), attempts: 0 };
-  onState({ t: "state", state: "stopped", why: "boot_failed", message, ...nothing });
+  onState({ state: "stopped", why: "boot_failed", message, ...nothing });
 }
 
 /** @param {BootMessage} boot */

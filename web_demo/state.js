@@ -7,8 +7,8 @@
 import { sibling, startCommand } from "/-/page/clients.js";
 
 /**
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").StateMessage} StateMessage
- * @typedef {import("../browser_pkg/tabserver/js/ports.d.ts").BootMessage} BootMessage
+ * @typedef {import("/-/client.js").State} StateMessage
+ * @typedef {import("/-/client.js").Boot} BootMessage
  *
  * @typedef {object} Notice
  * @property {"clear" | "caution" | "stop" | "dark"} lamp

@@ -26,7 +26,7 @@ from .targets import Target
 from .tools import text_result
 from .wire.eras import Era
 from .wire.frames import Caller
-from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RequestId
+from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, MISSING_CAPABILITY, RequestId
 
 # Questions that are asked together shall not cost the client a round each.
 COALESCE_S: Final = 0.01
@@ -145,7 +145,8 @@ class Call:
             self._office.outbox.answer(seat.session, seat.id, result)
 
     def _for_era(self, outcome: Result | Refusal, session: Session) -> Result | Refusal:
-        if session.era is Era.MODERN or not isinstance(outcome, MissingCapability):
+        # By its code: a page's own words for it arrive as a plain refusal.
+        if session.era is Era.MODERN or not isinstance(outcome, Refusal) or outcome.code != MISSING_CAPABILITY:
             return outcome
         # Handshake revisions have no code for this. A tool can tell the model instead.
         if self._kind.method == "tools/call":

@@ -103,7 +103,9 @@ class Hub:
             self._presence.offer(tab, message)
         elif kind == "withdraw":
             self._presence.withdraw(tab, message)
-        elif kind in ("result", "error", "progress", "log"):
+        elif kind == "updated":
+            self._updated(str(message["uri"]))
+        elif kind in ("result", "required", "error", "progress", "log", "ask"):
             run = self._running.get(message["call"])
             # A tab may answer its own calls only; a late answer to a call that is over has no reader.
             if run is not None and run.tab is tab:
@@ -203,7 +205,7 @@ class Hub:
         arguments, named = take_argument(arguments, entry.item["inputSchema"] if entry else None)
 
         def message(own_name: str) -> Message:
-            return {"t": "call", "name": own_name, "arguments": arguments}
+            return {"name": own_name, "arguments": arguments}
 
         errand = Errand("tools", name, named or request.target, message)
         try:
@@ -244,8 +246,7 @@ class Hub:
             run.fail(asleep(tab, errand.key))
         else:
             self._pulse.watch(tab)
-            caller = {"client": run.caller.client, "principal": run.caller.principal, "era": run.caller.era}
-            tab.send({**errand.message(place.key), "call": run.call, "caller": caller})
+            tab.send({"t": "call", "kind": errand.kind, **errand.message(place.key), **run.header()})
 
     def _release_held(self) -> None:
         """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""

@@ -25,6 +25,7 @@ Capabilities = Mapping[str, Any]
 _ACTIONS: Final = ("accept", "decline", "cancel")
 _FLAT: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"date", "date-time", "email", "uri"})
+_NAMES: Final[dict[Any, str]] = {str: "string", int: "integer", list: "array", dict: "object"}
 
 
 class MissingCapability(Refusal):
@@ -278,6 +279,59 @@ class ListRoots:
         ):
             raise InvalidAnswer("roots: expected an array of objects with a uri")
         return [Root(root["uri"], root.get("name")) for root in roots]
+
+
+# -- from a page, in their form on the wire ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that somebody else put together; its answer is passed on as it comes."""
+
+    method: str
+    kind: str
+    body: dict[str, Any]
+    plain: Question[Any]
+
+    def params(self) -> dict[str, Any]:
+        return self.body
+
+    def lacking(self, capabilities: Capabilities) -> dict[str, Any] | None:
+        return self.plain.lacking(capabilities)
+
+    def read(self, answer: Answer) -> Answer:
+        return answer
+
+
+def read_question(method: object, params: object) -> Asked:
+    """A question as a page sends it; raises ValueError with the path of what is wrong."""
+    if not isinstance(params, dict):
+        raise ValueError(f"params: expected object, got {show(params)}")
+    plain: Question[Any]
+    if method == "elicitation/create":
+        _need(params, "message", str)
+        if params.get("mode") == "url":
+            plain = ElicitUrl("", _need(params, "url", str))
+        else:
+            plain = Elicit("", _need(params, "requestedSchema", dict))
+    elif method == "sampling/createMessage":
+        _need(params, "messages", list)
+        _need(params, "maxTokens", int)
+        plain = Sample("", tools=params.get("tools"), tool_choice=params.get("toolChoice"))
+    elif method == "roots/list":
+        plain = ListRoots()
+    else:
+        raise ValueError(
+            f"method: expected elicitation/create, sampling/createMessage or roots/list, got {show(method)}"
+        )
+    return Asked(plain.method, plain.kind, params, plain)
+
+
+def _need(params: dict[str, Any], name: str, type: type[T]) -> T:
+    value = params.get(name)
+    if not isinstance(value, type) or isinstance(value, bool):
+        raise ValueError(f"params.{name}: expected {_NAMES[type]}, got {show(value)}")
+    return value
 
 
 # -- several at once, without waiting ---------------------------------------------------------------------------------

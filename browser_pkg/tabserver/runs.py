@@ -9,19 +9,22 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from .context import Done, Outcome, Request, Result
+from .context import Cancel, Done, Outcome, Request, Result
 from .messages import Refusal
 from .places import Astray, about
-from .questions import Answer, Question
+from .questions import Answer, ClientError, InputRequired, Question, read_question
+from .running import run as run_handler
 from .tabs import Message, Tab
 from .targets import Target
 from .tools import text_result
 from .wire.frames import Caller
-from .wire.jsonrpc import RequestId
+from .wire.jsonrpc import INTERNAL_ERROR, RequestId
 
 WORKER: Final = "worker"
 # Pages show progress; a tool that reports it a thousand times a second must not drown them.
 PROGRESS_EVERY_MS: Final = 100.0
+# Questions of one call that wait for the client at the same time.
+MOST_ASKED: Final = 16
 
 
 class House(Protocol):
@@ -44,6 +47,7 @@ class Run:
         self._request = request
         self._done = done
         self._is_over = False
+        self._asked: dict[Any, Cancel] = {}
         self._began_ms = house.now_ms()
         self._progress_told_ms = 0.0
         name_of_client = (request.caller.client or {}).get("name")
@@ -105,17 +109,40 @@ class Run:
         """No tab answers it, for a reason that its caller is told."""
         self.finish(why.result())
 
+    def header(self) -> dict[str, Any]:
+        """What every call tells its tab: which it is, who calls, and the answers it may have asked for before."""
+        caller = self.caller
+        told: dict[str, Any] = {
+            "call": self.call,
+            "caller": {
+                "client": caller.client,
+                "principal": caller.principal,
+                "era": caller.era.value,
+                "version": caller.version,
+                "capabilities": caller.capabilities,
+            },
+        }
+        if self.input_responses:
+            told["responses"] = self.input_responses
+        if self.request_state is not None:
+            told["state"] = self.request_state
+        return told
+
     def hear(self, kind: str, message: Message, body: str | None) -> None:
-        """What the tab says about it: progress, a log line, or how it ended."""
+        """What the tab says about it: progress, a log line, a question to the client, or how it ended."""
         if kind == "progress":
             self.progress(message["progress"], message.get("total"), message.get("message"))
         elif kind == "log":
             try:
-                self.log(message["level"], message.get("data"))
+                self.log(message["level"], message.get("data"), message.get("logger"))
             except ValueError as error:  # no such level: say it where the page's author looks
                 self.log("warning", f"{error}: {message.get('data')}")
+        elif kind == "ask":
+            self._ask(message)
+        elif kind == "required":
+            self._require(message)
         elif kind == "error":
-            self._answer(text_result(str(message.get("message") or "The tool failed."), is_error=True))
+            self._fail(message)
         else:
             result = json.loads(body or "null")
             if not isinstance(result, dict) or not isinstance(result.get("content"), list):
@@ -129,6 +156,48 @@ class Run:
             result["_meta"] = (meta if isinstance(meta, dict) else {}) | about(self.tab)
         self.finish(result)
 
+    def _fail(self, message: Message) -> None:
+        text, code = str(message.get("message") or "The tool failed."), message.get("code")
+        if isinstance(code, int):
+            self.finish(Refusal(code, text, message.get("data")))
+        else:
+            self._answer(text_result(text, is_error=True))
+
+    def _require(self, message: Message) -> None:
+        """A handler that does not wait for the answers: it is called again with them."""
+        try:
+            asked = {key: read_question(q.get("method"), q.get("params")) for key, q in message["requests"].items()}
+        except (AttributeError, ValueError) as error:
+            self.finish(Refusal(INTERNAL_ERROR, f"The page asks what can't be asked: {error}"))
+        else:
+            self.finish(InputRequired(asked, message.get("state")))
+
+    # -- questions of a tab to the client -----------------------------------------------------------------------------
+
+    def _ask(self, message: Message) -> None:
+        number = message["ask"]
+
+        def told(outcome: Outcome) -> None:
+            self._asked.pop(number, None)
+            if not self._is_over and self.tab is not None:
+                assert isinstance(outcome, dict)
+                self.tab.send({"t": "answer", "call": self.call, "ask": number, **outcome})
+
+        if len(self._asked) >= MOST_ASKED:
+            told(_no_answer(ValueError(f"{MOST_ASKED} questions of this call are open already")))
+            return
+        try:
+            question = read_question(message.get("method"), message.get("params"))
+        except ValueError as error:
+            told(_no_answer(error))
+            return
+
+        async def ask() -> Answer:
+            return await self._request.ask(question, message.get("key"))
+
+        name = f"question of {self.name}"
+        self._asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _no_answer, told)
+
     def abandon(self, phase: str, **more: Any) -> None:
         """It is over without a result: the caller left, or the call was refused by an exception."""
         if not self._is_over:
@@ -136,6 +205,8 @@ class Run:
 
     def _end(self, phase: str, **more: Any) -> None:
         self._is_over = True
+        for cancel in list(self._asked.values()):
+            cancel("the call is over")
         self._house.forget(self)
         self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
 
@@ -143,6 +214,16 @@ class Run:
         owner = self.tab.id if self.tab else WORKER
         said = {"t": "activity", "call": self.call, "name": self.name, "owner": owner, "phase": phase}
         self._house.broadcast({**said, **self._client, "at_ms": self._house.now_ms(), **more})
+
+
+def _no_answer(error: BaseException) -> Result:
+    """Why there is no answer, as the page gets it."""
+    said: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
+    if isinstance(error, Refusal | ClientError):
+        said |= {"code": error.code}
+    if isinstance(error, Refusal) and error.data is not None:
+        said |= {"data": error.data}
+    return {"error": said}
 
 
 def _first_text(result: Result) -> str:

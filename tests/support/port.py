@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,9 +10,11 @@ from typing import Any
 class FakePort:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
+        self._said = asyncio.Event()
 
     def send(self, message: Mapping[str, Any]) -> None:
         self.sent.append(dict(message))
+        self._said.set()
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Everything of one kind, in order."""
@@ -19,3 +22,11 @@ class FakePort:
 
     def last(self, kind: str) -> dict[str, Any]:
         return self.of(kind)[-1]
+
+    async def until(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
+        """Wait until so many of one kind were sent; gives them all."""
+        async with asyncio.timeout(5):
+            while len(found := self.of(kind)) < count:
+                self._said.clear()
+                await self._said.wait()
+        return found

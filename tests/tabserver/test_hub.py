@@ -261,6 +261,8 @@ def test_the_tab_learns_what_is_called_and_by_whom(house: House) -> None:
         "client": {"name": "probe", "version": "1"},
         "principal": "token:ab12",
         "era": "modern",
+        "version": "2026-07-28",
+        "capabilities": {},
     }
     assert json.dumps(message)
 

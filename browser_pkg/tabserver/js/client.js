@@ -1,13 +1,15 @@
 /**
- * The page's side: attach this tab to the shared worker and offer its functions as tools.
+ * The page's side: attach this tab to the shared worker and offer its functions to MCP clients.
  *
  *     import { connect } from "http://localhost:4747/-/client.js";
  *     const connection = connect({ server: "notes" });
  *     connection.offerTool({ name: "title", description: "The page's title", execute: () => document.title });
  *
- * Only the names that pages use; what is behind them is in `connection.js`.
+ * Only the names that pages use; what each of them is, says client.d.ts.
  */
 
 export { connect, Connection } from "./connection.js";
+export { McpError, ResourceNotFound } from "./errors.js";
 export { pair } from "./pairing.js";
+export { InputRequired } from "./questions.js";
 export { toResult } from "./result.js";

@@ -4,19 +4,18 @@
  * This file holds no protocol: it keeps the tab attached through worker crashes, the back/forward cache and relay
  * restarts, and tells the page how things stand.
  *
- * @import {
- *   BootMessage, CatalogueMessage, ConnectOptions, FromPage, FromWorker, StateMessage,
- *   Timing, Tool, Why
- * } from "./ports.js"
+ * @import { Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Timing, Tool, Why } from "./client.js"
+ * @import { FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
  * @import { Identity } from "./tab.js"
  */
 
+import { Calls } from "./calls.js";
+import { describe } from "./errors.js";
+import { Offers } from "./offers.js";
 import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
 import { askHealth } from "./relay.js";
-import { describe } from "./result.js";
 import { startWorker, workerAddress } from "./spawn.js";
 import { claimIdentity, tabInfo, watchTab } from "./tab.js";
-import { Tools } from "./tools.js";
 import { pause, whenFree } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
@@ -49,11 +48,11 @@ export function connect(options) {
  */
 export class Connection extends EventTarget {
   isClosed = false;
-  /** The last of each, for pages that come to listen late. @type {StateMessage} */
+  /** The last of each, for pages that come to listen late. @type {State} */
   state;
-  /** @type {BootMessage | null} */
+  /** @type {Boot | null} */
   boot = null;
-  /** @type {CatalogueMessage | null} */
+  /** @type {Catalogue | null} */
   catalogue = null;
   tab = { id: "" };
 
@@ -67,7 +66,8 @@ export class Connection extends EventTarget {
   #modules = new Set();
   /** @type {Timing | undefined} */
   #timing;
-  #tools = new Tools();
+  #offers = new Offers();
+  #calls = new Calls();
   /** Absent while there is no worker. @type {MessagePort | undefined} */
   #port;
   /** @type {Identity | undefined} */
@@ -94,15 +94,46 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Offer a tool; a second one of the same name replaces the first. Abort `signal` to withdraw it.
    * @param {Tool} tool
-   * @param {{signal?: AbortSignal}} [options]
+   * @param {OfferOptions} [options]
    */
-  offerTool(tool, { signal } = {}) {
+  offerTool(tool, options) {
+    this.#offer(tool, options, (item) => this.#offers.addTool(item));
+  }
+
+  /**
+   * @param {Resource} resource
+   * @param {OfferOptions} [options]
+   */
+  offerResource(resource, options) {
+    this.#offer(resource, options, (item) => this.#offers.addResource(item));
+  }
+
+  /**
+   * @param {Prompt} prompt
+   * @param {OfferOptions} [options]
+   */
+  offerPrompt(prompt, options) {
+    this.#offer(prompt, options, (item) => this.#offers.addPrompt(item));
+  }
+
+  /** @param {string} uri */
+  resourceUpdated(uri) {
+    this.#post({ t: "updated", uri });
+  }
+
+  /**
+   * @template {Tool | Resource | Prompt} Item
+   * @param {Item} item
+   * @param {OfferOptions | undefined} options
+   * @param {(item: Item) => { kind: OfferKind, key: string, offer: Offered }} add
+   */
+  #offer(item, { signal } = {}, add) {
     if (signal?.aborted) return;
-    this.#post({ t: "offer", tools: [this.#tools.add(tool)] });
+    const { kind, key, offer } = add(item);
+    this.#post({ t: "offer", ...offer });
     signal?.addEventListener("abort", () => {
-      if (this.#tools.remove(tool)) this.#post({ t: "withdraw", tools: [tool.name] });
+      if (this.#offers.remove(kind, key, item)) this.#post({ t: "withdraw", [kind]: [key] });
     }, { once: true });
   }
 
@@ -152,7 +183,7 @@ export class Connection extends EventTarget {
       changed: (info) => this.#post({ t: "tab", ...info }),
       left: () => {
         this.#post({ t: "detach" });
-        this.#tools.cancelAll("The tab was left");
+        this.#calls.cancelAll("The tab was left");
       },
       returned: () => this.#attach(),
     });
@@ -242,8 +273,8 @@ export class Connection extends EventTarget {
       modules: [...this.#modules],
       ...(this.#timing ? { timing: this.#timing } : {}),
     });
-    const tools = this.#tools.definitions();
-    if (tools.length) this.#post({ t: "offer", tools });
+    const offers = this.#offers.definitions();
+    if (Object.keys(offers).length) this.#post({ t: "offer", ...offers });
   }
 
   /**
@@ -262,7 +293,7 @@ export class Connection extends EventTarget {
 
   /** @param {string} reason */
   #forgetWorker(reason) {
-    this.#tools.cancelAll(reason);
+    this.#calls.cancelAll(reason);
     this.#port?.close();
     this.#port = undefined;
   }
@@ -289,13 +320,16 @@ export class Connection extends EventTarget {
       case "activity":
         return this.#tell("activity", message);
       case "call":
-        return void this.#tools.run(message, this.#reply());
+        return void this.#calls.run(message, (asked, context) => this.#offers.run(asked, context), this.#reply());
       case "cancel":
-        return this.#tools.cancel(message.call, message.reason);
+        return this.#calls.cancel(message.call, message.reason);
+      case "answer":
+        return this.#calls.answer(message);
       case "ping":
         return this.#post({ t: "pong" });
       case "refused":
-        return console.error(`tabrelay: ${message.kind} "${message.name}" was refused: ${message.message}`);
+        console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message}`);
+        return this.#tell("refused", message);
       case "module_failed":
         console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
         return this.#tell("module_failed", message);
@@ -316,7 +350,7 @@ export class Connection extends EventTarget {
   // -- telling the page ---------------------------------------------------------------------------------------------
 
   /**
-   * @param {StateMessage["state"]} state
+   * @param {State["state"]} state
    * @param {Why | null} why
    * @param {string} message
    * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
@@ -327,15 +361,15 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * @param {StateMessage["state"]} state
+   * @param {State["state"]} state
    * @param {Why | null} why
    * @param {string} message
    * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
-   * @returns {StateMessage}
+   * @returns {State}
    */
   #makeState(state, why, message, { retry_in_ms = null, attempts = 0 } = {}) {
     const since_ms = Date.now();
-    return { t: "state", state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
+    return { state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
   }
 
   /**

@@ -1,29 +1,146 @@
-/** What a tool returns, as MCP wants it. */
+/** What handlers return, as MCP wants it: tools, resources, prompts and completions. */
+
+/** MCP: at most so many values in one answer. */
+const MOST_COMPLETIONS = 100;
+
+/** The members that make a content block of each kind. @type {Record<string, string[]>} */
+const BLOCKS = {
+  text: ["text"],
+  image: ["data", "mimeType"],
+  audio: ["data", "mimeType"],
+  resource: ["resource"],
+  resource_link: ["uri", "name"],
+};
 
 /**
- * A ready result (with a `content` array) passes as it is, a string becomes text, and any other value becomes JSON text,
- * with an object also as structured content.
+ * A ready result (with a `content` array) passes as it is, and so does an array of content blocks; a string becomes text,
+ * a Blob a picture, sound or resource, and any other value JSON text, with an object also as structured content. With an
+ * output schema every such value is structured content.
  * @param {unknown} value
- * @returns {object}
+ * @param {boolean} [isPromised] the tool has an output schema
+ * @returns {Promise<object>}
  */
-export function toResult(value) {
+export async function toResult(value, isPromised = false) {
   if (value === undefined) return { content: [] };
-  if (typeof value === "string") return { content: [{ type: "text", text: value }] };
   if (isRecord(value) && Array.isArray(value.content)) return value;
-  const text = JSON.stringify(value);
-  if (text === undefined) throw new TypeError(`The tool returned a ${typeof value}, which has no JSON form`);
-  const content = [{ type: "text", text }];
+  if (value instanceof Blob) return { content: [await toBlock(value)] };
+  if (Array.isArray(value) && value.some(isContent)) return { content: await Promise.all(value.map(toBlock)) };
+  if (typeof value === "string" && !isPromised) return { content: [text(value)] };
+  const json = toJson(value, "tool");
+  const content = [text(typeof value === "string" ? value : json)];
   // Decided by what was written, not by what was returned: a Date, for one, is written as a string.
-  return text.startsWith("{") ? { content, structuredContent: value } : { content };
+  return isPromised || json.startsWith("{") ? { content, structuredContent: value } : { content };
+}
+
+/** @param {unknown} value */
+function isContent(value) {
+  if (value instanceof Blob) return true;
+  if (!isRecord(value)) return false;
+  const needed = BLOCKS[String(value.type)];
+  return needed !== undefined && needed.every((member) => member in value);
+}
+
+/** @param {unknown} item */
+async function toBlock(item) {
+  if (item instanceof Blob) {
+    const data = toBase64(new Uint8Array(await item.arrayBuffer()));
+    const mimeType = item.type || "application/octet-stream";
+    const kind = mimeType.split("/", 1)[0];
+    if (kind === "image" || kind === "audio") return { type: kind, data, mimeType };
+    return { type: "resource", resource: { uri: `blob:${crypto.randomUUID()}`, mimeType, blob: data } };
+  }
+  if (isContent(item)) return item;
+  return text(typeof item === "string" ? item : toJson(item, "tool"));
 }
 
 /**
- * What to tell a caller about something that was thrown.
- * @param {unknown} error
+ * A ready result (with a `contents` array) passes as it is; text, bytes or JSON become the contents of the URI.
+ * @param {unknown} value
+ * @param {string} uri
+ * @param {string} [mimeType]
+ * @returns {Promise<object>}
  */
-export function describe(error) {
-  if (!(error instanceof Error || error instanceof DOMException)) return String(error);
-  return error.message || error.name;
+export async function toContents(value, uri, mimeType) {
+  if (isRecord(value) && Array.isArray(value.contents)) return value;
+  if (typeof value === "string") return { contents: [{ uri, mimeType: mimeType ?? "text/plain", text: value }] };
+  const bytes = await bytesOf(value);
+  if (bytes) {
+    const type = mimeType ?? ((value instanceof Blob && value.type) || "application/octet-stream");
+    return { contents: [{ uri, mimeType: type, blob: toBase64(bytes) }] };
+  }
+  return { contents: [{ uri, mimeType: mimeType ?? "application/json", text: toJson(value, "resource") }] };
+}
+
+/**
+ * A ready result (with a `messages` array) passes as it is; a string, a content block or a message, or several of these,
+ * become messages.
+ * @param {unknown} value
+ * @param {string} [description]
+ * @returns {object}
+ */
+export function toMessages(value, description) {
+  if (isRecord(value) && Array.isArray(value.messages)) return value;
+  const messages = (Array.isArray(value) ? value : [value]).map(toMessage);
+  return description ? { description, messages } : { messages };
+}
+
+/**
+ * @param {unknown} item
+ * @returns {{ role: unknown, content: unknown }}
+ */
+export function toMessage(item) {
+  if (typeof item === "string") return { role: "user", content: text(item) };
+  if (isRecord(item) && (item.role === "user" || item.role === "assistant")) {
+    return { role: item.role, content: typeof item.content === "string" ? text(item.content) : item.content };
+  }
+  if (isRecord(item) && typeof item.type === "string") return { role: "user", content: item };
+  throw new TypeError("A prompt returns text, content or messages: { role, content }");
+}
+
+/**
+ * @param {Iterable<string>} found
+ * @returns {object}
+ */
+export function toCompletion(found) {
+  const values = [...found].map(String);
+  const hasMore = values.length > MOST_COMPLETIONS;
+  return { completion: { values: values.slice(0, MOST_COMPLETIONS), total: values.length, hasMore } };
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} noun
+ */
+function toJson(value, noun) {
+  const json = JSON.stringify(value);
+  if (json === undefined) throw new TypeError(`The ${noun} returned a ${typeof value}, which has no JSON form`);
+  return json;
+}
+
+/** @param {string} value */
+function text(value) {
+  return { type: "text", text: value };
+}
+
+/**
+ * @param {unknown} value
+ * @returns {Promise<Uint8Array | undefined>}
+ */
+async function bytesOf(value) {
+  if (value instanceof Blob) return new Uint8Array(await value.arrayBuffer());
+  if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+  return undefined;
+}
+
+/** @param {Uint8Array} bytes */
+function toBase64(bytes) {
+  let binary = "";
+  // In pieces: the arguments of one call are limited.
+  for (let start = 0; start < bytes.length; start += 0x8000) {
+    binary += String.fromCharCode(...bytes.subarray(start, start + 0x8000));
+  }
+  return btoa(binary);
 }
 
 /**
@@ -32,4 +149,14 @@ export function describe(error) {
  */
 function isRecord(value) {
   return typeof value === "object" && value !== null;
+}
+
+/**
+ * A copy that is nothing but data: what JSON can't say would make postMessage throw.
+ * @template T
+ * @param {T} value
+ * @returns {T}
+ */
+export function plain(value) {
+  return JSON.parse(JSON.stringify(value) ?? "null");
 }

@@ -1,0 +1,24 @@
+// The shipped types must be those of the code: whatever client.d.ts declares is held against what client.js exports.
+// tsc reads this file and nobody runs it.
+
+import type * as declared from "../tabserver/js/client.js";
+import { connect, Connection } from "../tabserver/js/connection.js";
+import { McpError, ResourceNotFound } from "../tabserver/js/errors.js";
+import { pair } from "../tabserver/js/pairing.js";
+import { InputRequired } from "../tabserver/js/questions.js";
+import { toResult } from "../tabserver/js/result.js";
+
+// A Connection comes from connect() alone, so what counts is what it can do, not how it is made.
+type Values = Omit<typeof declared, "Connection">;
+
+export const values: Values = {
+  connect: connect as (options: declared.ConnectOptions) => Connection & declared.Connection,
+  InputRequired,
+  McpError,
+  pair,
+  ResourceNotFound,
+  toResult,
+};
+
+// Everything that is declared on a connection is there, and takes and gives what the declaration says.
+export const can = (connection: Connection): Omit<declared.Connection, keyof EventTarget> => connection;

@@ -1,0 +1,442 @@
+// What pages use of Tabrelay, as types. One file without imports, so that it can be copied next to any app.
+
+/**
+ * Attach this tab to a server. Called again for the same server, it returns the same connection.
+ *
+ *     import { connect } from "http://127.0.0.1:4747/-/client.js";
+ *     const connection = connect({ server: "notes" });
+ *     connection.offerTool({ name: "title", description: "The page's title.", execute: () => document.title });
+ */
+export declare function connect(options: ConnectOptions): Connection;
+
+export interface ConnectOptions {
+  /** The name of the MCP server: the last part of its URL. */
+  server: string;
+  /** Where the relay is. Left out, it is the origin that client.js came from; an app that bundles client.js must say it. */
+  relay?: string | URL;
+  /** The relay's token; else the one that pairing stored. */
+  token?: string;
+  /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
+  worker?: string | URL;
+  /** URLs of Python files whose tools, resources and prompts run in the worker. */
+  modules?: string[];
+  /** The worker's waits, for unusual networks. */
+  timing?: Timing;
+}
+
+/**
+ * The worker's waits, in milliseconds; what is left out has the default given here. The tab that starts the worker
+ * decides.
+ */
+export interface Timing {
+  /** A dial that takes longer is given up: 5000. */
+  connect_ms?: number;
+  /** The first pause before dialling again: 1000. It doubles up to `longest_delay_ms`: 3000. */
+  first_delay_ms?: number;
+  longest_delay_ms?: number;
+  /** The pauses start from the first again after a connection of at least this: 10000. */
+  stable_ms?: number;
+  /** A relay that says nothing for so long is gone: 50000. It says something every 20 s. */
+  watchdog_ms?: number;
+  /** A tab that runs a call and says nothing for so long is asked whether it lives: 5000. */
+  tab_quiet_ms?: number;
+  /** If it does not answer for so long, its calls fail: 30000. A tool that computes without a pause can't answer. */
+  tab_silence_ms?: number;
+  /** A tab that is reloaded is kept for so long, with its tools and the calls that came meanwhile: 5000. */
+  tab_return_ms?: number;
+}
+
+/**
+ * One tab's attachment to one server. The link to the relay belongs to the shared worker and outlives this page; what is
+ * offered before the worker is ready, or while it is started again, is kept and offered then.
+ */
+export declare class Connection extends EventTarget {
+  private constructor();
+  /** How the connection stands now. The event "state" tells of the next. */
+  readonly state: State;
+  /** How far Python in the worker is; null before anything is known. */
+  readonly boot: Boot | null;
+  /** What all tabs and the worker offer together; null before anything is known. */
+  readonly catalogue: Catalogue | null;
+  /** This tab, as the catalogue calls it. */
+  readonly tab: { id: string };
+  readonly isClosed: boolean;
+
+  /** Offer a tool; a second one of the same name replaces the first. Abort `signal` to withdraw it. */
+  offerTool<Arguments = any>(tool: Tool<Arguments>, options?: OfferOptions): void;
+  /** Offer a resource or, with `{variables}` in its URI, a template for many of them. */
+  offerResource(resource: Resource, options?: OfferOptions): void;
+  /** Offer a prompt. */
+  offerPrompt(prompt: Prompt, options?: OfferOptions): void;
+  /** Tell those who subscribed to a resource that it is not what it was. */
+  resourceUpdated(uri: string): void;
+
+  /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
+  retry(): void;
+  /** Close the worker's connection to the relay, for all tabs, until somebody retries. */
+  stop(): void;
+  /** Take this tab away, with all that it offers. The worker and the other tabs go on. */
+  close(): void;
+
+  addEventListener<Type extends keyof ConnectionEvents>(
+    type: Type,
+    listener: (this: Connection, event: ConnectionEvents[Type]) => void,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  removeEventListener<Type extends keyof ConnectionEvents>(
+    type: Type,
+    listener: (this: Connection, event: ConnectionEvents[Type]) => void,
+    options?: boolean | EventListenerOptions,
+  ): void;
+  removeEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject | null,
+    options?: boolean | EventListenerOptions,
+  ): void;
+}
+
+/** What happened is in `event.detail`. */
+export interface ConnectionEvents {
+  /** The connection changed. */
+  state: CustomEvent<State>;
+  /** The worker's Python came a step further, or failed to. */
+  boot: CustomEvent<Boot>;
+  /** Something is offered, withdrawn, or offered by another tab. */
+  catalogue: CustomEvent<Catalogue>;
+  /** A call began, came further, or ended, in whichever tab. */
+  activity: CustomEvent<Activity>;
+  /** The worker does not take something that this page offers. */
+  refused: CustomEvent<Refused>;
+  /** A Python file of `modules` could not be loaded. */
+  module_failed: CustomEvent<ModuleFailed>;
+}
+
+export interface OfferOptions {
+  /** Withdraws the offer when it is aborted. */
+  signal?: AbortSignal;
+}
+
+// -- how the connection stands ----------------------------------------------------------------------------------------
+
+export interface State {
+  /** "waiting" tries again by itself, after `retry_in_ms`; "stopped" does not. */
+  state: "connecting" | "connected" | "waiting" | "stopped";
+  /** The reason, for programs; null while there is nothing wrong. */
+  why: Why | null;
+  /** The reason, for people, with what to do about it. */
+  message: string | null;
+  retry_in_ms: number | null;
+  server: string;
+  /** When this state began, in milliseconds since 1970. */
+  since_ms: number;
+  attempts: number;
+}
+
+/** Why there is no connection. The guide has a table of what to do about each. */
+export type Why =
+  /** Nobody answers at the relay's address. */
+  | "relay_down"
+  /** The relay does not know the token. */
+  | "unauthorized"
+  /** The relay does not take pages of this origin, or not for this server. */
+  | "forbidden"
+  /** Another browser or profile took over the server. */
+  | "replaced"
+  /** A page of another origin, or with another token, has the server. */
+  | "taken"
+  /** Relay and page speak different versions; a reload mends it. With "connected" it is a newer relay that still understands. */
+  | "version"
+  /** The relay did not answer in time. */
+  | "timeout"
+  /** The connection was lost, or the worker ended. */
+  | "lost"
+  /** The relay said goodbye because it restarts. */
+  | "restarting"
+  /** A page closed the connection. */
+  | "closed"
+  /** This page has no token. */
+  | "not_paired"
+  /** The worker, or Python in it, could not start. */
+  | "boot_failed"
+  /** The browser has no shared workers or Web Locks, or the page is not secure. */
+  | "unsupported";
+
+export interface Boot {
+  stage: "download" | "start" | "ready" | "failed";
+  /** Bytes so far, and in all if that is known. */
+  loaded?: number;
+  total?: number;
+  detail?: string;
+}
+
+export interface Catalogue {
+  tools: CatalogueEntry[];
+}
+
+export interface CatalogueEntry {
+  name: string;
+  title?: string;
+  description?: string;
+  /** "worker", or the id of the tab that gets the call. */
+  owner: string;
+  tab?: { id: string; title: string; url: string };
+}
+
+export interface Activity {
+  call: string;
+  name: string;
+  owner: string;
+  phase: "started" | "progress" | "done" | "failed" | "cancelled";
+  /** Milliseconds since 1970. */
+  at_ms: number;
+  /** How long the call took; when it has ended. */
+  ms?: number;
+  client?: string;
+  progress?: number;
+  total?: number;
+  error?: string;
+}
+
+export interface Refused {
+  /** "tools", "resources", "templates" or "prompts". */
+  kind: string;
+  name: string;
+  message: string;
+}
+
+export interface ModuleFailed {
+  url: string;
+  message: string;
+}
+
+// -- what a tab offers ------------------------------------------------------------------------------------------------
+
+export interface ToolDefinition {
+  /** 1 to 128 letters, digits, "_", "-" and ".". */
+  name: string;
+  title?: string;
+  /** What it does and when to use it, for the model. */
+  description?: string;
+  /** A JSON Schema with `type: "object"`. Arguments that do not fit never reach `execute`. */
+  inputSchema?: object;
+  /** A JSON Schema for what `execute` returns. */
+  outputSchema?: object;
+  annotations?: Annotations;
+}
+
+/** Hints for the client. It does not have to believe them. */
+export interface Annotations {
+  title?: string;
+  readOnlyHint?: boolean;
+  destructiveHint?: boolean;
+  idempotentHint?: boolean;
+  openWorldHint?: boolean;
+}
+
+export interface Tool<Arguments = any> extends ToolDefinition {
+  /**
+   * Run it. What it returns, or resolves to, becomes the result: a string is text, an object or array is JSON (and
+   * structured content), `{ content: […] }` is taken as it is. What it throws, the caller sees as an error.
+   */
+  execute(args: Arguments, context: CallContext): unknown;
+}
+
+export interface ResourceDefinition {
+  /** With `{name}`, one path segment, or `{name*}`, which may have slashes in it, it is a template. */
+  uri: string;
+  /** Left out, it is the URI. */
+  name?: string;
+  title?: string;
+  description?: string;
+  mimeType?: string;
+  /** In bytes. */
+  size?: number;
+  annotations?: ContentAnnotations;
+}
+
+export interface Resource extends ResourceDefinition {
+  /**
+   * Give the contents. A string is text; a Blob, an ArrayBuffer or a typed array is binary; `{ contents: […] }` is taken
+   * as it is; anything else is JSON.
+   */
+  read(uri: string, context: ReadContext): unknown;
+  /** For a template's variables: the possible values, or a function that finds them. */
+  complete?: Record<string, Completer>;
+}
+
+export interface PromptDefinition {
+  name: string;
+  title?: string;
+  description?: string;
+  arguments?: PromptArgument[];
+}
+
+export interface Prompt extends PromptDefinition {
+  /** Give the messages: a string, a message, several of them, or `{ messages: […] }`. */
+  get(args: Record<string, string>, context: CallContext): unknown;
+  /** For arguments: the possible values, or a function that finds them. */
+  complete?: Record<string, Completer>;
+}
+
+export interface PromptArgument {
+  name: string;
+  title?: string;
+  description?: string;
+  required?: boolean;
+}
+
+/**
+ * Of a list, those values are offered that begin with what was typed. A function gets what was typed, and the arguments
+ * that are filled in already.
+ */
+export type Completer =
+  | readonly string[]
+  | ((typed: string, args: Record<string, string>) => Iterable<string> | Promise<Iterable<string>>);
+
+/** Who content is for, and how much it matters. */
+export interface ContentAnnotations {
+  audience?: ("user" | "assistant")[];
+  priority?: number;
+  lastModified?: string;
+}
+
+// -- while a call runs ------------------------------------------------------------------------------------------------
+
+/** What a call may know, say and ask. Its functions need no `this`: `execute(args, { progress, elicit })`. */
+export interface CallContext {
+  /** The id of this call, as in the "activity" events. */
+  call: string;
+  /** Aborted when the caller cancels, or when the worker is lost. */
+  signal: AbortSignal;
+  caller: Caller;
+  /** Report how far the call is. Reaches the caller only if it asked for progress; must rise from call to call. */
+  progress(progress: number, total?: number, message?: string): void;
+  /** Send a log message to the caller. */
+  log(level: LogLevel, data: unknown, logger?: string): void;
+  /** Can the client be asked this? */
+  can(capability: "elicitation" | "sampling" | "roots"): boolean;
+  /**
+   * Show the user a form. `schema` has `type: "object"` and plain properties. Rejects with an McpError named
+   * "MissingCapability" if the client has no forms, and with `signal.reason` when the call is cancelled.
+   */
+  elicit<Content = Record<string, unknown>>(message: string, schema: object, options?: AskOptions): Promise<Elicited<Content>>;
+  /** Ask the user to open an address: for what must not pass through the client, such as a password. */
+  elicitUrl(message: string, url: string, options?: AskOptions): Promise<Elicited<never>>;
+  /** Let the client's model say something. */
+  sample(messages: string | Message[], options?: SampleOptions): Promise<Sampled>;
+  /** The folders and files that the client works on. */
+  roots(options?: AskOptions): Promise<Root[]>;
+  /** The answers to an `InputRequired` that was returned before, by key. */
+  inputResponses: Record<string, Record<string, unknown>>;
+  /** The `state` of an `InputRequired` that was returned before; null the first time. */
+  requestState: unknown;
+}
+
+export interface ReadContext extends CallContext {
+  /** The variables that the URI has for the template. */
+  variables: Record<string, string>;
+}
+
+/** Who calls. */
+export interface Caller {
+  /** What the client says it is. */
+  client: { name?: string; version?: string } | null;
+  /** Whom the relay took the caller for: stands for a token, not for a person. */
+  principal: string;
+  /** "legacy" callers have a session, "modern" ones do not. */
+  era: "modern" | "legacy";
+  /** The revision of MCP that the caller speaks. */
+  version: string;
+  /** What the client says that it can be asked. */
+  capabilities: Record<string, unknown>;
+}
+
+export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
+
+export interface AskOptions {
+  /** Names the question for the client; without one it gets a number. */
+  key?: string;
+}
+
+export interface Elicited<Content = Record<string, unknown>> {
+  action: "accept" | "decline" | "cancel";
+  /** What the user filled in, if they accepted. */
+  content?: Content;
+}
+
+export interface SampleOptions extends AskOptions {
+  /** 1024 if left out. */
+  maxTokens?: number;
+  systemPrompt?: string;
+  temperature?: number;
+  stopSequences?: string[];
+  modelPreferences?: object;
+  includeContext?: string;
+  metadata?: object;
+  tools?: object[];
+  toolChoice?: object;
+}
+
+export interface Sampled {
+  role: "user" | "assistant";
+  content: ContentBlock | ContentBlock[];
+  model: string;
+  stopReason?: string;
+  /** The text of all of it. */
+  text: string;
+}
+
+export interface Root {
+  uri: string;
+  name?: string;
+}
+
+/** One message of a prompt, or of what a model is asked to continue. */
+export interface Message {
+  role: "user" | "assistant";
+  content: ContentBlock | string;
+}
+
+/** Text, a picture, sound, a resource or a link to one, as MCP writes it. */
+export interface ContentBlock {
+  type: "text" | "image" | "audio" | "resource" | "resource_link" | (string & {});
+  [member: string]: unknown;
+}
+
+/**
+ * Returned by a handler that does not wait for answers: it is called again, with them in `context.inputResponses` and
+ * `state` in `context.requestState`. The client carries the state and can read it, but can't change it.
+ */
+export declare class InputRequired {
+  constructor(requests: Record<string, { method: string; params: object }>, state?: unknown);
+  readonly requests: Record<string, { method: string; params: object }>;
+  readonly state: unknown;
+}
+
+// -- the rest ---------------------------------------------------------------------------------------------------------
+
+/** An error of the protocol. Thrown by a handler, the caller gets its code and data; a question may be answered with one. */
+export declare class McpError extends Error {
+  constructor(code: number, message: string, data?: unknown);
+  readonly code: number;
+  readonly data: unknown;
+}
+
+/** There is no such resource. A template's `read` throws it for a URI that leads nowhere. */
+export declare class ResourceNotFound extends McpError {
+  constructor(uri: string);
+}
+
+/** Any value as the result of a tool: what `execute` returns goes through this. */
+export declare function toResult(value: unknown): Promise<object>;
+
+/**
+ * Redeem the one-time code in the address bar, if there is one, and give the token that this origin has. Only for pages
+ * of the relay itself; `connect` does it by itself.
+ */
+export declare function pair(relay?: string): Promise<{ token: string | undefined; problem: string | undefined }>;

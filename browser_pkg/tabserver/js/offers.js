@@ -1,0 +1,209 @@
+/**
+ * What one tab offers: tools, resources, templates and prompts; and what each of them does with a call.
+ *
+ * The worker gets to know plain data, without the functions. Whether a call may run here is decided there.
+ *
+ * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "./client.js"
+ * @import { CallMessage, OfferKind, Offers as Offered } from "./ports.js"
+ */
+
+import { invalidParams, ResourceNotFound } from "./errors.js";
+import { InputRequired } from "./questions.js";
+import { plain, toCompletion, toContents, toMessages, toResult } from "./result.js";
+import { check } from "./schema.js";
+
+const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
+const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
+
+/** @typedef {Tool | Resource | Prompt} Item */
+
+export class Offers {
+  /** @type {Record<OfferKind, Map<string, any>>} */
+  #held = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
+
+  /** @param {Tool} tool */
+  addTool(tool) {
+    if (!NAME.test(tool?.name ?? "")) {
+      const name = JSON.stringify(tool?.name);
+      throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
+    }
+    needsFunction(tool, "execute", `Tool "${tool.name}"`);
+    return this.#add("tools", tool.name, tool);
+  }
+
+  /** @param {Resource} resource */
+  addResource(resource) {
+    const uri = resource?.uri;
+    if (!SCHEME.test(uri ?? "")) {
+      throw new TypeError(`A resource needs a URI with a scheme, such as notes://today, not ${JSON.stringify(uri)}`);
+    }
+    needsFunction(resource, "read", `Resource ${uri}`);
+    return this.#add(/[{}]/.test(uri) ? "templates" : "resources", uri, resource);
+  }
+
+  /** @param {Prompt} prompt */
+  addPrompt(prompt) {
+    if (typeof prompt?.name !== "string" || !prompt.name) throw new TypeError("A prompt needs a name");
+    needsFunction(prompt, "get", `Prompt "${prompt.name}"`);
+    return this.#add("prompts", prompt.name, prompt);
+  }
+
+  /**
+   * Take something away, unless another one has replaced it meanwhile.
+   * @param {OfferKind} kind
+   * @param {string} key
+   * @param {Item} item
+   */
+  remove(kind, key, item) {
+    return this.#held[kind].get(key) === item && this.#held[kind].delete(key);
+  }
+
+  /** Everything, as the worker gets to know it. @returns {Offered} */
+  definitions() {
+    const kinds = /** @type {OfferKind[]} */ (Object.keys(this.#held));
+    const filled = kinds.filter((kind) => this.#held[kind].size);
+    return Object.fromEntries(filled.map((kind) => [kind, [...this.#held[kind].values()].map(DEFINE[kind])]));
+  }
+
+  /**
+   * Run what a call is for.
+   * @param {CallMessage} message
+   * @param {CallContext} context
+   * @returns {Promise<object>}
+   */
+  async run(message, context) {
+    switch (message.kind) {
+      case "tools":
+        return this.#runTool(message.name, message.arguments, context);
+      case "resources":
+      case "templates": {
+        /** @type {Resource} */
+        const resource = this.#get(message.kind, message.name, () => new ResourceNotFound(message.uri));
+        const value = await resource.read(message.uri, { ...context, variables: message.arguments });
+        return value instanceof InputRequired ? value : toContents(value, message.uri, resource.mimeType);
+      }
+      case "prompts": {
+        /** @type {Prompt} */
+        const prompt = this.#get("prompts", message.name, () => withdrawn("prompt", message.name));
+        checkArguments(prompt, message.arguments);
+        const value = await prompt.get(message.arguments, context);
+        return value instanceof InputRequired ? value : toMessages(value, prompt.description);
+      }
+      case "completion": {
+        /** @type {Resource | Prompt} */
+        const item = this.#get(message.of, message.name, () => withdrawn(message.of, message.name));
+        const completer = Object.hasOwn(item.complete ?? {}, message.argument) ? item.complete?.[message.argument] : [];
+        return toCompletion(await complete(completer ?? [], message.typed, message.arguments));
+      }
+    }
+  }
+
+  /**
+   * @param {string} name
+   * @param {unknown} args
+   * @param {CallContext} context
+   */
+  async #runTool(name, args, context) {
+    /** @type {Tool} */
+    const tool = this.#get("tools", name, () => new Error(`This tab does not offer "${name}" any more.`));
+    const faults = check(tool.inputSchema ?? {}, args);
+    if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
+    const value = await tool.execute(args, context);
+    if (value instanceof InputRequired) return value;
+    const { outputSchema } = tool;
+    const result = /** @type {Record<string, any>} */ (await toResult(value, outputSchema !== undefined));
+    if (outputSchema && !result.isError) {
+      const broken = check(outputSchema, plain(result.structuredContent), "result", "property");
+      if (broken.length) {
+        throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${broken.join("\n")}`);
+      }
+    }
+    return result;
+  }
+
+  /**
+   * @template {Item} T
+   * @param {OfferKind} kind
+   * @param {string} key
+   * @param {T} item
+   */
+  #add(kind, key, item) {
+    // Made before it is kept: an item that has no definition must not stay.
+    const definition = DEFINE[kind](item);
+    this.#held[kind].set(key, item);
+    return { kind, key, offer: /** @type {Offered} */ ({ [kind]: [definition] }) };
+  }
+
+  /**
+   * @param {OfferKind} kind
+   * @param {string} key
+   * @param {() => Error} problem
+   */
+  #get(kind, key, problem) {
+    const found = this.#held[kind].get(key);
+    if (!found) throw problem();
+    return found;
+  }
+}
+
+/** What the worker gets to know of each kind. @type {Record<OfferKind, (item: any) => any>} */
+const DEFINE = {
+  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations }) =>
+    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations }),
+  resources: ({ uri, ...rest }) => plain({ uri, ...defineResource(uri, rest) }),
+  templates: ({ uri, ...rest }) => plain({ uriTemplate: uri, ...defineResource(uri, rest) }),
+  prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args }) =>
+    plain({ name, title, description, arguments: args }),
+};
+
+/**
+ * @param {string} uri
+ * @param {Omit<Resource, "uri">} resource
+ */
+function defineResource(uri, { name, title, description, mimeType, size, annotations }) {
+  return { name: name ?? uri, title, description, mimeType, size, annotations };
+}
+
+/**
+ * @param {Completer} completer
+ * @param {string} typed
+ * @param {Record<string, string>} args
+ */
+async function complete(completer, typed, args) {
+  if (typeof completer === "function") return (await completer(typed, args)) ?? [];
+  return completer.filter((value) => value.toLowerCase().startsWith(typed.toLowerCase()));
+}
+
+/**
+ * @param {Prompt} prompt
+ * @param {Record<string, string>} given
+ */
+function checkArguments(prompt, given) {
+  const known = prompt.arguments ?? [];
+  const faults = [
+    ...Object.keys(given)
+      .filter((name) => !known.some((argument) => argument.name === name))
+      .map((name) => `arguments.${name}: unknown argument`),
+    ...known
+      .filter(({ name, required }) => required && !Object.hasOwn(given, name))
+      .map(({ name }) => `arguments.${name}: missing, expected string`),
+  ];
+  if (faults.length) throw invalidParams(`Invalid arguments for prompt "${prompt.name}":\n${faults.join("\n")}`);
+}
+
+/**
+ * @param {string} noun
+ * @param {string} name
+ */
+function withdrawn(noun, name) {
+  return invalidParams(`This tab does not offer the ${noun} "${name}" any more.`);
+}
+
+/**
+ * @param {Record<string, any>} item
+ * @param {string} member
+ * @param {string} label
+ */
+function needsFunction(item, member, label) {
+  if (typeof item[member] !== "function") throw new TypeError(`${label} has no function \`${member}\``);
+}

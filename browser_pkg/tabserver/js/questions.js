@@ -1,0 +1,102 @@
+/**
+ * What a call may ask its client: forms, addresses, the model, the folders. Questions become MCP requests here and
+ * answers plain values; how they travel is `ask`'s business.
+ *
+ * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "./client.js"
+ */
+
+import { McpError } from "./errors.js";
+import { toMessage } from "./result.js";
+import { check } from "./schema.js";
+
+const MAX_TOKENS = 1024;
+const ACTIONS = ["accept", "decline", "cancel"];
+
+/**
+ * @typedef {Record<string, unknown>} Answer
+ * @typedef {(method: string, params: object, key: string | undefined) => Promise<Answer>} Ask
+ */
+
+/** Returned by a handler that does not wait for answers: it is called again, with them. */
+export class InputRequired {
+  /**
+   * @param {Record<string, { method: string, params: object }>} requests
+   * @param {unknown} [state]
+   */
+  constructor(requests, state = null) {
+    this.requests = requests;
+    this.state = state;
+  }
+}
+
+/**
+ * @param {Ask} ask
+ * @returns {Pick<CallContext, "elicit" | "elicitUrl" | "sample" | "roots">}
+ */
+export function questions(ask) {
+  return {
+    /**
+     * @param {string} message
+     * @param {object} schema
+     * @param {AskOptions} [options]
+     */
+    async elicit(message, schema, { key } = {}) {
+      const answer = readAction(await ask("elicitation/create", { message, requestedSchema: schema }, key));
+      if (answer.action !== "accept") return /** @type {any} */ (answer);
+      const faults = check(schema, answer.content, "content", "property");
+      if (faults.length) throw invalid(faults.join("\n"));
+      return /** @type {any} */ (answer);
+    },
+
+    async elicitUrl(message, url, { key } = {}) {
+      return /** @type {any} */ (readAction(await ask("elicitation/create", { mode: "url", message, url }, key)));
+    },
+
+    /**
+     * @param {string | Message[]} messages
+     * @param {SampleOptions} [options]
+     */
+    async sample(messages, { key, maxTokens = MAX_TOKENS, ...options } = {}) {
+      const said = (typeof messages === "string" ? [messages] : messages).map(toMessage);
+      return readSampled(await ask("sampling/createMessage", { messages: said, maxTokens, ...options }, key));
+    },
+
+    async roots({ key } = {}) {
+      const { roots } = await ask("roots/list", {}, key);
+      if (!Array.isArray(roots)) throw invalid("roots: expected an array");
+      return /** @type {Root[]} */ (roots);
+    },
+  };
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Elicited}
+ */
+function readAction({ action, content }) {
+  if (typeof action !== "string" || !ACTIONS.includes(action)) {
+    throw invalid(`action: expected one of ${ACTIONS.join(", ")}, got ${JSON.stringify(action)}`);
+  }
+  const taken = /** @type {Elicited["action"]} */ (action);
+  return taken === "accept" ? { action: taken, content: /** @type {Answer} */ (content ?? {}) } : { action: taken };
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Sampled}
+ */
+function readSampled(answer) {
+  const blocks = /** @type {any[]} */ ([answer.content].flat());
+  if (!["user", "assistant"].includes(String(answer.role)) || !blocks.every((block) => typeof block === "object" && block)) {
+    throw invalid("the client's model gave no message: role and content expected");
+  }
+  const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
+  return /** @type {Sampled} */ ({ ...answer, text });
+}
+
+/** @param {string} faults */
+function invalid(faults) {
+  const error = new McpError(-32603, `The client's answer is not what was asked for: ${faults}`);
+  error.name = "InvalidAnswer";
+  return error;
+}

@@ -1,0 +1,233 @@
+"""A tab's questions in the middle of a call: through the hub and the core to the client, in both eras, and back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tabserver.hub import Hub
+from tabserver.runs import MOST_ASKED
+from tabserver.toolbox import Toolbox
+from tabserver.wire.frames import Caller, Kind
+from tests.support.core import MODERN, READY, Bench
+from tests.support.port import FakePort
+
+ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+CLIENT = replace(MODERN, capabilities=ALL)
+SESSION = replace(READY, version="2025-11-25", capabilities=ALL)
+
+FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+QUESTIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "form": ("elicitation/create", FORM, {"action": "accept", "content": {"name": "Alice"}}),
+    "address": (
+        "elicitation/create",
+        {"mode": "url", "message": "Sign in", "url": "https://example.com/", "elicitationId": "e1"},
+        {"action": "decline"},
+    ),
+    "sampling": (
+        "sampling/createMessage",
+        {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 10},
+        {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Bonjour"}},
+    ),
+    "roots": ("roots/list", {}, {"roots": [{"uri": "file:///a", "name": "A"}]}),
+}
+
+
+class Desk:
+    """A core with a hub behind it, and one tab that the test speaks for."""
+
+    def __init__(self) -> None:
+        self.hub = Hub(
+            Toolbox(),
+            now_ms=lambda: 0.0,
+            defer=lambda function: function(),
+            later=lambda delay_ms, ring: None,
+        )
+        self.bench = Bench(self.hub)
+        self.tab = FakePort()
+        self.hub.attach(self.tab, {"id": "t", "title": "Tab", "url": "http://localhost/", "visible": True})
+        self.say("offer", tools=[{"name": "greet"}])
+
+    def say(self, t: str, body: str | None = None, **message: Any) -> None:
+        self.hub.receive(self.tab, {"t": t, **message}, body)
+
+    def ask(self, method: str, params: object, number: int = 1, **more: Any) -> None:
+        self.say("ask", call=self.tab.last("call")["call"], ask=number, method=method, params=params, **more)
+
+    def end(self, text: str = "done") -> None:
+        self.say(
+            "result", json.dumps({"content": [{"type": "text", "text": text}]}), call=self.tab.last("call")["call"]
+        )
+
+    def open(self) -> None:
+        """A session of the handshake era calls the tool."""
+        self.bench.open(SESSION)
+        self.bench.request("tools/call", {"name": "greet"}, id=5)
+
+
+@pytest.fixture
+async def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize("kind", list(QUESTIONS))
+async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(desk: Desk, kind: str) -> None:
+    method, params, answer = QUESTIONS[kind]
+    desk.open()
+    desk.ask(method, params)
+    (asked,) = await desk.bench.until(Kind.REQ)
+    assert (asked["method"], asked.get("params", {})) == (method, params)
+    assert desk.bench.sent[-1][4] == 5
+    desk.bench.answer(asked["id"], {"result": answer})
+    (told,) = await desk.tab.until("answer")
+    assert (told["ask"], told["answer"]) == (1, answer)
+    desk.end("Hello, Alice!")
+    assert (await desk.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
+
+
+@pytest.mark.parametrize("kind", ["form", "sampling", "roots"])
+async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(desk: Desk, kind: str) -> None:
+    method, params, answer = QUESTIONS[kind]
+    desk.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+    desk.ask(method, params, key="who")
+    first = await desk.bench.reply("m1")
+    assert first["resultType"] == "input_required"
+    assert first["inputRequests"]["who"]["method"] == method
+    again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
+    desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    (told,) = await desk.tab.until("answer")
+    assert told["answer"] == answer
+    assert len(desk.tab.of("call")) == 1  # the tool waited: it was not called again
+    desk.end("Hello!")
+    assert (await desk.bench.reply("m2"))["content"][0]["text"] == "Hello!"
+
+
+@pytest.mark.parametrize(("caller", "channel"), [(replace(MODERN, capabilities={}), "m"), (READY, "c")])
+async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(desk: Desk, caller: Caller, channel: str) -> None:
+    if channel == "c":
+        desk.bench.open(caller)
+        desk.bench.request("tools/call", {"name": "greet"})
+    else:
+        desk.bench.modern("tools/call", {"name": "greet"}, caller=caller)
+    desk.ask(*QUESTIONS["sampling"][:2])
+    (told,) = await desk.tab.until("answer")
+    error = told["error"]
+    assert error["name"] == "MissingCapability" and "sampling" in error["message"]
+    # What the tab does not catch reaches the caller as the same error of a tool in the worker would.
+    desk.say("error", call=desk.tab.last("call")["call"], **error)
+    outcome = await desk.bench.reply(channel)
+    if channel == "c":
+        assert outcome["isError"] and "sampling" in outcome["content"][0]["text"]
+    else:
+        assert outcome["code"] == -32021 and outcome["data"] == {"requiredCapabilities": {"sampling": {}}}
+
+
+async def test_an_error_of_the_client_reaches_the_tab(desk: Desk) -> None:
+    desk.open()
+    desk.ask(*QUESTIONS["sampling"][:2])
+    (asked,) = await desk.bench.until(Kind.REQ)
+    desk.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
+    (told,) = await desk.tab.until("answer")
+    assert told["error"]["name"] == "ClientError" and told["error"]["code"] == -1
+    assert "User rejected" in told["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "fault"),
+    [
+        ("tools/call", {}, "method"),
+        ("elicitation/create", {"message": "Hm?"}, "params.requestedSchema: expected object, got null"),
+        ("elicitation/create", {"message": 3, "requestedSchema": {}}, "params.message"),
+        ("elicitation/create", {"mode": "url", "message": "Sign in"}, "params.url"),
+        ("sampling/createMessage", {"messages": "Hi", "maxTokens": 1}, "params.messages"),
+        ("sampling/createMessage", {"messages": [], "maxTokens": True}, "params.maxTokens"),
+        ("roots/list", None, "params: expected object"),
+    ],
+)
+async def test_a_question_that_is_none_is_refused_with_its_path(
+    desk: Desk, method: str, params: object, fault: str
+) -> None:
+    desk.open()
+    desk.ask(method, params)
+    (told,) = await desk.tab.until("answer")
+    assert fault in told["error"]["message"]
+    assert not [sent for sent in desk.bench.sent if sent[1] is Kind.REQ]
+
+
+async def test_a_call_that_ends_withdraws_the_questions_it_left_open(desk: Desk) -> None:
+    desk.open()
+    desk.ask(*QUESTIONS["form"][:2])
+    (asked,) = await desk.bench.until(Kind.REQ)
+    desk.end()
+    (note,) = await desk.bench.until(Kind.NOTE)
+    assert (note["method"], note["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
+    desk.bench.answer(asked["id"], {"result": QUESTIONS["form"][2]})
+    assert desk.tab.of("answer") == []
+
+
+async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(desk: Desk) -> None:
+    desk.open()
+    desk.ask(*QUESTIONS["form"][:2])
+    await desk.bench.until(Kind.REQ)
+    desk.bench.note("notifications/cancelled", {"requestId": 5, "reason": "enough"})
+    assert desk.tab.last("cancel")["reason"] == "enough"
+    notes = await desk.bench.until(Kind.NOTE)
+    assert notes[0]["method"] == "notifications/cancelled"
+
+
+async def test_a_tab_that_leaves_takes_its_questions_along(desk: Desk) -> None:
+    desk.open()
+    desk.ask(*QUESTIONS["form"][:2])
+    await desk.bench.until(Kind.REQ)
+    desk.hub.detach(desk.tab)
+    assert (await desk.bench.reply("c"))["isError"]
+    (note,) = await desk.bench.until(Kind.NOTE)
+    assert note["method"] == "notifications/cancelled"
+
+
+async def test_a_tab_cannot_ask_without_end(desk: Desk) -> None:
+    desk.open()
+    for number in range(MOST_ASKED + 1):
+        desk.ask(*QUESTIONS["roots"][:2], number=number)
+    (told,) = await desk.tab.until("answer")
+    assert told["ask"] == MOST_ASKED and "open already" in told["error"]["message"]
+
+
+async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(desk: Desk) -> None:
+    desk.open()
+    stranger = FakePort()
+    desk.hub.attach(stranger, {"id": "s", "title": "", "url": "", "visible": False})
+    call = desk.tab.last("call")["call"]
+    desk.hub.receive(stranger, {"t": "ask", "call": call, "ask": 1, "method": "roots/list", "params": {}})
+    await asyncio.sleep(0)
+    assert not [sent for sent in desk.bench.sent if sent[1] is Kind.REQ] and stranger.of("answer") == []
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_a_handler_that_returns_its_questions_is_called_again_with_the_answers(
+    desk: Desk, is_modern: bool
+) -> None:
+    method, params, answer = QUESTIONS["form"]
+    if is_modern:
+        desk.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+    else:
+        desk.open()
+    call = desk.tab.last("call")["call"]
+    desk.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
+    if is_modern:
+        first = await desk.bench.reply("m1")
+        again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
+        desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    else:
+        (asked,) = await desk.bench.until(Kind.REQ)
+        desk.bench.answer(asked["id"], {"result": answer})
+        await desk.tab.until("call", 2)
+    second = desk.tab.last("call")
+    assert second["call"] != call
+    assert (second["responses"], second["state"]) == ({"who": answer}, {"step": 1})
+    desk.end("Hello!")
+    assert (await desk.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
