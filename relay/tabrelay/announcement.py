@@ -7,8 +7,12 @@ by the command that prints it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
+
+from tabrelay.policy import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,26 @@ class Announcement:
             "Ctrl+C stops.",
         ]
         return "\n".join(lines)
+
+
+def question(
+    origin: str, server: str, code: str, others: Sequence[str] = (), *, command: str = "tabrelay", flags: str = ""
+) -> str:
+    """What is said when a page of another origin asks to be paired. Everything in it was checked before."""
+    plain = " (not encrypted)" if origin.startswith("http://") and not _is_here(origin) else ""
+    also = [f'  "{server}" is offered by {", ".join(others)} too.'] if others else []
+    return "\n".join(
+        [
+            f'{origin}{plain} wants to offer tools as "{server}" — code {code}',
+            *also,
+            f"  Does the page show the same code? Then allow it:  {command} pairs approve {code}{flags}",
+            f"  Otherwise:                                        {command} pairs refuse {code}{flags}",
+        ]
+    )
+
+
+def _is_here(origin: str) -> bool:
+    return is_loopback(urlsplit(origin).hostname or "")
 
 
 def entry(url: str, token: str | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from tabrelay.drain import Drain
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
+from tabrelay.faces.pairs import Pairs, Told, log_asking
 from tabrelay.faces.seal import Seal
 from tabrelay.gate import Gate
 from tabrelay.peers.door import Door
@@ -41,6 +42,7 @@ class Relay:
         url: str,
         token_command: str,
         drain: Drain,
+        on_ask: Told,
     ) -> None:
         self._url = url
         self._token_command = token_command
@@ -51,9 +53,8 @@ class Relay:
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
-        self._pages = pages(
-            assets, tokens, policy, self._status, probe=self._door.refusal, is_draining=lambda: drain.is_on
-        )
+        pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
+        self._pages = pages(assets, pairs, self._status, probe=self._door.refusal, is_draining=lambda: drain.is_on)
         drain.serve(self)
 
     def _came_up(self, server: str) -> None:
@@ -118,12 +119,14 @@ def create_app(
     url: str | None = None,
     token_command: str = "tabrelay token",
     drain: Drain | None = None,
+    on_ask: Told = log_asking,
 ) -> ASGIApp:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
     `specs` is what a configuration says of servers, beyond the names that the settings have.
     `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
-    server closes its sockets lets calls finish; without one, they end as the server ends them.
+    server closes its sockets lets calls finish; without one, they end as the server ends them. `on_ask` hears of pages
+    that ask to be paired; without one, the log does.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
@@ -135,6 +138,7 @@ def create_app(
         url=url or f"http://{bracketed(settings.host)}:{settings.port}",
         token_command=token_command,
         drain=drain or Drain.for_settings(settings),
+        on_ask=on_ask,
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())

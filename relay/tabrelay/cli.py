@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import config, pair, serve, token
+from tabrelay.verbs import config, pair, pairs, serve, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, token, pair, config)
+VERBS = (serve, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         "  tabrelay serve notes          start the relay for your own page\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
+        "  tabrelay pairs                show which pages ask to be paired, and which are\n"
         "  tabrelay config check -c FILE say what is wrong with a configuration\n"
         "  tabrelay demo --help          all flags of a verb\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,

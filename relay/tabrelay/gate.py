@@ -23,6 +23,7 @@ from tabrelay.tokens import Tokens
 from tabrelay.visits import Visits
 from tabserver.wire.frames import SUBPROTOCOL
 
+NULL = "null"  # the origin of files and sandboxes: anybody's
 ANYONE = Principal("anyone", frozenset({CALL, SERVE}))
 
 
@@ -60,8 +61,9 @@ class Gate:
         # Several Origin headers are joined into something that no list can hold.
         origin = ", ".join(origins) if origins else None
         refusal = self._policy.check_host(_values(scope, b"host"))
-        if refusal is None and not asked.is_shared:
-            refusal = self._policy.check_origin(origin)
+        stranger = self._stranger(asked, origin)
+        if refusal is None and isinstance(stranger, Refuse):
+            refusal = stranger
         if refusal is not None:
             await out.refuse(refusal, receive)
             return
@@ -70,7 +72,7 @@ class Gate:
             if is_preflight(scope):
                 await out.preflight()
                 return
-        admitted = None if asked.is_public else self._admit(asked, scope, origin)
+        admitted = None if asked.is_public else self._admit(asked, scope, origin, is_stranger=stranger is not None)
         if isinstance(admitted, Refuse):
             await out.refuse(admitted, receive)
             return
@@ -87,9 +89,20 @@ class Gate:
         if visit.is_over:
             await out.cut(unauthorized(asked.needs, was_given=True), receive)
 
-    def _admit(self, asked: Route, scope: Scope, origin: str | None) -> Principal | Refuse:
+    def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
+        """Does this page come from an origin that is not listed? True if it may go on all the same."""
+        if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:
+            return None
+        if asked.is_for_asking and origin != NULL:
+            return True
+        return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
+
+    def _admit(self, asked: Route, scope: Scope, origin: str | None, *, is_stranger: bool) -> Principal | Refuse:
         token = _token(scope)
         principal = self._tokens.identify(token, origin) if token else None
+        if is_stranger and (principal is None or principal.origin != origin):
+            # A paired origin is worth nothing without the token that was given to it; no other token will do.
+            return unauthorized(asked.needs, token is not None)
         if principal is None and token and self._tokens.identify(token, None) is not None:
             return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
         if token is None and origin is not None and self._is_plain(asked, scope):

@@ -64,6 +64,7 @@ class Grants:
         self._path = home / "tokens.json"
         self._watch = vault.Watch(self._path, glance_s)
         self._by_digest: dict[str, Grant] = {}
+        self._origins: set[str] = set()
         self.on_revoked: Callable[[list[Grant]], None] = lambda grants: None
 
     def find(self, sha256: str) -> Grant | None:
@@ -77,6 +78,10 @@ class Grants:
     def all(self) -> list[Grant]:
         self.refresh(look=True)
         return list(self._by_digest.values())
+
+    def has_origin(self, origin: str) -> bool:
+        self.refresh()
+        return origin in self._origins or (self.refresh(look=True) and origin in self._origins)
 
     def add(self, grant: Grant) -> None:
         def added(grants: list[Grant]) -> list[Grant]:
@@ -108,6 +113,7 @@ class Grants:
             return False
         before = self._by_digest
         self._by_digest = {grant.sha256: grant for grant in _load(self._path)} if self._watch.is_there else {}
+        self._origins = {grant.origin for grant in self._by_digest.values() if grant.origin is not None}
         gone = [grant for digest, grant in before.items() if digest not in self._by_digest]
         if gone:
             self.on_revoked(gone)

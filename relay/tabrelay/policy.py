@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 CALL = "call"  # an MCP client that calls tools
 SERVE = "serve"  # a browser that offers them
+MANAGE = "manage"  # the relay's own page: decides who is paired
 ADMIN = "admin"  # the token file's own token: may mint pairing codes
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -109,7 +110,8 @@ class Policy:
         return Refuse(
             403,
             "forbidden",
-            f"Pages of {name} may not use this relay. If you trust them, start it with --allow-origin {name}",
+            f"Pages of {name} may not use this relay. If you trust them, pair them (connect() asks by itself), "
+            f"or start it with --allow-origin {name}",
         )
 
     def is_own_origin(self, origin: str | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from tabrelay.policy import ADMIN, CALL, SERVE
+from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(r"/-/(healthz|manifest\.json|assets/.+|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))")
@@ -16,10 +16,16 @@ _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favi
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What the gate asks of a request. ``needs``: the scope; None with ``is_public`` False: any valid token."""
+    """What the gate asks of a request. ``needs``: the scope; None with ``is_public`` False: any valid token.
+
+    ``is_shared``: read by every origin, with nothing of the user's. ``is_for_paired``: also for pages of origins that
+    were paired. ``is_for_asking``: for a page of any origin at all.
+    """
 
     is_public: bool = False
     is_shared: bool = False
+    is_for_paired: bool = False
+    is_for_asking: bool = False
     has_cors: bool = False
     needs: str | None = None
     server: str | None = None
@@ -36,12 +42,17 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(is_public=True)
     if kind == "http" and path == "/-/pair":
         return Route(is_public=method == "POST", has_cors=True, needs=ADMIN)
+    if kind == "http" and path in ("/-/ask", "/-/ask/answer"):
+        return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
+    if kind == "http" and path == "/-/pairs":
+        return Route(needs=MANAGE)
     if kind == "http" and path == "/-/status":
         return Route(has_cors=True)
     first, _, rest = path.removeprefix("/").partition("/")
     if kind == "http" and path.startswith("/-/probe/"):
-        return Route(has_cors=True, needs=SERVE, server=rest.partition("/")[2])
+        return Route(is_for_paired=True, has_cors=True, needs=SERVE, server=rest.partition("/")[2])
     if first and not first.startswith(("-", ".")):
-        needs = SERVE if kind == "websocket" else CALL
-        return Route(has_cors=True, needs=needs, server=first, speaks_rpc=kind == "http")
+        if kind == "websocket":
+            return Route(is_for_paired=True, needs=SERVE, server=first)
+        return Route(has_cors=True, needs=CALL, server=first, speaks_rpc=True)
     return Route(needs=ADMIN)

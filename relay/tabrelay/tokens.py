@@ -20,7 +20,7 @@ from typing import Any, Final
 from tabrelay import vault
 from tabrelay.codes import Code, CodeProblem, Codes
 from tabrelay.grants import Grant, GrantError, Grants
-from tabrelay.policy import ADMIN, CALL, SERVE, Principal
+from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE, Principal
 from tabrelay.vault import StateError
 
 __all__ = ["Grant", "GrantError", "Redeemed", "StateError", "Tokens"]
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT: Final = "default"  # what the relay's own token is called where tokens have names
 _NOBODY: Final = Principal("token:none", frozenset())
-MASTER_SCOPES: Final = frozenset({CALL, SERVE, ADMIN})
+MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, ADMIN})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -154,6 +154,10 @@ class Tokens:
     def grants(self) -> list[Grant]:
         return self._grants.all()
 
+    def has_page(self, origin: str) -> bool:
+        """Was a page of this origin paired?"""
+        return self._grants.has_origin(origin)
+
     def revoke(self, is_meant: Callable[[Grant], bool]) -> list[Grant]:
         return self._grants.remove(is_meant)
 
@@ -164,11 +168,11 @@ class Tokens:
         return self._codes.mint(server, ttl_s, now)
 
     def redeem(self, code: str, origin: str, now: float) -> Redeemed | CodeProblem:
-        """Trade a code for a serve-only token that works for this origin."""
+        """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
         taken = self._codes.take(code, now)
         if not isinstance(taken, Code):
             return taken
-        return Redeemed(self.issue(origin, taken.server, (SERVE,)), taken.server)
+        return Redeemed(self.issue(origin, taken.server, (SERVE, MANAGE)), taken.server)
 
 
 def digest(token: str) -> str:

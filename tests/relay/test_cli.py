@@ -43,7 +43,7 @@ def run(argv: Sequence[str]) -> int:
 # --- help and version
 
 
-@pytest.mark.parametrize("verb", ["demo", "serve", "token", "pair"])
+@pytest.mark.parametrize("verb", ["demo", "serve", "token", "pair", "pairs"])
 def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
     text = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
 def test_the_help_shows_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    for verb in ("demo", "serve", "token", "pair"):
+    for verb in ("demo", "serve", "token", "pair", "pairs"):
         assert f"tabrelay {verb}" in text.partition("Examples")[2]
 
 
@@ -419,6 +419,55 @@ async def test_pair_finds_the_running_relay_by_itself(tmp_path: Path, capsys: py
         assert answer["url"].startswith(f"{found['base_url']}/#pair=")
         assert answer["expires_s"] == 600
         await process.stop(signal.SIGTERM)
+
+
+async def post(url: str, origin: str, body: dict[str, str]) -> Any:
+    """As a page of that origin does."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    text = json.dumps(body)
+    lines = [f"POST {parts.path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close", f"Origin: {origin}"]
+    lines += ["Content-Type: application/json", f"Content-Length: {len(text)}", "", text]
+    writer.write("\r\n".join(lines).encode())
+    answer = await asyncio.wait_for(reader.read(), WAIT_S)
+    writer.close()
+    await writer.wait_closed()
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+async def test_a_page_that_asks_is_shown_in_the_terminal_and_answered_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app, home = "https://app.example", tmp_path / "state"
+
+    async def pairs(*argv: str, code: int = 0) -> str:
+        return await asyncio.to_thread(printed, ["pairs", *argv], home, capsys, code)
+
+    async with relay(home, "serve", "--json") as process:
+        base = json.loads(await process.line())["base_url"]
+        first = await post(f"{base}/-/ask", app, {"server": "notes"})
+        assert first["code"] in await pairs()
+        assert (await post(f"{base}/-/ask", "http://evil.example", {"server": "notes"}))["code"] in await pairs("list")
+        await pairs("approve", "99999", code=1)
+        assert f'{app} may offer tools as "notes" now' in await pairs("approve", first["code"])
+        got = await post(f"{base}/-/ask/answer", app, {"request": first["request"]})
+        assert got["token"].startswith("tr_")
+        asking = json.loads(await pairs("--json"))["asking"]
+        assert [row["origin"] for row in asking] == ["http://evil.example"]
+        assert "Refused: http://evil.example" in await pairs("refuse", asking[0]["code"])
+        assert (await fetch("GET", f"{base}/notes", f"Authorization: Bearer {got['token']}"))[0] == 403
+        code, _, err = await process.stop(signal.SIGTERM)
+    assert code == 0
+    assert f'{app} wants to offer tools as "notes" — code {first["code"]}\n' in err
+    assert f"pairs approve {first['code']} --home {home}" in err
+    assert "http://evil.example (not encrypted) wants" in err
+    assert got["token"] not in err and first["request"] not in err
+    # The list and the revocation need no relay that runs.
+    table = await pairs()
+    assert table.splitlines()[1].split()[1:3] == [app, "notes"]
+    assert app in await pairs("revoke", table.splitlines()[1].split()[0])
+    assert await pairs("list") == "No page is paired.\n"
+    await pairs("revoke", app, code=1)
 
 
 async def test_a_person_gets_the_addresses_and_how_to_stop(tmp_path: Path) -> None:

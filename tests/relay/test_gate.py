@@ -35,6 +35,7 @@ CLOSED = [
     "/-/status",
     "/-/codes",
     "/-/probe/demo",
+    "/-/pairs",
     "/-/",
     "/-/new",
     "/-/demo.html",
@@ -364,6 +365,76 @@ async def test_a_page_with_a_token_is_that_tokens_principal(plain_house: House) 
     own = ("Origin", OWN)
     assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", bearer(plain_house.serve)])).is_accepted
     assert plain_house.app.scopes[0]["state"]["principal"].id == f"page:{OWN}"
+
+
+# --- pages of an origin that is not listed, but was paired
+
+PAIRED = "https://paired.example"
+
+
+@pytest.fixture
+def paired(house: House) -> str:
+    """The token of a page that was paired for "notes"."""
+    return house.tokens.issue(PAIRED, "notes", ["serve"])
+
+
+def from_paired(*headers: tuple[str, str]) -> list[tuple[str, str]]:
+    return [HOST, ("Origin", PAIRED), *headers]
+
+
+async def test_a_paired_page_may_serve_its_name_and_ask_why_it_may_not(house: House, paired: str) -> None:
+    assert (await dial(house.gate, "/notes", from_paired(), ["tabrelay.v1", bearer(paired)])).is_accepted
+    answer = await house.ask("GET", "/-/probe/notes", ("Origin", PAIRED), token=paired)
+    assert (answer.status, answer.header("access-control-allow-origin")) == (200, PAIRED)
+    other = await house.ask("GET", "/-/probe/other", ("Origin", PAIRED), token=paired)
+    assert (other.status, other.header("access-control-allow-origin")) == (403, PAIRED)
+    assert (await dial(house.gate, "/other", from_paired(), ["tabrelay.v1", bearer(paired)])).status == 403
+
+
+async def test_a_paired_origin_is_worth_nothing_without_its_own_token(house: House, paired: str) -> None:
+    for token in (None, house.master, house.serve, house.serve_notes, "tr_unknown"):
+        entries = ["tabrelay.v1", *([bearer(token)] if token else [])]
+        assert (await dial(house.gate, "/notes", from_paired(), entries)).status == 401
+        assert (await house.ask("GET", "/-/probe/notes", ("Origin", PAIRED), token=token)).status == 401
+    assert house.app.scopes == []
+
+
+@pytest.mark.parametrize("path", ["/notes", "/notes/sse", "/-/status", "/-/codes", "/-/pairs", "/-/pair", "/"])
+async def test_a_paired_page_may_do_nothing_else(house: House, paired: str, path: str) -> None:
+    for method in ("GET", "POST", "DELETE", "OPTIONS"):
+        for token in (paired, house.master):
+            answer = await house.ask(method, path, ("Origin", PAIRED), token=token)
+            assert answer.status == 403
+            assert answer.header("access-control-allow-origin") is None
+    assert house.app.scopes == []
+
+
+async def test_a_page_whose_pairing_was_revoked_is_a_stranger_again(house: House, paired: str) -> None:
+    house.tokens.revoke(lambda grant: grant.origin == PAIRED)
+    assert (await dial(house.gate, "/notes", from_paired(), ["tabrelay.v1", bearer(paired)])).status == 403
+
+
+async def test_a_paired_origin_gets_nothing_more_where_no_token_is_asked_for(tmp_path: Path) -> None:
+    house = House(tmp_path / "state", no_auth=True, plain=["notes"])
+    house.tokens.issue(PAIRED, "notes", ["serve"])
+    for entries in (["tabrelay.v1"], ["mcp"], []):
+        assert (await dial(house.gate, "/notes", from_paired(), entries)).status == 401
+    assert (await house.ask("POST", "/notes", ("Origin", PAIRED))).status == 403
+
+
+@pytest.mark.parametrize("path", ["/-/ask", "/-/ask/answer"])
+async def test_any_page_may_ask_and_nothing_more_than_that(house: House, path: str) -> None:
+    stranger = ("Origin", "https://stranger.example")
+    answer = await house.ask("POST", path, stranger)
+    assert (answer.status, answer.header("access-control-allow-origin")) == (200, stranger[1])
+    assert house.app.scopes[0]["state"]["principal"] is None
+    method = ("Access-Control-Request-Method", "POST")
+    assert (await house.ask("OPTIONS", path, stranger, method)).status == 204
+    for other in ("GET", "PUT", "DELETE"):
+        assert (await house.ask(other, path, stranger)).status == 401
+    assert (await house.ask("POST", path, ("Origin", "null"))).status == 403
+    assert (await request(house.gate, "POST", path, [("Host", "evil.example"), stranger])).status == 421
+    assert (await dial(house.gate, path, [HOST, stranger], ["tabrelay.v1"])).status in (401, 403)
 
 
 async def test_start_and_stop_of_the_application_pass_through(house: House) -> None:

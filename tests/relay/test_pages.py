@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from tabrelay import __version__
 from tabrelay.assets import Assets
 from tabrelay.codes import PERSON_TTL_S
 from tabrelay.faces.pages import PAGE_CSP, WORKER_CSP, pages
+from tabrelay.faces.pairs import Pairs
 from tabrelay.gate import Gate
 from tabrelay.policy import Policy, Principal, Refuse
 from tabrelay.tokens import Tokens
@@ -57,7 +59,16 @@ class House:
         self.tokens = Tokens(root / "state")
         self.clock = Clock()
         policy = Policy.for_address("127.0.0.1", 4747, allow_origins=[APP])
-        inner = pages(self.assets, self.tokens, policy, self.status, probe=probe, clock=self.clock)
+        self.asked: list[tuple[str, str, str, list[str]]] = []
+        self.paired: list[str] = []
+        self.pairs = Pairs(
+            self.tokens,
+            policy,
+            on_ask=lambda asking, others: self.asked.append((asking.origin, asking.server, asking.code, others)),
+            on_paired=self.paired.append,
+            clock=self.clock,
+        )
+        inner = pages(self.assets, self.pairs, self.status, probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
     def status(self, principal: Principal) -> dict[str, Any]:
@@ -190,7 +201,7 @@ async def test_a_page_trades_its_code_for_a_token_that_serves(house: House) -> N
     assert got["server"] == "demo"
     principal = house.tokens.identify(got["token"], OWN)
     assert principal is not None
-    assert principal.scopes == frozenset({"serve"})
+    assert principal.scopes == frozenset({"serve", "manage"})
     status = await house.get("/-/status", bearer(got["token"]))
     assert status.json() == {"servers": [], "for": principal.id}
 
@@ -251,3 +262,163 @@ async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> No
 async def test_no_unknown_route_of_the_relay_is_open(house: House) -> None:
     for method in ("GET", "POST", "PUT", "DELETE"):
         assert (await house.get("/-/anything", method=method)).status == 401
+
+
+# --- pages of other origins
+
+STRANGER = "https://stranger.example"
+
+
+class Stranger:
+    """A page of another origin that asks to be paired."""
+
+    def __init__(self, house: House, origin: str = STRANGER) -> None:
+        self._house = house
+        self._origin = ("Origin", origin)
+
+    async def ask(self, server: Any = "notes") -> Answer:
+        body = json.dumps({"server": server}).encode()
+        return await self._house.post("/-/ask", body, self._origin, JSON)
+
+    async def answer(self, request: str) -> Answer:
+        body = json.dumps({"request": request}).encode()
+        return await self._house.post("/-/ask/answer", body, self._origin, JSON)
+
+
+async def decide(house: House, **body: str) -> Answer:
+    token = bearer(house.tokens.master())
+    return await house.post("/-/pairs", json.dumps(body).encode(), JSON, token)
+
+
+async def test_a_page_asks_is_approved_by_its_code_and_gets_a_token_for_its_origin_and_name(house: House) -> None:
+    page = Stranger(house)
+    asked = await page.ask()
+    assert asked.status == 200
+    assert asked.header("access-control-allow-origin") == STRANGER
+    assert asked.header("cache-control") == "no-store"
+    ticket = asked.json()
+    assert house.asked == [(STRANGER, "notes", ticket["code"], [])]
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    assert (await decide(house, approve=ticket["code"])).json()["state"] == "approved"
+    assert house.paired == ["notes"]
+    async with asyncio.timeout(5):
+        got = (await waiting).json()
+    principal = house.tokens.identify(got["token"], STRANGER)
+    assert principal is not None
+    assert (principal.scopes, principal.origin, principal.servers) == (
+        frozenset({"serve"}),
+        STRANGER,
+        frozenset({"notes"}),
+    )
+    assert (await page.answer(ticket["request"])).status == 404
+    assert house.tokens.identify(got["token"], APP) is None
+
+
+async def test_a_refused_page_is_told_and_gets_nothing(house: House) -> None:
+    page = Stranger(house)
+    ticket = (await page.ask()).json()
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    await decide(house, refuse=ticket["code"])
+    async with asyncio.timeout(5):
+        answer = await waiting
+    assert (answer.status, answer.json()["error"]) == (403, "refused")
+    again = await page.ask()
+    assert (again.status, again.json()["error"], again.header("retry-after")) == (429, "blocked", "600")
+    assert house.tokens.grants() == []
+
+
+async def test_a_request_that_nobody_answers_ends(house: House) -> None:
+    page = Stranger(house)
+    ticket = (await page.ask()).json()
+    house.clock.now += 120
+    answer = await page.answer(ticket["request"])
+    assert (answer.status, answer.json()["error"]) == (410, "expired")
+    assert (await decide(house, approve=ticket["code"])).status == 404
+
+
+async def test_a_page_that_guesses_is_blocked(house: House) -> None:
+    page = Stranger(house)
+    for _ in range(5):
+        assert (await page.answer("guess")).status == 404
+    assert (await page.answer("guess")).status == 429
+    assert (await page.ask()).status == 429
+    assert (await Stranger(house, "https://other.example").ask()).status == 200
+
+
+@pytest.mark.parametrize("server", ["", "-x", "a b", "favicon.ico", None, 1.5, ["a"], "a\nb", "x" * 65])
+async def test_a_page_asks_for_a_name_that_can_be_one(house: House, server: Any) -> None:
+    assert (await Stranger(house).ask(server)).status == 400
+    assert house.asked == []
+
+
+ODD = ["null", "", "https://A.example", "https://a.example/", "https://a.example:443", "https://*.example", "x"]
+
+
+@pytest.mark.parametrize("origin", ODD)
+async def test_only_a_browsers_own_origin_can_ask(house: House, origin: str) -> None:
+    answer = await Stranger(house, origin).ask()
+    assert answer.status in (400, 403)
+    assert house.asked == []
+
+
+async def test_a_program_without_an_origin_cannot_ask(house: House) -> None:
+    assert (await house.post("/-/ask", b'{"server": "notes"}', JSON)).status == 400
+
+
+async def test_a_form_cannot_ask(house: House) -> None:
+    origin = ("Origin", STRANGER)
+    assert (await house.post("/-/ask", b'{"server": "notes"}', origin, ("Content-Type", "text/plain"))).status == 415
+    assert (await house.post("/-/ask", b"[" * 4000, origin, JSON)).status == 400
+
+
+async def test_the_relays_own_page_sees_who_asks_and_decides(house: House) -> None:
+    got = (await house.pair(house.tokens.mint(None, 60, house.clock.now))).json()
+    own = [bearer(got["token"]), ("Origin", OWN)]
+    other = Stranger(house, "https://other.example")
+    first = (await other.ask()).json()
+    await decide(house, approve=first["code"])
+    await other.answer(first["request"])
+    ticket = (await Stranger(house).ask()).json()
+    assert house.asked[-1][3] == ["https://other.example"]
+    listed = (await house.get("/-/pairs", *own)).json()
+    assert [(row["origin"], row["code"], row["others"]) for row in listed["asking"]] == [
+        (STRANGER, ticket["code"], ["https://other.example"])
+    ]
+    assert [(row["origin"], row["servers"], row["own"]) for row in listed["paired"]] == [
+        (OWN, None, True),
+        ("https://other.example", ["notes"], False),
+    ]
+    body = json.dumps({"approve": ticket["code"]}).encode()
+    assert (await house.post("/-/pairs", body, JSON, *own)).status == 200
+    body = json.dumps({"revoke": listed["paired"][1]["id"]}).encode()
+    assert (await house.post("/-/pairs", body, JSON, *own)).json() == {"revoked": ["https://other.example"]}
+
+
+async def test_nobody_else_sees_or_decides_who_is_paired(house: House) -> None:
+    ticket = (await Stranger(house).ask()).json()
+    body = json.dumps({"approve": ticket["code"]}).encode()
+    paired = house.tokens.issue(STRANGER, "notes", ["serve"])
+    for token, origin, status in (
+        (None, OWN, 401),
+        (None, STRANGER, 403),
+        (paired, STRANGER, 403),
+        (paired, OWN, 403),
+        (house.tokens.make("laptop", ["call", "serve"]), OWN, 403),
+    ):
+        headers = [("Origin", origin), *([bearer(token)] if token else [])]
+        assert (await house.get("/-/pairs", *headers)).status == status
+        assert (await house.post("/-/pairs", body, JSON, *headers)).status == status
+    assert (await decide(house, approve=ticket["code"])).status == 200
+
+
+@pytest.mark.parametrize("body", ["{}", '{"approve": 1}', '{"revoke": null}', "[]"])
+async def test_a_decision_that_is_none_is_refused(house: House, body: str) -> None:
+    assert (await house.post("/-/pairs", body.encode(), JSON, bearer(house.tokens.master()))).status == 400
+
+
+async def test_revoking_takes_no_named_token(house: House) -> None:
+    house.tokens.make("laptop", ["call"])
+    [grant] = house.tokens.grants()
+    assert (await decide(house, revoke=grant.id)).status == 404

@@ -73,7 +73,7 @@ def test_the_relays_own_token_may_do_everything_from_any_admitted_origin(home: P
     tokens = Tokens(home)
     principal = tokens.identify(tokens.master(), "https://app.example")
     assert principal is not None
-    assert principal.scopes == {"call", "serve", "admin"}
+    assert principal.scopes == {"call", "serve", "manage", "admin"}
     assert tokens.master() not in principal.id
 
 
@@ -140,14 +140,15 @@ def test_a_damaged_list_lets_nobody_in_and_a_new_one_is_begun(home: Path, text: 
     assert tokens.identify(tokens.issue(OWN, None, ["serve"]), OWN) is not None
 
 
-def test_a_code_becomes_a_serve_token_of_that_origin(home: Path) -> None:
+def test_a_code_becomes_a_token_of_that_origin_which_may_not_call(home: Path) -> None:
     tokens = Tokens(home)
     got = tokens.redeem(tokens.mint("demo", OPENER_TTL_S, 100.0), OWN, 100.0)
     assert isinstance(got, Redeemed)
     assert got.server == "demo"
     principal = tokens.identify(got.token, OWN)
     assert principal is not None
-    assert (principal.scopes, principal.origin, principal.servers) == (frozenset({"serve"}), OWN, frozenset({"demo"}))
+    assert principal.scopes == frozenset({"serve", "manage"})
+    assert (principal.origin, principal.servers) == (OWN, frozenset({"demo"}))
 
 
 def test_a_code_works_once(home: Path) -> None:

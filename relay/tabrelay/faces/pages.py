@@ -1,14 +1,12 @@
-"""The relay's own routes: its page at ``/`` and everything below ``/-/``: assets, demo, pairing, status.
+"""The relay's own routes: its page at ``/`` and everything below ``/-/``: assets, demo, status. Pairing is in `pairs`.
 
-Who may come in was decided by the gate; here only pairing looks at the Origin again, because it must be one of ours.
-These are not hot paths, so they are plain FastAPI routes, without its documentation pages. No MCP is spoken here.
+Who may come in was decided by the gate. These are not hot paths, so they are plain FastAPI routes, without its
+documentation pages. No MCP is spoken here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +15,8 @@ from fastapi.responses import JSONResponse
 
 from tabrelay import __version__
 from tabrelay.assets import Asset, Assets, AssetsMissing
-from tabrelay.codes import PERSON_TTL_S, CodeProblem
-from tabrelay.policy import Policy, Principal, Refuse
-from tabrelay.tokens import Tokens
+from tabrelay.faces.pairs import Pairs
+from tabrelay.policy import Principal, Refuse
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -31,12 +28,7 @@ PAGE_CSP = (
 # A SharedWorker lives under the policy of its own script, not under that of the page which started it.
 WORKER_CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
 
-MAX_PAIR_BODY = 4096
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
-PROBLEMS = {
-    CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
-    CodeProblem.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
-}
 
 Status = Callable[[Principal], dict[str, Any]]
 Probe = Callable[[Principal, str], Refuse | None]
@@ -44,19 +36,17 @@ Probe = Callable[[Principal, str], Refuse | None]
 
 def pages(
     assets: Assets,
-    tokens: Tokens,
-    policy: Policy,
+    pairs: Pairs,
     status: Status,
     *,
     probe: Probe | None = None,
     is_draining: Callable[[], bool] = lambda: False,
-    clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
     """The application for ``/`` and ``/-/``. ``probe`` may refuse a principal a name that its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, _not_found)
     _add_information(app, assets, status, probe, is_draining)
-    _add_pairing(app, tokens, policy, clock)
+    pairs.add_routes(app)
     _add_files(app, assets)
     return app
 
@@ -94,32 +84,6 @@ def _add_information(
         if refusal is not None:
             return JSONResponse({"error": refusal.reason, "message": refusal.message}, refusal.status)
         return Response(status_code=204)
-
-
-def _add_pairing(app: FastAPI, tokens: Tokens, policy: Policy, clock: Callable[[], float]) -> None:
-    @app.post("/-/pair")
-    async def pair(request: Request) -> Response:
-        origin = request.headers.get("origin", "").strip()
-        if not policy.is_own_origin(origin):
-            return JSONResponse({"error": "forbidden", "message": "Only the relay's own pages pair in this way."}, 403)
-        body = await _json_object(request)
-        if isinstance(body, Response):
-            return body
-        code = body.get("code")
-        if not isinstance(code, str):
-            return JSONResponse({"error": "invalid_request", "message": 'Expected {"code": "…"}.'}, 400)
-        got = tokens.redeem(code, origin, clock())
-        if isinstance(got, CodeProblem):
-            return JSONResponse({"error": got.value, "message": PROBLEMS[got]}, 403)
-        return JSONResponse({"token": got.token, "server": got.server}, headers={"Cache-Control": "no-store"})
-
-    @app.post("/-/codes")
-    async def codes(request: Request) -> Response:
-        code = tokens.mint(None, PERSON_TTL_S, clock())
-        # The gate has compared Host with the exact list, so it is safe to build an address on.
-        base = f"{request.scope['scheme']}://{request.headers['host'].strip()}"
-        body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
-        return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
 
 def _add_files(app: FastAPI, assets: Assets) -> None:
@@ -183,24 +147,6 @@ def _matches(header: str, etag: str) -> bool:
     """RFC 9110 §13.1.2: If-None-Match compares weakly."""
     given = [part.strip().removeprefix("W/") for part in header.split(",")]
     return etag in given or "*" in given
-
-
-async def _json_object(request: Request) -> dict[str, Any] | Response:
-    """A small JSON object. The content type is required: forms, which any page may send, can't have it."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        return JSONResponse({"error": "invalid_request", "message": "Send it as application/json."}, 415)
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_PAIR_BODY:
-            return JSONResponse({"error": "too_large", "message": f"At most {MAX_PAIR_BODY} bytes."}, 413)
-    try:
-        value = json.loads(body)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        return JSONResponse({"error": "invalid_request", "message": "Expected a JSON object."}, 400)
-    return value
 
 
 async def _not_found(request: Request, error: Exception) -> Response:

@@ -24,20 +24,18 @@ def verb(verbs: Any, name: str, about: str, example: str) -> argparse.ArgumentPa
 
 
 def home_flag(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """`default`: argparse.SUPPRESS for an action of a verb that has the flag: it may stand before or after it."""
     about = "state directory (default: the user's config directory)"
     parser.add_argument("--home", type=Path, metavar="DIR", help=about, default=default)
 
 
-def inner_home_flag(parser: argparse.ArgumentParser) -> None:
-    """For an action of a verb that has the flag itself: it may stand before or after the action."""
-    home_flag(parser, argparse.SUPPRESS)
-
-
-def address_flags(parser: argparse.ArgumentParser) -> None:
-    """Which running relay a verb is for."""
-    parser.add_argument("--host", help="where the relay listens (default: the relay started last, else 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="its port (default: of the relay started last, else 4747)")
-    home_flag(parser)
+def address_flags(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Which running relay a verb is for. `default`: argparse.SUPPRESS for an action of a verb that has the flags."""
+    about = "where the relay listens (default: the relay started last, else 127.0.0.1)"
+    parser.add_argument("--host", help=about, default=default)
+    about = "its port (default: of the relay started last, else 4747)"
+    parser.add_argument("--port", type=int, help=about, default=default)
+    home_flag(parser, default)
 
 
 def config_flag(parser: argparse.ArgumentParser) -> None:

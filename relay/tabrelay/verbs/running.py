@@ -15,7 +15,7 @@ from tabrelay.verbs.outcome import FAILED, Stop
 TIMEOUT_S = 10.0
 
 
-def ask(args: argparse.Namespace, path: str, method: str = "GET") -> Any:
+def ask(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
     """What the running relay answers at `path`, asked with the token of this user's state directory."""
     import urllib.error
     import urllib.request
@@ -23,17 +23,28 @@ def ask(args: argparse.Namespace, path: str, method: str = "GET") -> Any:
     settings = flags.settings(args)
     was_given = args.host is not None or args.port is not None
     base = (None if was_given else address(settings.home)) or base_url(settings.host, settings.port)
-    headers = {"Authorization": f"Bearer {token(settings.home)}"}
-    request = urllib.request.Request(f"{base}{path}", method=method, headers=headers)
+    headers = {"Authorization": f"Bearer {token(settings.home)}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{base}{path}", data=data, method=method, headers=headers)
     # No proxy: the request is for this computer, and carries the token.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=TIMEOUT_S) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
+        if error.code == 404 and (said := _message(error)):
+            raise Stop(said, FAILED) from None
         raise Stop(f"The relay at {base} refused ({error.code}): was it started with another --home?", FAILED) from None
     except (OSError, ValueError):
         raise Stop(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
+
+
+def _message(answer: Any) -> str | None:
+    """What the relay says went wrong, if it was the relay that answered."""
+    try:
+        return str(json.load(answer)["message"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def token(home: Path) -> str:

@@ -61,6 +61,7 @@ def _serve(args: argparse.Namespace) -> int:
 def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
     from tabrelay import logs
+    from tabrelay.announcement import question
     from tabrelay.opener import Opener
     from tabrelay.policy import is_loopback
     from tabrelay.tokens import Tokens
@@ -82,9 +83,22 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
 
     opener = Opener(settings.home)
     try:
-        token_command = f"{running.command()} token{running.home_flag(settings)}"
+        command, home = running.command(), running.home_flag(settings)
         drain = Drain.for_settings(settings)
-        app = create_app(settings, specs=specs, tokens=tokens, url=base, token_command=token_command, drain=drain)
+
+        def on_ask(asking: Any, others: list[str]) -> None:
+            text = question(asking.origin, asking.server, asking.code, others, command=command, flags=home)
+            print(text, file=sys.stderr, flush=True)
+
+        app = create_app(
+            settings,
+            specs=specs,
+            tokens=tokens,
+            url=base,
+            token_command=f"{command} token{home}",
+            drain=drain,
+            on_ask=on_ask,
+        )
         run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener), drain.run)
     finally:
         opener.close()

@@ -52,7 +52,7 @@ def add(verbs: Any) -> None:
 
 def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argparse.ArgumentParser:
     parser = flags.verb(actions, name, about, example)
-    flags.inner_home_flag(parser)
+    flags.home_flag(parser, default=argparse.SUPPRESS)
     parser.set_defaults(run=run)
     return parser
 
