@@ -13,13 +13,14 @@ import itertools
 import json
 import logging
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeGuard
+from typing import Any, Final, Protocol
 
 import orjson
 
 from tabrelay import __version__
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone
+from tabrelay.roll import Roll, Running
 from tabrelay.translation import envelope
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.jsonrpc import RequestId
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 # not known yet. A caller that can't is answered for, with an error.
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 MAX_REPEAT_S: Final = 30.0
-# A handler that was cancelled may still speak. For this long, nothing that names no call is taken for another's.
-LINGER_S: Final = 30.0
 
 
 class Socket(Protocol):
@@ -53,14 +52,6 @@ class Owner(Protocol):
 
     def may_hear(self, channel: str, params: object) -> bool:
         """Did this caller ask for log messages of that level?"""
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A call on this socket, and the progress token of its caller."""
-
-    pending: Pending
-    token: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +77,12 @@ class Conversation:
         self._greetings: set[int] = set()
         self._repeat_s = repeat_s
         self._timer: asyncio.TimerHandle | None = None
-        self._running: dict[int, Running] = {}
-        self._lingering: dict[int, float] = {}
+        self._roll = Roll()
         self._questions: dict[RequestId, Question] = {}
 
     @property
     def in_flight(self) -> int:
-        return len(self._running)
+        return len(self._roll)
 
     # -- towards the page ---------------------------------------------------------------------------------------------
 
@@ -110,7 +100,7 @@ class Conversation:
         id, token = next(self._ids), None
         if params is not None and (token := envelope.progress_token(params)) is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
-        self._running[id] = Running(pending, token)
+        self._roll.put(id, Running(pending, token))
         self._write(jsonrpc.request(id, pending.call.method, params))
 
     def say(self, method: str, params: dict[str, Any]) -> None:
@@ -118,31 +108,25 @@ class Conversation:
         self._write(jsonrpc.request(next(self._ids), method, params))
 
     def find(self, channel: str, id: object) -> Pending | None:
-        """The call that a caller has under way under its own id."""
-        for running in self._running.values():
-            if running.pending.call.channel == channel and running.pending.call.id == id:
-                return running.pending
-        return None
+        return self._roll.find(channel, id)
 
     def of(self, channel: str) -> list[Pending]:
-        return [running.pending for running in self._running.values() if running.pending.call.channel == channel]
+        return self._roll.of(channel)
 
     def cancel(self, pending: Pending, why: str) -> bool:
         """Tell the page that nobody waits any more; False if the call is not on this socket."""
-        for id, running in self._running.items():
-            if running.pending is pending:
-                del self._running[id]
-                self._forget_questions(running)
-                if pending.call.method in envelope.MAY_ASK:
-                    self._lingering[id] = self._loop.time() + LINGER_S
-                self._write(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": why}))
-                return True
-        return False
+        id = self._roll.id_of(pending)
+        running = self._roll.drop(id, self._loop.time()) if id is not None else None
+        if running is None:
+            return False
+        self._forget_questions(running)
+        self._write(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": why}))
+        return True
 
     def answer(self, channel: str, message: dict[str, Any]) -> bool:
         """A caller's response to a question; False if it was not asked on this socket, or not of this caller."""
         question = self._questions.get(message["id"])
-        if question is None or question.running.pending.call.channel != channel:
+        if question is None or question.running.channel != channel:
             return False
         del self._questions[message["id"]]
         outcome = {"error": message["error"]} if "error" in message else {"result": message.get("result", {})}
@@ -159,10 +143,9 @@ class Conversation:
         self.drop_calls(text)
 
     def drop_calls(self, text: str) -> None:
-        running, self._running = self._running, {}
         self._questions.clear()
-        for one in running.values():
-            one.pending.fail(BrowserGone(text))
+        for pending in self._roll.clear():
+            pending.fail(BrowserGone(text))
 
     def _write(self, message: dict[str, Any]) -> None:
         self._socket.write(orjson.dumps(message).decode(), None)
@@ -181,24 +164,23 @@ class Conversation:
             self._noticed(method, message.get("params"), related)
         elif isinstance(method, str) and jsonrpc.is_request_id(id):
             self._asked(id, method, message.get("params"), related)
-        elif _is_ours(id):
+        elif jsonrpc.is_request_id(id):
             self._answered(id, message)
 
-    def _answered(self, id: int, message: dict[str, Any]) -> None:
-        self._lingering.pop(id, None)
+    def _answered(self, id: RequestId, message: dict[str, Any]) -> None:
         if id in self._greetings:
             self._introduced(message.get("result"))
             return
-        running = self._running.pop(id, None)
+        running = self._roll.take(id)
         if running is None:
             return  # cancelled, or one of our own
         self._forget_questions(running)
         pending, error = running.pending, message.get("error")
         code = error.get("code") if isinstance(error, dict) else None
         if isinstance(code, int):
-            text = _text({"jsonrpc": "2.0", "id": pending.call.id, "error": error})
+            text = envelope.text({"jsonrpc": "2.0", "id": pending.call.id, "error": error})
         elif "result" in message:
-            text = _text(jsonrpc.result_message(pending.call.id, message["result"]))
+            text = envelope.text(jsonrpc.result_message(pending.call.id, message["result"]))
         else:
             text = None
         if text is None:
@@ -220,17 +202,17 @@ class Conversation:
     def _noticed(self, method: str, params: object, related: object) -> None:
         said = params if isinstance(params, dict) else {}
         if method == "notifications/progress":
-            running = self._by_id(said.get("progressToken"))
+            running = self._roll.get(said.get("progressToken"))
             if running is not None and running.token is not None:
-                _tell(running, method, {**said, "progressToken": running.token})
+                running.tell(method, {**said, "progressToken": running.token})
         elif method == "notifications/cancelled":
             self._withdrawn(said)
         elif method == "notifications/message":
             running = self._whose(related)
-            if running is not None and self._owner.may_hear(running.pending.call.channel, said):
-                _tell(running, method, said)
-        elif (running := self._by_id(related)) is not None and not method.endswith("/list_changed"):
-            _tell(running, method, said)
+            if running is not None and self._owner.may_hear(running.channel, said):
+                running.tell(method, said)
+        elif (running := self._roll.get(related)) is not None and not method.endswith("/list_changed"):
+            running.tell(method, said)
         else:
             self._owner.announced(self, jsonrpc.notification(method, said or None))
 
@@ -239,7 +221,7 @@ class Conversation:
         for id, question in self._questions.items():
             if question.id == said.get("requestId"):
                 del self._questions[id]
-                _tell(question.running, "notifications/cancelled", {**said, "requestId": id})
+                question.running.tell("notifications/cancelled", {**said, "requestId": id})
                 return
 
     def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
@@ -261,40 +243,19 @@ class Conversation:
 
     def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: Running) -> None:
         ours = f"ask-{next(self._ids)}"
-        text = _text(jsonrpc.request(ours, method, params))
+        text = envelope.text(jsonrpc.request(ours, method, params))
         if text is None:
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_PARAMS, "The question nests too deeply."))
         else:
             self._questions[ours] = Question(id, running)
             running.pending.notify(Notice(text))
 
-    def _by_id(self, id: object) -> Running | None:
-        return self._running.get(id) if _is_ours(id) else None
-
     def _whose(self, related: object) -> Running | None:
         """The call that a message belongs to: the one it names, else the only one it can come from."""
-        if related is not None:
-            return self._by_id(related)
-        now = self._loop.time()
-        self._lingering = {id: until for id, until in self._lingering.items() if until > now}
-        able = [running for running in self._running.values() if running.pending.call.method in envelope.MAY_ASK]
-        if self._lingering or len({running.pending.call.channel for running in able}) != 1:
-            return None
-        return able[-1]
+        return self._roll.get(related) if related is not None else self._roll.speaker(self._loop.time())
 
     def _forget_questions(self, running: Running) -> None:
         self._questions = {id: question for id, question in self._questions.items() if question.running is not running}
-
-
-def _is_ours(id: object) -> TypeGuard[int]:
-    """Our ids and tokens are numbers, and to Python `true` is one."""
-    return isinstance(id, int) and not isinstance(id, bool)
-
-
-def _tell(running: Running, method: str, params: dict[str, Any]) -> None:
-    text = _text(jsonrpc.notification(method, params))
-    if text is not None:
-        running.pending.notify(Notice(text))
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -308,14 +269,6 @@ def _read(text: str) -> dict[str, Any] | None:
             return None
         message = {"id": lenient.get("id")} if isinstance(lenient, dict) and "method" not in lenient else None
     return message if isinstance(message, dict) else None
-
-
-def _text(message: dict[str, Any]) -> str | None:
-    """One line of JSON; None if it nests deeper than can be written."""
-    try:
-        return orjson.dumps(message).decode()
-    except orjson.JSONEncodeError:
-        return None
 
 
 def _info(about: dict[str, Any], server: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.conversation import Conversation, Socket
 from tabrelay.translation import envelope
+from tabrelay.translation.audience import Audience
 from tabrelay.translation.parking import Parking
 from tabrelay.translation.translator import Live, Translator
 from tabserver.wire import eras, jsonrpc
@@ -51,9 +52,7 @@ class SocketPeer:
         self._translator = Translator(self, parking)
         self._sockets: set[Conversation] = set()
         self._introduced: list[Conversation] = []  # the newest that answered is last, and the one that is used
-        self._sinks: dict[str, Callable[[Notice], None]] = {}
-        self._levels: dict[str, str] = {}
-        self._subscribers: dict[str, set[str]] = {}
+        self._audience = Audience()
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
@@ -102,10 +101,10 @@ class SocketPeer:
             self._on_away(self)
             return
         page = self._introduced[-1]
-        level = self._level()
+        level = self._audience.level
         if level is not None:
             page.say("logging/setLevel", {"level": level})
-        for uri in self._subscribers:
+        for uri in self._audience.uris:
             page.say("resources/subscribe", {"uri": uri})
         self._on_up(self)
 
@@ -114,7 +113,7 @@ class SocketPeer:
         for page in self._sockets:
             page.drop_calls(f'Another browser took over "{self._server}" while it had the call.')
         self._translator.retire()
-        self._sinks.clear()
+        self._audience.hush()
 
     def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None:
         """The relay stops. A page without a link can't be told when to come back."""
@@ -202,74 +201,50 @@ class SocketPeer:
                 _error(pending, jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
 
     def end(self, channel: str, why: str) -> None:
-        self._sinks.pop(channel, None)
         for page in self._sockets:
             for pending in page.of(channel):
                 page.cancel(pending, why)
                 pending.fail(BrowserGone(f"The session has ended: {why}."))
-        before = self._level()
-        if self._levels.pop(channel, None) is not None and self._introduced and self._level() not in (None, before):
-            self._introduced[-1].say("logging/setLevel", {"level": self._level()})
-        for uri, channels in list(self._subscribers.items()):
-            channels.discard(channel)
-            if not channels:
-                del self._subscribers[uri]
-                if self._introduced:
-                    self._introduced[-1].say("resources/unsubscribe", {"uri": uri})
+        before = self._audience.level
+        unwanted = self._audience.leave(channel)
+        if not self._introduced:
+            return
+        if self._audience.level not in (None, before):
+            self._introduced[-1].say("logging/setLevel", {"level": self._audience.level})
+        for uri in unwanted:
+            self._introduced[-1].say("resources/unsubscribe", {"uri": uri})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
-        self._sinks[channel] = sink
+        self._audience.listen(channel, sink)
 
     # -- what all callers share ---------------------------------------------------------------------------------------
 
     def announced(self, conversation: Conversation, message: dict[str, Any]) -> None:
-        """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
-        if not self._introduced or conversation is not self._introduced[-1]:
-            return
-        method, params = message["method"], message.get("params")
-        try:
-            notice = Notice(orjson.dumps(message).decode())
-        except orjson.JSONEncodeError:
-            return
-        if method.endswith("/list_changed"):
-            for sink in list(self._sinks.values()):
-                sink(notice)
-        elif method == envelope.RESOURCE_UPDATED and isinstance(params, dict) and isinstance(params.get("uri"), str):
-            for channel, sink in list(self._sinks.items()):
-                wanted = [uri for uri, channels in self._subscribers.items() if channel in channels]
-                if envelope.covers(wanted, params["uri"]):
-                    sink(notice)
+        if self._introduced and conversation is self._introduced[-1]:
+            self._audience.announce(message)
 
     def may_hear(self, channel: str, params: object) -> bool:
-        level = self._levels.get(channel)
-        return level is None or envelope.is_loud_enough(params, level)
-
-    def _level(self) -> str | None:
-        """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
-        return min(self._levels.values(), key=envelope.LEVELS.index, default=None)
+        return self._audience.may_hear(channel, params)
 
     def _set_level(self, page: Conversation, pending: Pending, params: dict[str, Any]) -> None:
-        level, before = params.get("level"), self._level()
+        """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
+        level, before = params.get("level"), self._audience.level
         if level in envelope.LEVELS:
-            self._levels[pending.call.channel] = level
-            if self._level() == before:
+            self._audience.set_level(pending.call.channel, level)
+            if self._audience.level == before:
                 _result(pending, {})
                 return
-            params = {**params, "level": self._level()}
+            params = {**params, "level": self._audience.level}
         page.call(pending, params)
 
     def _subscribe(self, page: Conversation, pending: Pending, params: dict[str, Any]) -> None:
         uri, channel = params.get("uri"), pending.call.channel
         if isinstance(uri, str):
-            channels = self._subscribers.setdefault(uri, set())
             if pending.call.method == "resources/subscribe":
-                channels.add(channel)
-            else:
-                channels.discard(channel)
-                if channels:  # another caller still wants to hear of it
-                    _result(pending, {})
-                    return
-                del self._subscribers[uri]
+                self._audience.subscribe(channel, uri)
+            elif not self._audience.unsubscribe(channel, uri):
+                _result(pending, {})  # another caller still wants to hear of it
+                return
         page.call(pending, params)
 
 

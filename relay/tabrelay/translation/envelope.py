@@ -45,6 +45,14 @@ LIST_CHANGES: Final = (
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
+def text(message: Mapping[str, Any]) -> str | None:
+    """A message as one line of JSON; None if it nests deeper than can be written."""
+    try:
+        return orjson.dumps(message).decode()
+    except orjson.JSONEncodeError:
+        return None
+
+
 def is_removed(method: str) -> bool:
     """Tasks changed their whole model between the eras: they are hidden, not translated."""
     return method in REMOVED or method.startswith("tasks/")

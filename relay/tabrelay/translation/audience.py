@@ -1,0 +1,88 @@
+"""What all callers of one server share: who listens to what belongs to no call, log levels, resource subscriptions.
+
+The server has one level and one set of subscriptions; each caller gets what it asked for. Knows no transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tabrelay.calls import Notice
+from tabrelay.translation import envelope
+
+
+class Audience:
+    """The callers of one server, by channel."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._levels: dict[str, str] = {}
+        self._subscribers: dict[str, set[str]] = {}
+
+    @property
+    def level(self) -> str | None:
+        """The most talkative level that a caller asked for."""
+        return min(self._levels.values(), key=envelope.LEVELS.index, default=None)
+
+    @property
+    def uris(self) -> list[str]:
+        return list(self._subscribers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Does nobody listen?"""
+        return not self._sinks
+
+    def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
+        self._sinks[channel] = sink
+
+    def hush(self) -> None:
+        """Nobody listens any more."""
+        self._sinks.clear()
+
+    def leave(self, channel: str) -> list[str]:
+        """A caller is gone; gives back the URIs that nobody wants to hear of now."""
+        self._sinks.pop(channel, None)
+        self._levels.pop(channel, None)
+        return [uri for uri in self.uris if self.unsubscribe(channel, uri)]
+
+    def level_of(self, channel: str) -> str | None:
+        return self._levels.get(channel)
+
+    def set_level(self, channel: str, level: str) -> None:
+        self._levels[channel] = level
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        """Did this caller ask for log messages of that level?"""
+        level = self._levels.get(channel)
+        return level is None or envelope.is_loud_enough(params, level)
+
+    def subscribe(self, channel: str, uri: str) -> bool:
+        """True if nobody had asked for it before."""
+        channels = self._subscribers.setdefault(uri, set())
+        channels.add(channel)
+        return len(channels) == 1
+
+    def unsubscribe(self, channel: str, uri: str) -> bool:
+        """True if nobody wants to hear of it any more."""
+        channels = self._subscribers.get(uri, set())
+        channels.discard(channel)
+        if not channels:
+            self._subscribers.pop(uri, None)
+        return not channels
+
+    def announce(self, message: dict[str, Any]) -> None:
+        """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
+        method, params = message["method"], message.get("params")
+        text = envelope.text(message)
+        if text is None:
+            return
+        if method.endswith("/list_changed"):
+            for sink in list(self._sinks.values()):
+                sink(Notice(text))
+        elif method == envelope.RESOURCE_UPDATED and isinstance(params, dict) and isinstance(params.get("uri"), str):
+            for channel, sink in list(self._sinks.items()):
+                wanted = [uri for uri, channels in self._subscribers.items() if channel in channels]
+                if envelope.covers(wanted, params["uri"]):
+                    sink(Notice(text))
