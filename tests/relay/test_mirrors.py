@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mirrors import Mirror, check, mirrors
+from tabrelay.mirrors import Mirror, check, mirrors, read, written
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -69,6 +69,27 @@ def test_a_schema_says_which_arguments_are_repeated() -> None:
 @pytest.mark.requirement("modern-param-headers")
 def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
     assert mirrors(schema) == ()
+    assert read(schema) is None or schema is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        None,
+        {"region": None, "place": {"floor": 7}, "dry": False},
+        {"region": "eu west", "place": "top"},
+        {"region": " eu"},
+        {"region": "Zürich\n"},
+        {"region": "=?base64?ZXU=?="},
+        {"region": ""},
+        {"region": {"not": "plain"}, "place": {"floor": 7.0}},
+    ],
+)
+def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
+    headers = written(mirrors(SCHEMA), arguments)
+    assert all(value.isascii() and value.isprintable() and value == value.strip() for value in headers.values())
+    assert agree(arguments, *headers.items())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell, is_acknowledgement
-from tabrelay.faces.mirrors import Mirror, check, decode, mirrors, mismatch
+from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
 from tabrelay.policy import Principal

@@ -1,7 +1,7 @@
-"""Arguments that a tool's schema wants repeated in headers (`x-mcp-header`, `Mcp-Param-*`), and whether they agree.
+"""Arguments that a tool's schema wants repeated in headers (`x-mcp-header`, `Mcp-Param-*`): written and compared.
 
 Pure. A proxy may route by the header and the server acts on the body, so the two must say the same. A schema that
-breaks the rules for such headers has none: clients that keep to the specification send none for it.
+breaks the rules for such headers has none: clients that keep to the specification don't even show the tool.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ KEY: Final = "x-mcp-header"
 PREFIX: Final = "mcp-param-"
 TYPES: Final = ("string", "integer", "boolean")
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+PLAIN: Final = re.compile(r"[\x20-\x7e]*")
+SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(\.0+)?")
 # Where else in a schema a schema may stand. An annotation there is not reached by names alone: it breaks the rules.
 BRANCHES: Final = (
@@ -40,6 +42,11 @@ class Mirror:
 
 def mirrors(schema: Any) -> tuple[Mirror, ...]:
     """What a tool's inputSchema wants repeated; nothing if it breaks a rule."""
+    return read(schema) or ()
+
+
+def read(schema: Any) -> tuple[Mirror, ...] | None:
+    """What a tool's inputSchema wants repeated; None if it breaks a rule."""
     found: dict[str, Mirror] = {}
     layer: list[tuple[tuple[str, ...], Any, bool]] = [((), schema, True)]
     while layer:
@@ -49,9 +56,9 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
         if KEY in node:
             name, type = node[KEY], node.get("type")
             if not path or not is_named or type not in TYPES or not isinstance(name, str) or not TOKEN.fullmatch(name):
-                return ()
+                return None
             if found.setdefault(name.lower(), mirror := Mirror(PREFIX + name.lower(), path, type)) is not mirror:
-                return ()
+                return None
         properties = node.get("properties")
         if isinstance(properties, dict):
             layer += [((*path, name), value, is_named) for name, value in properties.items()]
@@ -85,6 +92,12 @@ def check(wanted: Iterable[Mirror], arguments: Any, headers: Callable[[bytes], l
             raise mismatch(f"The header {mirror.header} does not say what the argument {where} says.")
 
 
+def written(wanted: Iterable[Mirror], arguments: Any) -> dict[str, str]:
+    """The headers that repeat these arguments. What is absent or null has none."""
+    texts = {mirror.header: _text(_at(arguments, mirror.path)) for mirror in wanted}
+    return {header: encode(text) for header, text in texts.items() if text is not None}
+
+
 def _at(arguments: Any, path: tuple[str, ...]) -> Any:
     for name in path:
         if not isinstance(arguments, dict):
@@ -106,11 +119,19 @@ def _agrees(type: str, argument: Any, text: str, said: str) -> bool:
     return said == text
 
 
+def encode(text: str) -> str:
+    """A value that a header can't carry as it is, or that looks like one that was encoded, goes as base64."""
+    if PLAIN.fullmatch(text) and text == text.strip() and not SENTINEL.fullmatch(text):
+        return text
+    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
+
+
 def decode(header: str, value: str) -> str:
     """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
-    if not (value.startswith("=?base64?") and value.endswith("?=") and len(value) >= 11):
+    found = SENTINEL.fullmatch(value)
+    if found is None:
         return value
-    inner = value[9:-2]
+    inner = found[1]
     try:
         decoded = base64.b64decode(inner, validate=True)
         text = decoded.decode()
