@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import config, pair, pairs, serve, token
+from tabrelay.verbs import config, pair, pairs, serve, stdio, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, token, pair, pairs, config)
+VERBS = (serve, stdio, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Examples:\n"
         "  tabrelay demo                 start the relay and open the demo page\n"
         "  tabrelay serve notes          start the relay for your own page\n"
+        "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"

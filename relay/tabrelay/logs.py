@@ -1,7 +1,8 @@
 """Logging to stderr, with every secret taken out of every line, tracebacks included.
 
 Redaction sits in the formatter, the last place a text passes: it holds for any logger, uvicorn's too, and for whatever
-an exception carries along. It recognises secrets by their shape, so it needs to know none of them.
+an exception carries along. It recognises the relay's secrets by their shape, so it needs to know none of them; those of
+others have no shape, and are named to it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from typing import TextIO
+from typing import Final, TextIO
 
 TRACE = 5
 _SECRETS = re.compile(
@@ -17,7 +18,19 @@ _SECRETS = re.compile(
 )
 
 
+SHORTEST: Final = 8  # a shorter text stands everywhere by chance
+_known: set[str] = set()
+
+
+def conceal(secret: str) -> None:
+    """A secret that has no shape of its own is to be taken out too."""
+    if len(secret) >= SHORTEST:
+        _known.add(secret)
+
+
 def redact(text: str) -> str:
+    for secret in _known:
+        text = text.replace(secret, "[redacted]")
     return _SECRETS.sub(lambda found: (found["before"] or "") + "[redacted]", text)
 
 

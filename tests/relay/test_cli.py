@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
@@ -23,12 +24,15 @@ import pytest
 
 from tabrelay import __version__, logs
 from tabrelay.announcement import Announcement
-from tabrelay.cli import main
+from tabrelay.cli import _parser, main
 from tabrelay.config import ConfigError, Settings
 from tabrelay.opener import Opener, has_display
 from tabrelay.runner import BindError, bind
 
 WAIT_S = 30.0
+VERBS = [
+    verb for action in _parser()._actions if isinstance(action, argparse._SubParsersAction) for verb in action.choices
+]
 TOKEN = "tr_" + "k" * 43
 
 
@@ -43,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
 # --- help and version
 
 
-@pytest.mark.parametrize("verb", ["demo", "serve", "token", "pair", "pairs"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([verb, "--help"]) == 0
     text = capsys.readouterr().out
@@ -54,7 +58,7 @@ def test_every_verb_explains_itself_with_an_example(verb: str, capsys: pytest.Ca
 def test_the_help_shows_every_verb_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     text = capsys.readouterr().out
-    for verb in ("demo", "serve", "token", "pair", "pairs"):
+    for verb in VERBS:
         assert f"tabrelay {verb}" in text.partition("Examples")[2]
 
 

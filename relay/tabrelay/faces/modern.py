@@ -17,9 +17,9 @@ from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell, is_acknowledgement
-from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
+from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.policy import Principal
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch

@@ -1,0 +1,235 @@
+"""The bridge itself: lines in, messages out, lines back; who waits for what, and how it all ends.
+
+Messages set out in the order in which they came: each begins when the one before is written, and does not wait for its
+answer. Only `initialize` is waited for, and the word that it is done, since nothing else means anything before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.forwarder import Forwarder
+from tabrelay.bridge.intake import Intake
+from tabrelay.bridge.lines import Lines, TooLong
+from tabrelay.bridge.listener import Listener
+from tabrelay.bridge.message import Key, Kind, Malformed, Message, answered, error_reply, key, load, parse
+from tabrelay.bridge.outbound import UNENDING, Outbound
+from tabrelay.bridge.session import Session
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger("tabrelay.bridge")
+
+MAX_LINE: Final = 64 << 20
+MAX_QUEUED: Final = 64 << 20  # bytes that wait for their turn
+MAX_RUNNING: Final = 256
+WRITTEN_S: Final = 1.0
+FINISH_S: Final = 2.0
+CANCELLED: Final = "notifications/cancelled"
+INITIALIZED: Final = "notifications/initialized"
+
+
+class Output(Protocol):
+    broken: asyncio.Event
+
+    async def write(self, line: bytes) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class Running:
+    """A message on its way."""
+
+    message: Message
+    task: asyncio.Task[None]
+
+
+class Bridge:
+    def __init__(
+        self,
+        outbound: Outbound,
+        output: Output,
+        *,
+        has_listener: bool = True,
+        is_serial: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        clock = clock or Clock()
+        self._session = Session()
+        self._output = output
+        self._is_serial = is_serial
+        self._has_listener = has_listener
+        intake = Intake(self._session, outbound.params, self._deliver)
+        self._forwarder = Forwarder(outbound, self._session, intake, clock)
+        self._forwarder.on_renewed = self._listen
+        self._listener = Listener(outbound, intake, clock, self._forwarder.renew)
+        self._pending: dict[Key, Running] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._queue: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._queued = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._stopped = asyncio.Event()
+
+    # -- from the client -----------------------------------------------------------------------------------------------
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> None:
+        """Until the input ends, nobody reads the output any more, or somebody stops it."""
+        dispatching = asyncio.create_task(self._dispatch())
+        reading = asyncio.create_task(self._read(chunks))
+        ends = [asyncio.create_task(event.wait()) for event in (self._stopped, self._output.broken)]
+        try:
+            await asyncio.wait([reading, dispatching, *ends], return_when=asyncio.FIRST_COMPLETED)
+            for task in (reading, dispatching):
+                if task.done():
+                    task.result()  # a bug: let it be seen
+            if reading.done() and not self._output.broken.is_set():
+                await self._finish(dispatching, ends)
+        finally:
+            await self._leave([dispatching, reading, *ends])
+
+    def stop(self) -> None:
+        """Now, without waiting for what is on its way."""
+        self._stopped.set()
+
+    async def _finish(self, dispatching: asyncio.Task[None], ends: list[asyncio.Task[Any]]) -> None:
+        """The client has said everything. What is on its way may arrive; what never ends need not."""
+        self._queue.put_nowait(None)
+        for running in list(self._pending.values()):
+            if running.message.method == UNENDING:
+                running.task.cancel()
+
+        async def rest() -> None:
+            await dispatching
+            while self._running:
+                await asyncio.wait(self._running)
+
+        finishing = asyncio.create_task(rest())
+        await asyncio.wait([finishing, *ends], timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
+        finishing.cancel()
+
+    async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
+        self._listener.stop()
+        leaving = [*tasks, *self._running]
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
+        await self._forwarder.end()
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
+        lines = Lines(MAX_LINE)
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                await self._line(line)
+        if (last := lines.close()) is not None:
+            await self._line(last)
+
+    async def _line(self, line: bytes | TooLong) -> None:
+        try:
+            if isinstance(line, TooLong):
+                id = None if line.id is None else load(line.id)
+                text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
+                raise Malformed(jsonrpc.INVALID_REQUEST, text, id)
+            message = parse(line)
+        except Malformed as problem:
+            log.warning("%s", problem)
+            await self._output.write(error_reply(problem.id, problem.code, str(problem)))
+            return
+        if self._is_serial and (message.kind is Kind.RESPONSE or message.method == CANCELLED):
+            # What a call waits for must not wait for the call.
+            self._start(message)
+            return
+        await self._has_room.wait()
+        self._queued += len(message.raw)
+        if self._queued > MAX_QUEUED:
+            self._has_room.clear()
+        self._queue.put_nowait(message)
+
+    async def _dispatch(self) -> None:
+        while (message := await self._queue.get()) is not None:
+            self._queued -= len(message.raw)
+            self._has_room.set()
+            if len(self._running) >= MAX_RUNNING and message.ids:
+                await self._refuse(message.ids, f"{MAX_RUNNING} requests are on their way already.")
+                continue
+            task, written = self._start(message)
+            if self._is_serial or message.method in ("initialize", INITIALIZED):
+                await asyncio.wait([task])
+            else:
+                # The next one sets out when this one has; a server that does not read must not hold up everything.
+                await asyncio.wait([task, written], timeout=WRITTEN_S, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _refuse(self, ids: Iterable[Any], text: str) -> None:
+        for id in ids:
+            await self._output.write(error_reply(id, jsonrpc.INTERNAL_ERROR, text))
+
+    def _start(self, message: Message) -> tuple[asyncio.Task[None], asyncio.Future[None]]:
+        """The message's task, and the moment when it is written."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_written() -> None:
+            if not written.done():
+                written.set_result(None)
+
+        work = self._cancel if message.method == CANCELLED else self._carry
+        task = asyncio.create_task(work(message, on_written))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        running = Running(message, task)
+        for one in message.keys:
+            if (before := self._pending.get(one)) is not None:
+                before.task.cancel()  # the id means the new request now
+            self._pending[one] = running
+        return task, written
+
+    async def _carry(self, message: Message, on_written: Callable[[], None]) -> None:
+        if message.method == "initialize":
+            self._listener.stop()
+            self._session.open(message)
+        try:
+            fault = await self._forwarder.forward(message, on_written)
+        except Exception:
+            # A bug of ours must not leave anybody waiting.
+            log.exception("%s was not carried", message.method or "A message")
+            waiting = [id for id in message.ids if key(id) in self._pending]
+            await self._refuse(waiting, "The bridge failed; its log on stderr says more.")
+            return
+        finally:
+            self._forget(message)
+        if message.method == INITIALIZED and fault is None:
+            self._listen()
+
+    def _forget(self, message: Message) -> None:
+        for one in message.keys:
+            running = self._pending.get(one)
+            if running is not None and running.message is message:
+                del self._pending[one]
+
+    async def _cancel(self, message: Message, on_written: Callable[[], None]) -> None:
+        """The client gives a request up: nothing more is said of it."""
+        running = self._pending.pop(key(message.params.get("requestId")), None)
+        if running is not None and running.message.is_modern:
+            # 2026-07-28: closing the stream is the cancellation, and there is no other.
+            running.task.cancel()
+            return
+        if running is None and self._session.opening is None:
+            return  # too late, and there is no session to tell
+        await self._forwarder.forward(message, on_written)
+        if running is not None:
+            running.task.cancel()
+
+    # -- to the client -------------------------------------------------------------------------------------------------
+
+    async def _deliver(self, line: bytes, value: Any) -> None:
+        one = answered(value)
+        if one is not None and self._pending.pop(one, None) is None:
+            log.debug("An answer that nobody waits for: %.80r", value.get("id"))
+            return
+        await self._output.write(line)
+
+    def _listen(self) -> None:
+        if self._has_listener:
+            self._listener.start(self._session.ticket())

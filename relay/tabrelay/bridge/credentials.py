@@ -1,0 +1,139 @@
+"""Who the bridge says that it is: the value of the Authorization header, and what to do when it is refused.
+
+A seam with small ends: a fixed value, a file, a program that prints a token. OAuth is the large one and has rooms of
+its own. Whatever is used as a secret is taken out of logs and errors from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from tabrelay.bridge.upstream import Answer
+from tabrelay.logs import conceal
+
+COMMAND_S: Final = 30.0
+LONGEST_TOKEN: Final = 16_384
+
+
+class CredentialsError(Exception):
+    """No token can be had; the text says what to do."""
+
+
+class Credentials(Protocol):
+    """`hint` tells the user what to do when the server refuses."""
+
+    hint: str
+
+    async def prepare(self) -> None:
+        """Before the first message: find out early what can't work. Raises CredentialsError."""
+
+    async def header(self) -> str | None:
+        """The header's value, fresh enough to be used now. Raises CredentialsError."""
+
+    async def refused(self, used: str | None, answer: Answer) -> bool:
+        """The server did not take it. True: there is another one now. Raises CredentialsError."""
+
+
+class Fixed:
+    """What the user gave, or nothing."""
+
+    def __init__(self, value: str | None, hint: str) -> None:
+        self._value = value
+        self.hint = hint
+
+    async def prepare(self) -> None:
+        """Nothing to find out."""
+
+    async def header(self) -> str | None:
+        return self._value
+
+    async def refused(self, used: str | None, answer: Answer) -> bool:
+        return False
+
+
+class TokenFile:
+    """A token in a file, such as the relay's own: read each time, since it may change."""
+
+    def __init__(self, path: Path, hint: str, *, is_required: bool = True) -> None:
+        self._path = path
+        self._is_required = is_required
+        self.hint = hint
+
+    async def prepare(self) -> None:
+        if self._is_required:
+            await self.header()
+
+    async def header(self) -> str | None:
+        try:
+            token = self._path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            if not self._is_required and isinstance(problem, FileNotFoundError):
+                return None  # the relay makes it when it is started, and that may be later
+            raise CredentialsError(f"The token file can't be read: {problem}.") from None
+        return bearer(token)
+
+    async def refused(self, used: str | None, answer: Answer) -> bool:
+        return await self.header() != used
+
+
+class Command:
+    """What a program of the user's prints. It is asked again when its token was refused."""
+
+    hint = "The token of --token-command was refused twice."
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = tuple(argv)
+        self._value: str | None = None
+        self._lock = asyncio.Lock()
+
+    async def prepare(self) -> None:
+        await self.header()
+
+    async def header(self) -> str | None:
+        async with self._lock:
+            if self._value is None:
+                self._value = bearer(await self._run())
+            return self._value
+
+    async def refused(self, used: str | None, answer: Answer) -> bool:
+        async with self._lock:
+            if self._value == used:  # else another message asked already
+                self._value = bearer(await self._run())
+        return True
+
+    async def _run(self) -> str:
+        name = self._argv[0]
+        try:
+            # Its stdin is not ours: that belongs to the client.
+            process = await asyncio.create_subprocess_exec(
+                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+            )
+        except OSError as problem:
+            raise CredentialsError(f"--token-command {name} can't be started: {problem.strerror}.") from None
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                out, _ = await process.communicate()
+        except TimeoutError:
+            raise CredentialsError(f"--token-command {name} printed no token within {COMMAND_S:.0f} s.") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise CredentialsError(f"--token-command {name} failed with code {process.returncode}.")
+        return out.decode(errors="replace").strip()
+
+
+def bearer(token: str) -> str:
+    """A bare token gets its scheme; a whole header value stays."""
+    scheme, _, rest = token.partition(" ")
+    is_whole = bool(rest) and scheme.isalpha()
+    if not token or len(token) > LONGEST_TOKEN or not token.isascii() or not token.isprintable():
+        raise CredentialsError("That is no token: it is empty, too long, or more than one line of plain characters.")
+    if not is_whole and " " in token:
+        raise CredentialsError("That is no token: it has a blank in it.")
+    conceal(rest if is_whole else token)
+    return token if is_whole else f"Bearer {token}"

@@ -1,0 +1,232 @@
+"""Carries one message to the server, and sees to it that every request in it is answered in the end.
+
+This is where the rules meet: which failures are tried again, when the session is opened anew, when the token is fetched
+anew. Each happens at most once or a few times per message; what is left is an error for the client. Messages of the
+bridge's own travel the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from tabrelay.bridge import faults
+from tabrelay.bridge.backoff import Again, read_retry_after
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.credentials import CredentialsError
+from tabrelay.bridge.exchange import Exchange, is_session_gone, may_repeat_in_new_session
+from tabrelay.bridge.faults import Failure, Fault
+from tabrelay.bridge.headers import SESSION
+from tabrelay.bridge.intake import Intake
+from tabrelay.bridge.message import Message, load, make
+from tabrelay.bridge.outbound import Outbound, Sent
+from tabrelay.bridge.session import Session, Ticket
+from tabrelay.bridge.streams import Streams
+from tabrelay.bridge.upstream import Answer
+from tabserver.wire import jsonrpc
+from tabserver.wire.eras import META_PREFIX
+
+log = logging.getLogger("tabrelay.bridge")
+
+JSON_LIMIT: Final = 64 << 20
+MAX_PAGES: Final = 50
+
+
+class _TryAgain(Exception):
+    """The reason for the failure was removed."""
+
+
+class Forwarder:
+    def __init__(self, outbound: Outbound, session: Session, intake: Intake, clock: Clock) -> None:
+        self._outbound = outbound
+        self._session = session
+        self._intake = intake
+        self._clock = clock
+        self._streams = Streams(outbound, session, intake, clock)
+        self._numbers = itertools.count(1)
+        self._renewing = asyncio.Lock()
+        self.on_renewed: Callable[[], None] = lambda: None
+
+    async def forward(self, message: Message, on_written: Callable[[], None] | None = None) -> Fault | None:
+        """Returns what went wrong, when the requests in the message were told so."""
+        exchange = Exchange(message)
+        fault = await self._carry(exchange, on_written)
+        if fault is None:
+            return None
+        if message.method == "initialize":
+            self._session.is_lost = True
+        if not exchange.wants_answer:
+            log.warning("%s was not taken: %s", message.method or "An answer", fault.text)
+        for id in exchange.unanswered:
+            await self._intake.fault(id, fault.error)
+        return fault
+
+    async def ask(self, value: dict[str, Any]) -> Any:
+        """A request of the bridge's own; gives the answer, or None."""
+        exchange = Exchange(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
+        fault = await self._carry(exchange)
+        if fault is not None:
+            log.info("%s: %s", value.get("method"), fault.text)
+            return {"error": fault.error}
+        return exchange.answer
+
+    async def renew(self, ticket: Ticket) -> None:
+        """The ticket's session is gone, as somebody else found out."""
+        await self._renew(ticket)
+
+    async def end(self) -> None:
+        """Tell the server that the session is over, if there is one."""
+        ticket = self._session.ticket()
+        if ticket.id is None:
+            return
+        try:
+            await self._outbound.end(ticket)
+        except (Failure, CredentialsError) as problem:
+            log.debug("The session could not be ended: %s", problem)
+
+    # -- one message, until it is through or can't be ------------------------------------------------------------------
+
+    async def _carry(self, exchange: Exchange, on_written: Callable[[], None] | None = None) -> Fault | None:
+        while True:
+            try:
+                needs_session = self._session.is_lost and not self._stands_alone(exchange)
+                if needs_session and (fault := await self._renew()) is not None:
+                    return fault
+                return await self._attempt(exchange, on_written)
+            except _TryAgain:
+                continue
+            except CredentialsError as problem:
+                return Fault(faults.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
+            except Failure as failure:
+                if exchange.is_answered:
+                    return None
+                again = Again(exchange.attempt, exchange.message.is_repeatable or not failure.is_delivered)
+                # The deadline is for all tries together: whoever used it up has none left.
+                wait_s = again.after_failure() if failure.timeout_ms is None else None
+                if wait_s is None:
+                    return faults.of_failure(failure, self._outbound.where, self._outbound.advice)
+                await self._pause(exchange, wait_s, failure.reason)
+
+    async def _pause(self, exchange: Exchange, wait_s: float, why: str) -> None:
+        log.info("%s: %s; trying again in %.1f s", exchange.message.method, why, wait_s)
+        exchange.attempt += 1
+        await self._clock.sleep(wait_s)
+
+    async def _attempt(self, exchange: Exchange, on_written: Callable[[], None] | None) -> Fault | None:
+        ticket = self._session.ticket()
+        async with self._outbound.post(exchange.message, ticket, on_written) as sent:
+            answer = sent.answer
+            if answer.is_success:
+                self._session.heard(ticket, answer.header(SESSION))
+                return await self._success(exchange, answer, ticket)
+            body, _ = await answer.read(faults.ERROR_BODY)
+        await self._refused(exchange, sent)
+        return await self._mend(exchange, answer, body, ticket) or self._refusal(answer, body)
+
+    async def _success(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
+        if not exchange.wants_answer:
+            await answer.read(faults.ERROR_BODY)
+            return None
+        where = self._outbound.where
+        if answer.content_type == "text/event-stream":
+            return await self._streams.read(exchange, answer, ticket)
+        if answer.status in (202, 204):
+            return faults.of_answer(f"upstream answered a request with {answer.status}", where, "NO_ANSWER")
+        body, is_whole = await answer.read(JSON_LIMIT)
+        if not is_whole:
+            return faults.of_answer(f"upstream answered with more than {JSON_LIMIT >> 20} MiB", where, "TOO_LARGE")
+        if not body.strip():
+            return faults.of_answer("upstream answered a request with nothing", where, "NO_ANSWER")
+        if not await self._intake.body(body, exchange, ticket):
+            kind = answer.content_type or "no content type"
+            return faults.of_answer(f"upstream answered with {kind}, and no JSON-RPC message", where, "NOT_JSON")
+        if exchange.waiting:
+            return faults.of_answer("upstream answered another request than it was asked", where, "NO_ANSWER")
+        return None
+
+    async def _refused(self, exchange: Exchange, sent: Sent) -> None:
+        """401, or 403 because the token allows too little: once each, get another token."""
+        may = False
+        if sent.answer.status == 401:
+            may, exchange.was_refused = not exchange.was_refused, True
+        elif sent.answer.status == 403 and "insufficient_scope" in (sent.answer.header("www-authenticate") or ""):
+            may, exchange.was_stepped_up = not exchange.was_stepped_up, True
+        if may and await self._outbound.refused(sent):
+            raise _TryAgain
+
+    async def _mend(self, exchange: Exchange, answer: Answer, body: bytes, ticket: Ticket) -> Fault | None:
+        """Remove the reason for a refusal, if that is possible, and try again. Gives what stood in the way of that."""
+        message = exchange.message
+        if is_session_gone(message, ticket, answer.status, body) and not exchange.is_own and not exchange.was_renewed:
+            exchange.was_renewed = True
+            if (fault := await self._renew(ticket)) is not None:
+                return fault
+            if self._session.opening is not None and may_repeat_in_new_session(message):
+                raise _TryAgain
+        if message.method == "tools/call" and message.is_modern and not exchange.was_taught and _is_mismatch(body):
+            exchange.was_taught = True
+            await self._learn(message)
+            raise _TryAgain
+        retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
+        wait_s = Again(exchange.attempt, message.is_repeatable).after_status(answer.status, retry_after_s)
+        if wait_s is not None:
+            await self._pause(exchange, wait_s, f"HTTP {answer.status}")
+            raise _TryAgain
+        return None
+
+    def _refusal(self, answer: Answer, body: bytes) -> Fault:
+        where = self._outbound.where
+        if answer.status == 401:
+            return faults.of_token(body, where, self._outbound.hint)
+        hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
+        retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
+        return faults.of_status(answer.status, body, where, hint, retry_after_s)
+
+    # -- on the bridge's own account -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _stands_alone(exchange: Exchange) -> bool:
+        """Needs no session, or makes one."""
+        return exchange.is_own or exchange.message.is_modern or exchange.message.method == "initialize"
+
+    async def _renew(self, ticket: Ticket | None = None) -> Fault | None:
+        """Open a session in the place of the ticket's, or of one that is lost already. All who miss it share it."""
+        async with self._renewing:
+            if ticket is not None:
+                self._session.lose(ticket)
+            opening = self._session.opening
+            if opening is None or not self._session.is_lost:
+                return None
+            log.info("The server does not know the session: opening another")
+            answer = await self.ask(json.loads(opening.raw))
+            if "error" in answer:
+                self._session.is_lost = True
+                error = answer["error"]
+                return Fault(error["code"], f"No new session could be opened: {error['message']}", error.get("data"))
+            await self._carry(Exchange(make(jsonrpc.notification("notifications/initialized")), is_own=True))
+            for message in self._session.kept():
+                await self.ask(json.loads(message.raw))
+        self.on_renewed()
+        return None
+
+    async def _learn(self, call: Message) -> None:
+        """Read the list of tools: one of them wants headers that we did not know of."""
+        meta = {name: value for name, value in call.params["_meta"].items() if name.startswith(META_PREFIX)}
+        cursor: dict[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            answer = await self.ask(jsonrpc.request(0, "tools/list", {"_meta": meta, **cursor}))
+            result = answer.get("result")
+            if not isinstance(result, dict) or result.get("nextCursor") is None:
+                return
+            cursor = {"cursor": result["nextCursor"]}
+
+
+def _is_mismatch(body: bytes) -> bool:
+    try:
+        return bool(load(body)["error"]["code"] == jsonrpc.HEADER_MISMATCH)
+    except (ValueError, KeyError, TypeError):
+        return False

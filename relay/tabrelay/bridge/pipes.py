@@ -1,0 +1,120 @@
+"""stdin and stdout without ever blocking the event loop, whatever they are: pipes, files, terminals.
+
+A thread reads and a thread writes: only that works alike for every kind of file on every system. Both are bounded, so
+that a client which does not read slows the server down instead of filling the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import select
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+CHUNK: Final = 1 << 18
+MAX_UNWRITTEN: Final = 8 << 20
+FLUSH_S: Final = 1.0
+
+
+class Stdin:
+    def __init__(self, fd: int = 0) -> None:
+        self._fd = fd
+        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Until the end of the input."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, args=(loop,), name="stdin", daemon=True).start()
+        while chunk := await self._chunks.get():
+            yield chunk
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            try:
+                chunk = os.read(self._fd, CHUNK)
+            except BlockingIOError:  # somebody who has the same file made it so
+                select.select([self._fd], [], [])
+                continue
+            except OSError:
+                chunk = b""  # whoever closed it wants no more from us
+            try:
+                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop).result()
+            except (RuntimeError, asyncio.CancelledError):
+                return  # the loop has ended
+            if not chunk:
+                return
+
+
+class Stdout:
+    """One line after the other. `broken` is set when nobody can read any more; then what is written is gone."""
+
+    def __init__(self, fd: int = 1) -> None:
+        self._fd = fd
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._unwritten = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._loop = asyncio.get_running_loop()
+        self.broken = asyncio.Event()
+        self._ended = asyncio.Event()
+        threading.Thread(target=self._write, name="stdout", daemon=True).start()
+
+    async def write(self, line: bytes) -> None:
+        await self._has_room.wait()
+        if self.broken.is_set():
+            return
+        self._unwritten += len(line)
+        if self._unwritten > MAX_UNWRITTEN:
+            self._has_room.clear()
+        self._lines.put(line + b"\n")
+
+    async def close(self) -> None:
+        """Wait a moment for what is still to be written."""
+        self._lines.put(None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_S):
+                await self._ended.wait()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._write_whole(memoryview(line))
+            except OSError:
+                self._tell(self._break)
+                break
+            self._tell(self._written, len(line) - 1)
+        self._tell(self._ended.set)
+
+    def _write_whole(self, rest: memoryview) -> None:
+        while rest:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:
+                select.select([], [self._fd], [])
+
+    def _tell(self, function: Callable[..., object], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _written(self, size: int) -> None:
+        self._unwritten -= size
+        if self._unwritten <= MAX_UNWRITTEN:
+            self._has_room.set()
+
+    def _break(self) -> None:
+        self.broken.set()
+        self._has_room.set()
+
+
+def use_bytes() -> None:
+    """On Windows, the C library would translate line ends."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        for fd in (0, 1):
+            msvcrt.setmode(fd, os.O_BINARY)

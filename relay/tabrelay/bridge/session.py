@@ -1,0 +1,83 @@
+"""What the bridge remembers of the handshake era: session id, version, and how to open another session. Pure.
+
+Servers forget sessions: they restart, or tidy up. The client must not notice, so the bridge keeps the client's own
+`initialize` and whatever the server must be told again: the log level, and which resources it follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bridge.message import Kind, Message
+
+MAX_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The session that a message was sent in: by now another one may be there."""
+
+    id: str | None
+    version: str | None
+    number: int
+
+
+class Session:
+    def __init__(self) -> None:
+        self.opening: Message | None = None
+        self.is_lost = False
+        """The server does not know us (any more), and the client does not know that."""
+        self._id: str | None = None
+        self._version: str | None = None
+        self._number = 0
+        self._kept: dict[str, Message] = {}
+
+    def ticket(self) -> Ticket:
+        return Ticket(self._id, self._version, self._number)
+
+    def is_current(self, ticket: Ticket) -> bool:
+        return ticket.number == self._number
+
+    def open(self, message: Message) -> None:
+        """The client begins anew."""
+        self.opening = message
+        self._kept.clear()
+        self._forget()
+        self.is_lost = False
+
+    def heard(self, ticket: Ticket, id: str | None) -> None:
+        """A successful answer carried this session id. The first one counts."""
+        if id and self._id is None and self.is_current(ticket):
+            self._id = id
+
+    def agreed(self, result: Any) -> None:
+        """The server's answer to `initialize`."""
+        version = result.get("protocolVersion") if isinstance(result, dict) else None
+        self._version = version if isinstance(version, str) and version.isascii() and version.isprintable() else None
+        self.is_lost = False
+
+    def lose(self, ticket: Ticket) -> None:
+        """The server does not know the ticket's session."""
+        if self.is_current(ticket):
+            self._forget()
+            self.is_lost = self.opening is not None
+
+    def keep(self, message: Message) -> None:
+        """Remember what a new session must be told again, when the server has accepted it."""
+        if message.kind is not Kind.REQUEST or message.is_modern:
+            return
+        uri = f"resource {message.params.get('uri')}"
+        if message.method == "logging/setLevel":
+            self._kept["level"] = message
+        elif message.method == "resources/subscribe" and len(self._kept) < MAX_KEPT:
+            self._kept[uri] = message
+        elif message.method == "resources/unsubscribe":
+            self._kept.pop(uri, None)
+
+    def kept(self) -> tuple[Message, ...]:
+        return tuple(self._kept.values())
+
+    def _forget(self) -> None:
+        self._id = self._version = None
+        self._number += 1

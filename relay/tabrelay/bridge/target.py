@@ -1,0 +1,81 @@
+"""Where the bridge goes: a URL, or the name of a server of the local relay.
+
+A name is looked up each time: the relay may have been started again, on another port. Plain HTTP leaves this computer
+only when the user says so, since whoever stands in between could read the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit, urlunsplit
+
+from tabrelay.policy import is_loopback
+
+
+class TargetError(ValueError):
+    """It can't be used; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    url: str
+    is_loopback: bool
+    advice: str = ""
+    """What to do when nobody is there."""
+
+    @property
+    def shown(self) -> str:
+        """For people and logs: without what may be secret."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+class UrlTarget:
+    """A server somewhere, by its URL."""
+
+    def __init__(self, url: str, allows_plain: bool = False) -> None:
+        self._address = parse_url(url, allows_plain)
+
+    def __call__(self) -> Address:
+        return self._address
+
+
+class NameTarget:
+    """A server of the local relay. `base`: where that is, just now."""
+
+    def __init__(self, name: str, base: Callable[[], str]) -> None:
+        from tabserver.wire.errors import ServerNameError
+        from tabserver.wire.names import check_server_name
+
+        try:
+            self._name = check_server_name(name)
+        except ServerNameError as problem:
+            raise TargetError(f"{name!r} is neither a URL nor a server name. {problem}") from None
+        self._base = base
+
+    def __call__(self) -> Address:
+        found = parse_url(f"{self._base()}/{self._name}", allows_plain=True)
+        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._name}")
+
+
+def is_url(text: str) -> bool:
+    return "://" in text
+
+
+def parse_url(url: str, allows_plain: bool) -> Address:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError as problem:
+        raise TargetError(f"{url!r} is not a URL: {problem}.") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise TargetError(f"{url!r} is not a URL that can be used: it must begin with https:// or http://")
+    loopback = is_loopback(host)
+    if parts.scheme == "http" and not loopback and not allows_plain:
+        raise TargetError(
+            f"http://{host} is another computer, and without TLS everybody in between can read what is sent, the token "
+            "included. Use https://, or say --allow-insecure-http if the network is yours."
+        )
+    return Address(urlunsplit(parts._replace(fragment="")), loopback)

@@ -1,0 +1,202 @@
+"""The stdio bridge, in the test's own loop (with a clock of the test's) or as a real child process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from tabrelay.bridge.bridge import Bridge
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.credentials import Credentials, Fixed
+from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.target import UrlTarget
+from tabrelay.bridge.upstream import Upstream
+
+WAIT_S = 20.0
+CLIENT = {"name": "test", "version": "1"}
+
+
+class QuickClock(Clock):
+    """Nobody waits: it only notes for how long they would have. `chance` is what the test says."""
+
+    def __init__(self, chance: float = 0.0) -> None:
+        self.sleeps: list[float] = []
+        self._chance = chance
+
+    def now(self) -> float:
+        return 1_800_000_000.0
+
+    def chance(self) -> float:
+        return self._chance
+
+    async def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        await asyncio.sleep(0)
+
+
+class RecordingOutput:
+    """Lines, one by one. It can break, and it can stop reading."""
+
+    def __init__(self) -> None:
+        self.broken = asyncio.Event()
+        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def write(self, line: bytes) -> None:
+        assert b"\n" not in line
+        self.lines.put_nowait(line)
+
+
+class Talk:
+    """What a client does with either of them."""
+
+    async def write(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    async def line(self) -> bytes:
+        raise NotImplementedError
+
+    async def send(self, value: Any) -> None:
+        await self.write(json.dumps(value).encode() + b"\n")
+
+    async def next(self) -> Any:
+        return json.loads(await self.line())
+
+    async def ask(self, method: str, params: Any = None, id: Any = 1) -> Any:
+        """A request, and the next thing that is said."""
+        await self.send(request(method, params, id))
+        return await self.next()
+
+    async def call(self, method: str, params: Any = None, id: Any = 1) -> Any:
+        """A request and its answer, whatever is said in between."""
+        answer = await self.ask(method, params, id)
+        while "method" in answer:
+            answer = await self.next()
+        return answer
+
+    async def initialize(self, version: str = "2025-11-25") -> Any:
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
+        answer = await self.ask("initialize", params, 0)
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+
+def request(method: str, params: Any = None, id: Any = 1) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": id, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+class BridgeHere(Talk):
+    """Start it with `async with`."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        credentials: Credentials | None = None,
+        headers: dict[str, str] | None = None,
+        limits: Limits | None = None,
+        has_listener: bool = False,
+        is_serial: bool = False,
+    ) -> None:
+        self.clock = clock or QuickClock()
+        self.output = RecordingOutput()
+        limits = limits or Limits(timeout_ms=10_000)
+        self.outbound = Outbound(Upstream(UrlTarget(url)), credentials or Fixed(None, "No."), headers or {}, limits)
+        self.bridge = Bridge(
+            self.outbound, self.output, has_listener=has_listener, is_serial=is_serial, clock=self.clock
+        )
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def __aenter__(self) -> BridgeHere:
+        self.task = asyncio.create_task(self.bridge.run(self._chunks()))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+        async with asyncio.timeout(WAIT_S):
+            await self.task
+        await self.outbound.close()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while chunk := await self._input.get():
+            yield chunk
+
+    def close(self) -> None:
+        self._input.put_nowait(b"")
+
+    async def write(self, data: bytes) -> None:
+        self._input.put_nowait(data)
+
+    async def line(self) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return await self.output.lines.get()
+
+    @property
+    def is_silent(self) -> bool:
+        return self.output.lines.empty()
+
+
+class BridgeChild(Talk):
+    """`tabrelay stdio` as a client starts it. Use `async with`: it never outlives the test."""
+
+    def __init__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
+        self._arguments = [str(argument) for argument in arguments]
+        self._env = {**os.environ, **(env or {})}
+
+    async def __aenter__(self) -> BridgeChild:
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "tabrelay", "stdio", *self._arguments),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=self._env,
+            limit=1 << 27,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self._stdin, self._stdout = self.process.stdin, self.process.stdout
+        self._log = asyncio.create_task(self.process.stderr.read())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+        await self._log
+
+    async def write(self, data: bytes) -> None:
+        self._stdin.write(data)
+        await self._stdin.drain()
+
+    async def line(self) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return (await self._stdout.readline()).rstrip(b"\n")
+
+    def close(self) -> None:
+        self._stdin.close()
+
+    def close_output(self) -> None:
+        """As a client does that has died, but for its other end."""
+        self._stdout._transport.close()  # type: ignore[attr-defined]
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(WAIT_S):
+            return await self.process.wait()
+
+    async def log(self) -> str:
+        """What it said on stderr, when it has ended."""
+        async with asyncio.timeout(WAIT_S):
+            return (await self._log).decode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """For what has no event: the tasks of this loop are given the time that they need."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
