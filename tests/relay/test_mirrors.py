@@ -86,6 +86,7 @@ def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
         {"region": {"not": "plain"}, "place": {"floor": 7.0}},
     ],
 )
+@pytest.mark.requirement("modern-param-headers")
 def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
     headers = written(mirrors(SCHEMA), arguments)
     assert all(value.isascii() and value.isprintable() and value == value.strip() for value in headers.values())
