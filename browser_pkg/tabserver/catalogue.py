@@ -25,8 +25,12 @@ class Catalogue(Protocol):
     def get_prompt(self, name: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
         """Raises UnknownPrompt, or a Refusal for arguments that do not fit."""
 
-    def complete_prompt(self, name: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+    def complete_prompt(
+        self, name: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
         """Raises UnknownPrompt, or a Refusal for an argument that it does not have."""
 
-    def complete_resource(self, uri: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+    def complete_resource(
+        self, uri: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
         """Raises ResourceNotFound, or a Refusal for an argument that it does not have."""

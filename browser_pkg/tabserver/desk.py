@@ -89,12 +89,12 @@ class Desk:
             if ref.get("type") == "ref/prompt":
                 prompt = _text(ref, "name", "params.ref")
                 try:
-                    return self._catalogue.complete_prompt(prompt, name, typed, others, done)
+                    return self._catalogue.complete_prompt(prompt, name, typed, others, request, done)
                 except UnknownPrompt as error:
                     _refuse_unknown("prompt", error.name, self._catalogue.prompts())
             if ref.get("type") == "ref/resource":
                 uri = _text(ref, "uri", "params.ref")
-                return self._catalogue.complete_resource(uri, name, typed, others, done)
+                return self._catalogue.complete_resource(uri, name, typed, others, request, done)
             raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
 
         self._take(Kind("completion/complete", _as_it_is, _fail), session, id, params, start)

@@ -7,32 +7,24 @@ knows a browser, a socket or MCP's messages. Who is there is kept in `presence`,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
+from . import errands
 from .context import Cancel, Done, Request
-from .listing import Listing
+from .errands import Errand, Texts
+from .listing import KINDS, Entry, Listing
 from .places import Astray, Place, asleep, fell_silent, find_place, stayed_away, went
 from .presence import Presence
+from .prompts import UnknownPrompt
 from .pulse import Later, Pulse
+from .resources import ResourceNotFound
 from .running import nothing_to_cancel
 from .runs import WORKER, Run
 from .tabs import Message, Port, Tab
-from .targets import Target, take_argument
 from .timing import Timing
 from .toolbox import Toolbox
 from .tools import UnknownTool
-
-
-@dataclass(frozen=True, slots=True)
-class Errand:
-    """What a call wants of a tab. `message`: what is said to the tab, given its own name for the thing."""
-
-    kind: str
-    key: str
-    target: Target | None
-    message: Callable[[str], Message]
 
 
 class Hub:
@@ -64,7 +56,7 @@ class Hub:
         self._is_change_due = False
         self._made: Listing | None = None
         self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
-        self._told_catalogue: list[dict[str, Any]] = []
+        self._told_catalogue: dict[str, list[dict[str, Any]]] = {}
         toolbox.on_change = self.changed
         toolbox.on_update = self._updated
 
@@ -81,7 +73,7 @@ class Hub:
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
         self._presence.attach(port, info)
-        port.send({"t": "catalogue", "tools": self.catalogue()})
+        port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: Port, *, returns: bool = False) -> None:
         """A page went away: whoever waits for one of its calls is told at once. `returns`: it is being reloaded."""
@@ -159,17 +151,9 @@ class Hub:
     def prompts(self) -> list[dict[str, Any]]:
         return self.listing.items("prompts")
 
-    def catalogue(self) -> list[dict[str, Any]]:
-        """The tools for the pages: who offers what."""
-        listed = []
-        for entry in self.listing.entries("tools"):
-            shown = {key: entry.item[key] for key in ("name", "title", "description") if entry.item.get(key)}
-            tab = entry.tabs[0] if entry.tabs else None
-            shown["owner"] = tab.id if tab else WORKER
-            if tab:
-                shown["tab"] = {"id": tab.id, "title": tab.title, "url": tab.url}
-            listed.append(shown)
-        return listed
+    def catalogue(self) -> dict[str, list[dict[str, Any]]]:
+        """For the pages: who offers what."""
+        return {kind: [_shown(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
 
     def changed(self) -> None:
         self._made = None
@@ -184,7 +168,7 @@ class Hub:
         catalogue = self.catalogue()
         if catalogue != self._told_catalogue:
             self._told_catalogue = catalogue
-            self.broadcast({"t": "catalogue", "tools": catalogue})
+            self.broadcast({"t": "catalogue", **catalogue})
         now = {
             "tools": self.tools(),
             "resources": (self.resources(), self.templates()),
@@ -200,25 +184,66 @@ class Hub:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
-        """Start a call where its tool lives. Raises UnknownTool; a worker's tool also InvalidArguments."""
-        entry = self.listing.find("tools", name)
-        arguments, named = take_argument(arguments, entry.item["inputSchema"] if entry else None)
-
-        def message(own_name: str) -> Message:
-            return {"name": own_name, "arguments": arguments}
-
-        errand = Errand("tools", name, named or request.target, message)
+        errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request)
         try:
-            place = self._place(errand)
+            return self._begin(errand, request, done, UnknownTool(name))
         except Astray as error:
             done(error.result())
             return nothing_to_cancel
+
+    def has_resource(self, uri: str) -> bool:
+        return errands.find_resource(self.listing, uri) is not None
+
+    def read(self, uri: str, request: Request, done: Done) -> Cancel:
+        errand = errands.read_resource(self.listing, self._toolbox, uri, request)
+        if errand is None:
+            raise ResourceNotFound(uri)
+        return self._begin_or_refuse(errand, request, done, ResourceNotFound(uri))
+
+    def get_prompt(self, name: str, arguments: Texts, request: Request, done: Done) -> Cancel:
+        errand = errands.get_prompt(self._toolbox, name, arguments, request)
+        return self._begin_or_refuse(errand, request, done, UnknownPrompt(name))
+
+    def complete_prompt(
+        self, name: str, argument: str, typed: str, others: Texts, request: Request, done: Done
+    ) -> Cancel:
+        return self._complete("prompts", name, argument, typed, others, request, done, UnknownPrompt(name))
+
+    def complete_resource(
+        self, uri: str, argument: str, typed: str, others: Texts, request: Request, done: Done
+    ) -> Cancel:
+        return self._complete("templates", uri, argument, typed, others, request, done, ResourceNotFound(uri))
+
+    def _complete(
+        self,
+        kind: str,
+        key: str,
+        argument: str,
+        typed: str,
+        others: Texts,
+        request: Request,
+        done: Done,
+        unknown: Exception,
+    ) -> Cancel:
+        entry = self.listing.find(kind, key)
+        if entry is None:
+            raise unknown
+        errand = errands.complete(entry, self._toolbox, kind, key, argument, typed, others, request)
+        return self._begin_or_refuse(errand, request, done, unknown)
+
+    def _begin_or_refuse(self, errand: Errand, request: Request, done: Done, unknown: Exception) -> Cancel:
+        try:
+            return self._begin(errand, request, done, unknown)
+        except Astray as error:
+            raise error.refusal() from None
+
+    def _begin(self, errand: Errand, request: Request, done: Done, unknown: Exception) -> Cancel:
+        """Start a call where what it wants lives. Raises `unknown`, Astray, and what the worker's own raises."""
+        place = self._place(errand)
         if place is None:
-            raise UnknownTool(name)
-        run = Run(self, str(next(self._numbers)), name, place.tab, request, done)
-        if place.tab is None:
-            return self._call_own(run, arguments)
-        return self._start(run, errand, place)
+            raise unknown
+        run = Run(self, str(next(self._numbers)), errand.purpose, errand.key, place.tab, request, done)
+        return self._run_own(run, errand) if place.tab is None else self._start(run, errand, place)
 
     def _place(self, errand: Errand) -> Place | None:
         presence = self._presence
@@ -246,7 +271,7 @@ class Hub:
             run.fail(asleep(tab, errand.key))
         else:
             self._pulse.watch(tab)
-            tab.send({"t": "call", "kind": errand.kind, **errand.message(place.key), **run.header()})
+            tab.send({"t": "call", **errand.message(place.key), **run.header()})
 
     def _release_held(self) -> None:
         """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
@@ -264,9 +289,9 @@ class Hub:
                 del self._held[call]
                 self._send(run, errand, place)
 
-    def _call_own(self, run: Run, arguments: dict[str, Any]) -> Cancel:
+    def _run_own(self, run: Run, errand: Errand) -> Cancel:
         try:
-            stop = self._toolbox.call(run.name, arguments, run, run.finish)
+            stop = errand.own(run, run.finish)
         except Exception as error:
             run.abandon("failed", error=str(error))
             raise
@@ -283,22 +308,13 @@ class Hub:
         if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
             self._pulse.release(run.tab)
 
-    # -- resources and prompts: the worker's own so far ---------------------------------------------------------------
 
-    def has_resource(self, uri: str) -> bool:
-        return self._toolbox.has_resource(uri)
-
-    def read(self, uri: str, request: Request, done: Done) -> Cancel:
-        return self._toolbox.read(uri, request, done)
-
-    def get_prompt(self, name: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
-        return self._toolbox.get_prompt(name, arguments, request, done)
-
-    def complete_prompt(self, name: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
-        return self._toolbox.complete_prompt(name, argument, typed, others, done)
-
-    def complete_resource(self, uri: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
-        return self._toolbox.complete_resource(uri, argument, typed, others, done)
+def _shown(entry: Entry, kind: str) -> dict[str, Any]:
+    shown = {key: entry.item[key] for key in (KINDS[kind], "name", "title", "description") if entry.item.get(key)}
+    tab = entry.tabs[0] if entry.tabs else None
+    if tab is None:
+        return shown | {"owner": WORKER}
+    return shown | {"owner": tab.id, "tab": {"id": tab.id, "title": tab.title, "url": tab.url}}
 
 
 def _ask(tab: Tab) -> None:

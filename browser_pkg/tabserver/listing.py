@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .tabs import Item, Offer, Tab, mark_of
+from .offers import Item
+from .tabs import Offer, Tab, mark_of
 
 # The kinds of things that can be offered, and the member that tells one of a kind from another.
 KINDS: Final = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}

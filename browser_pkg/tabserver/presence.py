@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .listing import KINDS
+from .offers import CHECKS
 from .pulse import Later
-from .tabs import CHECKS, Message, Offer, Port, Tab, mark_of
+from .tabs import Message, Offer, Port, Tab, mark_of
 from .timing import DEFAULTS
 
 # Tabs that are gone and still have a name in errors.

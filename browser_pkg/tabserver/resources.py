@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import unquote
+from typing import Any
 
 from .completion import Completer, Completions
 from .content import Audio, Embedded, Image, Text
@@ -26,12 +24,8 @@ from .questions import InputRequired
 from .running import run
 from .schema import SchemaError, to_json
 from .signature import InvalidArguments, Signature, read_signature
+from .templates import check_uri, match
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-
-_VARIABLE: Final = re.compile(r"\{([A-Za-z_]\w*)(\*?)\}")
-# Whoever calls chooses the URI: a pattern must not be made to work on a novel.
-LONGEST_URI: Final = 4096
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class ResourceNotFound(Refusal):
@@ -50,22 +44,17 @@ class Resource:
     signature: Signature
     completions: Completions
     description: dict[str, Any]
-    pattern: re.Pattern[str] | None
+    is_template: bool
 
     @property
     def function(self) -> Callable[..., Any]:
         return self.signature.function
 
-    @property
-    def is_template(self) -> bool:
-        return self.pattern is not None
-
     def match(self, uri: str) -> dict[str, str] | None:
         """The arguments that a URI has for this resource, or None if it is another one's."""
-        if self.pattern is None:
-            return {} if uri == self.uri else None
-        found = self.pattern.fullmatch(uri) if len(uri) <= LONGEST_URI else None
-        return {name: unquote(text) for name, text in found.groupdict().items()} if found else None
+        if self.is_template:
+            return match(self.uri, uri)
+        return {} if uri == self.uri else None
 
     def start(self, uri: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
         try:
@@ -123,10 +112,12 @@ def declare_resource(
     complete: Mapping[str, Completer] | None = None,
 ) -> Resource:
     """Make a Resource of a function; raises SchemaError if URI and signature do not belong together."""
-    if not _SCHEME.match(uri):
-        raise SchemaError(f"resource {uri!r}: a URI begins with a scheme, such as notes://")
+    try:
+        variables = check_uri(uri)
+    except ValueError as error:
+        raise SchemaError(f"resource {error}") from None
     owner = f"resource {uri}"
-    signature, variables = read_signature(function, owner), [found[1] for found in _VARIABLE.finditer(uri)]
+    signature = read_signature(function, owner)
     _compare(owner, variables, signature)
     described: dict[str, Any] = {"uriTemplate" if variables else "uri": uri, "name": name or function.__name__}
     optional = {
@@ -137,27 +128,13 @@ def declare_resource(
         "annotations": annotations,
     }
     described |= {key: value for key, value in optional.items() if value is not None}
-    pattern = _pattern(uri) if variables else None
-    return Resource(uri, signature, Completions(owner, signature, complete), described, pattern)
+    return Resource(uri, signature, Completions(owner, signature, complete), described, bool(variables))
 
 
 def _compare(owner: str, variables: list[str], signature: Signature) -> None:
-    if len(set(variables)) < len(variables):
-        raise SchemaError(f"{owner}: an argument stands in the URI twice")
-    if owner.count("*}") > 1:
-        raise SchemaError(f"{owner}: only one argument may have slashes in it")
     for name in variables:
         if name not in signature.properties:
             raise SchemaError(f"{owner}: the function has no parameter {name!r}")
     for name, prop in signature.properties.items():
         if prop.is_required and name not in variables:
             raise SchemaError(f"{owner}: parameter {name!r} does not stand in the URI")
-
-
-def _pattern(uri: str) -> re.Pattern[str]:
-    """What stands between the arguments is literal."""
-    text, end = "", 0
-    for found in _VARIABLE.finditer(uri):
-        text += re.escape(uri[end : found.start()]) + f"(?P<{found[1]}>{'.+' if found[2] else '[^/?#]+'})"
-        end = found.end()
-    return re.compile(text + re.escape(uri[end:]), re.DOTALL)

@@ -13,6 +13,7 @@ from .context import Cancel, Done, Outcome, Request, Result
 from .messages import Refusal
 from .places import Astray, about
 from .questions import Answer, ClientError, InputRequired, Question, read_question
+from .resources import ResourceNotFound
 from .running import run as run_handler
 from .tabs import Message, Tab
 from .targets import Target
@@ -25,6 +26,13 @@ WORKER: Final = "worker"
 PROGRESS_EVERY_MS: Final = 100.0
 # Questions of one call that wait for the client at the same time.
 MOST_ASKED: Final = 16
+# The list that a result of each kind has, and what each item of it has.
+_RESULTS: Final = {
+    "tools": ("content", "type"),
+    "resources": ("contents", "uri"),
+    "templates": ("contents", "uri"),
+    "prompts": ("messages", "content"),
+}
 
 
 class House(Protocol):
@@ -39,8 +47,11 @@ class House(Protocol):
 class Run:
     """One running call. It passes on what its tool says and asks, and lets the tabs watch."""
 
-    def __init__(self, house: House, call: str, name: str, tab: Tab | None, request: Request, done: Done) -> None:
+    def __init__(
+        self, house: House, call: str, kind: str, name: str, tab: Tab | None, request: Request, done: Done
+    ) -> None:
         self.call = call
+        self.kind = kind
         self.name = name
         self.tab = tab
         self._house = house
@@ -107,7 +118,7 @@ class Run:
 
     def fail(self, why: Astray) -> None:
         """No tab answers it, for a reason that its caller is told."""
-        self.finish(why.result())
+        self.finish(why.result() if self.kind == "tools" else why.refusal())
 
     def header(self) -> dict[str, Any]:
         """What every call tells its tab: which it is, who calls, and the answers it may have asked for before."""
@@ -145,9 +156,10 @@ class Run:
             self._fail(message)
         else:
             result = json.loads(body or "null")
-            if not isinstance(result, dict) or not isinstance(result.get("content"), list):
-                result = text_result(f'The tool "{self.name}" returned something that is no result.', is_error=True)
-            self._answer(result)
+            if _is_result(self.kind, result):
+                self._answer(result)
+            else:
+                self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
 
     def _answer(self, result: Result) -> None:
         """The tab's own answer, which says that it is."""
@@ -157,11 +169,16 @@ class Run:
         self.finish(result)
 
     def _fail(self, message: Message) -> None:
-        text, code = str(message.get("message") or "The tool failed."), message.get("code")
-        if isinstance(code, int):
+        text, code = str(message.get("message") or "It failed in the page."), message.get("code")
+        if message.get("name") == ResourceNotFound.__name__ and self.kind in ("resources", "templates"):
+            data = message.get("data")
+            self.finish(ResourceNotFound(str(data["uri"] if isinstance(data, dict) and "uri" in data else self.name)))
+        elif isinstance(code, int):
             self.finish(Refusal(code, text, message.get("data")))
-        else:
+        elif self.kind == "tools":
             self._answer(text_result(text, is_error=True))
+        else:
+            self.finish(Refusal(INTERNAL_ERROR, text))
 
     def _require(self, message: Message) -> None:
         """A handler that does not wait for the answers: it is called again with them."""
@@ -211,9 +228,29 @@ class Run:
         self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
 
     def _say(self, phase: str, **more: Any) -> None:
+        if self.kind == "completion":
+            return  # comes with every key that a user presses
         owner = self.tab.id if self.tab else WORKER
-        said = {"t": "activity", "call": self.call, "name": self.name, "owner": owner, "phase": phase}
+        said = {
+            "t": "activity",
+            "call": self.call,
+            "kind": self.kind,
+            "name": self.name,
+            "owner": owner,
+            "phase": phase,
+        }
         self._house.broadcast({**said, **self._client, "at_ms": self._house.now_ms(), **more})
+
+
+def _is_result(kind: str, result: Any) -> bool:
+    """Has it the form that MCP wants for this kind of call?"""
+    if not isinstance(result, dict):
+        return False
+    if kind == "completion":
+        return isinstance(result.get("completion"), dict)
+    member, needed = _RESULTS[kind]
+    items = result.get(member)
+    return isinstance(items, list) and all(isinstance(item, dict) and needed in item for item in items)
 
 
 def _no_answer(error: BaseException) -> Result:

@@ -1,20 +1,17 @@
-"""A page that is attached to the worker, as a value; and what it may offer. Who gets a call is decided in `places`."""
+"""A page that is attached to the worker, as a value. What it may offer is in `offers`, who gets a call in `places`."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
+
+from .offers import Item
 
 Message = Mapping[str, Any]
-Item = dict[str, Any]
-
-_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_TOOL_FIELDS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 class Port(Protocol):
@@ -77,26 +74,7 @@ class Tab:
             self.port.send(message)
 
 
-def check_tool(tool: Any) -> Item:
-    """What a page offers, reduced to the fields of an MCP tool; raises ValueError with what is wrong."""
-    if not isinstance(tool, dict):
-        raise ValueError("A tool is an object with a name, a description and an inputSchema.")
-    if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):
-        raise ValueError("A tool's name has 1 to 128 letters, digits, '_', '-' or '.'.")
-    checked = {key: tool[key] for key in _TOOL_FIELDS if tool.get(key) is not None}
-    schema = checked.setdefault("inputSchema", {"type": "object"})
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        raise ValueError('Its inputSchema must be a JSON Schema with "type": "object".')
-    if not isinstance(checked.get("outputSchema", {}), dict):
-        raise ValueError("Its outputSchema must be a JSON Schema.")
-    return checked
-
-
 def mark_of(item: Item) -> str:
     """The same for equal definitions, in whatever order their members come."""
     text = json.dumps(item, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-
-
-# What a page may offer of each kind: reduces it to what MCP knows, or raises ValueError with what is wrong.
-CHECKS: Final[Mapping[str, Callable[[Any], Item]]] = {"tools": check_tool}

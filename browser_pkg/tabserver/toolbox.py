@@ -102,13 +102,17 @@ class Toolbox:
             raise UnknownPrompt(name)
         return prompt.start(arguments, request, done)
 
-    def complete_prompt(self, name: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+    def complete_prompt(
+        self, name: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
         prompt = self._prompts.get(name)
         if prompt is None:
             raise UnknownPrompt(name)
         return prompt.completions.start(argument, typed, others, done)
 
-    def complete_resource(self, uri: str, argument: str, typed: str, others: Mapping[str, str], done: Done) -> Cancel:
+    def complete_resource(
+        self, uri: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
         """`uri` is that of a template. Raises ResourceNotFound."""
         item = self._resources.get(uri)
         if item is None:

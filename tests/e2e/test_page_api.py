@@ -20,6 +20,9 @@ from mcp_types import (
     ElicitRequestParams,
     ElicitResult,
     ListRootsResult,
+    PromptReference,
+    ResourceTemplateReference,
+    ResourceUpdatedNotification,
     Root,
     TextContent,
 )
@@ -206,6 +209,140 @@ async def test_a_page_that_does_not_wait_is_called_again_with_the_answers(app: A
     for mode in ("auto", "legacy"):
         async with app.relay.client(mode, **ABLE) as client:
             assert text(await client.call_tool("patient", {})) == "Alice 1"
+
+
+# -- resources, prompts, completions -----------------------------------------------------------------------------------
+
+
+async def test_a_page_offers_resources_and_templates(app: App) -> None:
+    await app.page.evaluate(
+        """() => {
+            connection.offerResource({
+                uri: "notes://today", mimeType: "text/markdown", description: "The note.", read: () => "# Buy milk",
+            });
+            connection.offerResource({ uri: "notes://bytes", read: () => new Uint8Array([1, 2, 255]) });
+            connection.offerResource({ uri: "notes://json", read: () => ({ milk: 2 }) });
+            connection.offerResource({
+                uri: "notes://by/{name}",
+                name: "note",
+                complete: { name: (typed, args) => ["alpha", "beta"].filter((word) => word.startsWith(typed)) },
+                async read(uri, { variables: { name }, progress }) {
+                    if (name === "nobody") throw new tabrelay.ResourceNotFound(uri);
+                    return `${uri} by ${name}`;
+                },
+            });
+        }"""
+    )
+    await app.page.wait_for_function("connection.catalogue?.templates.length === 1")
+    async with app.relay.client() as client:
+        listed = {str(item.uri): item for item in (await client.list_resources()).resources}
+        assert sorted(listed) == ["notes://bytes", "notes://json", "notes://today"]
+        assert listed["notes://today"].description == "The note."
+        [template] = (await client.list_resource_templates()).resource_templates
+        assert (template.uri_template, template.name) == ("notes://by/{name}", "note")
+        [note] = (await client.read_resource("notes://today")).contents
+        assert (note.text, note.mime_type) == ("# Buy milk", "text/markdown")  # type: ignore[union-attr]
+        [raw] = (await client.read_resource("notes://bytes")).contents
+        assert raw.blob == "AQL/"  # type: ignore[union-attr]
+        [data] = (await client.read_resource("notes://json")).contents
+        assert (data.text, data.mime_type) == ('{"milk":2}', "application/json")  # type: ignore[union-attr]
+        [made] = (await client.read_resource("notes://by/B%C3%A4r")).contents
+        assert made.text == "notes://by/B%C3%A4r by Bär"  # type: ignore[union-attr]
+        with pytest.raises(MCPError) as missing:
+            await client.read_resource("notes://by/nobody")
+        assert missing.value.error.data == {"uri": "notes://by/nobody"}
+        ref = ResourceTemplateReference(type="ref/resource", uri="notes://by/{name}")
+        found = await client.complete(ref, {"name": "name", "value": "al"})
+        assert found.completion.values == ["alpha"]
+
+
+@ERAS
+async def test_a_page_offers_prompts_and_completes_their_arguments(app: App, mode: str) -> None:
+    await app.page.evaluate(
+        """() => connection.offerPrompt({
+            name: "review",
+            description: "Review code.",
+            arguments: [{ name: "code", required: true }, { name: "tone" }],
+            complete: { tone: ["kind", "keen", "strict"] },
+            get: ({ code, tone = "kind" }) => [`Be ${tone}.`, { role: "assistant", content: "Show me." }, code],
+        })"""
+    )
+    await app.page.wait_for_function("connection.catalogue?.prompts.length === 1")
+    async with app.relay.client(mode) as client:
+        [listed] = (await client.list_prompts()).prompts
+        assert listed.arguments is not None and [a.name for a in listed.arguments] == ["code", "tone"]
+        got = await client.get_prompt("review", {"code": "x = 1", "tone": "strict"})
+        said = [(message.role, message.content.text) for message in got.messages]  # type: ignore[union-attr]
+        assert said == [("user", "Be strict."), ("assistant", "Show me."), ("user", "x = 1")]
+        with pytest.raises(MCPError) as wrong:
+            await client.get_prompt("review", {"tune": "x"})
+        assert wrong.value.error.code == -32602
+        assert "arguments.tune: unknown" in wrong.value.error.message
+        assert "arguments.code: missing" in wrong.value.error.message
+        ref = PromptReference(type="ref/prompt", name="review")
+        found = await client.complete(ref, {"name": "tone", "value": "K"})
+        assert found.completion.values == ["kind", "keen"]
+
+
+async def test_an_offer_is_withdrawn_by_its_signal_and_the_one_that_replaced_it_stays(app: App) -> None:
+    await app.page.evaluate(
+        """() => {
+            globalThis.first = new AbortController();
+            globalThis.second = new AbortController();
+            const note = (text) => ({ uri: "draft://one", read: () => text });
+            connection.offerResource(note("old"), { signal: first.signal });
+            connection.offerResource(note("new"), { signal: second.signal });
+            connection.offerResource({ uri: "draft://never", read: () => "" }, { signal: AbortSignal.abort() });
+            first.abort();
+        }"""
+    )
+    await app.page.wait_for_function("connection.catalogue?.resources.some(({ uri }) => uri === 'draft://one')")
+    async with app.relay.client() as client:
+        [draft] = (await client.read_resource("draft://one")).contents
+        assert draft.text == "new"  # type: ignore[union-attr]
+        await app.page.evaluate("() => second.abort()")
+        await app.page.wait_for_function("!connection.catalogue.resources.some(({ uri }) => uri.startsWith('draft:'))")
+        uris = [str(item.uri) for item in (await client.list_resources()).resources]
+        assert not [uri for uri in uris if uri.startswith("draft:")]
+
+
+@pytest.mark.filterwarnings("ignore:resources/subscribe is removed")  # in the modern era: this client is of the other
+async def test_those_who_subscribed_hear_of_an_update(app: App) -> None:
+    await app.page.evaluate("() => connection.offerResource({ uri: 'live://news', read: () => 'now' })")
+    await app.page.wait_for_function("connection.catalogue?.resources.some(({ uri }) => uri === 'live://news')")
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def on_message(message: Any) -> None:
+        if isinstance(message, ResourceUpdatedNotification):
+            heard.put_nowait(str(message.params.uri))
+
+    async with app.relay.client("legacy", message_handler=on_message) as client:
+        await client.subscribe_resource("live://news")
+        await app.page.evaluate("() => connection.resourceUpdated('live://news')")
+        async with asyncio.timeout(15):
+            assert await heard.get() == "live://news"
+
+
+async def test_an_offer_that_is_none_is_refused_at_once(app: App) -> None:
+    problems = await app.page.evaluate(
+        """() => {
+            const attempts = [
+                () => connection.offerTool({ name: "two words", execute() {} }),
+                () => connection.offerTool({ name: "lazy" }),
+                () => connection.offerResource({ uri: "nowhere", read() {} }),
+                () => connection.offerResource({ uri: "notes://x" }),
+                () => connection.offerPrompt({ get() {} }),
+                () => connection.offerPrompt({ name: "empty" }),
+                () => tabrelay.connect({}),
+            ];
+            return attempts.map((attempt) => {
+                try { attempt(); return "none"; } catch (error) { return `${error.name}: ${error.message}`; }
+            });
+        }"""
+    )
+    assert all(problem.startswith("TypeError: ") for problem in problems), problems
+    for problem, word in zip(problems, ("name", "execute", "scheme", "read", "name", "get", "server"), strict=True):
+        assert word in problem
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tabserver.listing import KINDS, MOST_LETTERS, Listing
-from tabserver.tabs import Item, Offer, Tab, mark_of
+from tabserver.offers import Item
+from tabserver.tabs import Offer, Tab, mark_of
 from tests.support.port import FakePort
 
 KIND = pytest.mark.parametrize("kind", KINDS)

@@ -176,10 +176,17 @@ export interface Boot {
 
 export interface Catalogue {
   tools: CatalogueEntry[];
+  resources: CatalogueEntry[];
+  templates: CatalogueEntry[];
+  prompts: CatalogueEntry[];
 }
 
 export interface CatalogueEntry {
   name: string;
+  /** Of a resource. */
+  uri?: string;
+  /** Of a template. */
+  uriTemplate?: string;
   title?: string;
   description?: string;
   /** "worker", or the id of the tab that gets the call. */
@@ -189,6 +196,8 @@ export interface CatalogueEntry {
 
 export interface Activity {
   call: string;
+  kind: "tools" | "resources" | "templates" | "prompts";
+  /** Of a resource the URI, of a template its URI with the `{variables}`. */
   name: string;
   owner: string;
   phase: "started" | "progress" | "done" | "failed" | "cancelled";
