@@ -76,7 +76,7 @@ class Hub:
         port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: Port, *, returns: bool = False) -> None:
-        """A page went away: whoever waits for one of its calls is told at once. `returns`: it is being reloaded."""
+        """A page went away: whoever waits for one of its calls is told at once. `returns`: maybe it is reloaded."""
         self._presence.leave(port, returns=returns)
 
     def receive(self, port: Port, message: Message, body: str | None = None) -> None:

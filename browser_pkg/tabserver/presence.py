@@ -1,7 +1,7 @@
 """Which tabs there are: they come, are looked at, offer things, leave, and some come back with the same id.
 
-A tab that is reloaded leaves and comes back a moment later. It is kept for that moment, with what it offered, so that
-nobody is told of tools that vanish and return. It decides nothing about calls: those who have one in a tab that was
+A tab that is reloaded leaves and comes back a moment later; one that is closed leaves in the same way. So a tab is kept
+for that moment, with what it offered, and nobody is told of tools that vanish and return. It decides nothing about calls: those who have one in a tab that was
 left are told.
 """
 
@@ -72,7 +72,7 @@ class Presence:
         self.describe(tab, info)
 
     def leave(self, port: Port, *, returns: bool = False) -> None:
-        """A page went away. `returns`: it said that it is only being loaded again."""
+        """A page went away. `returns`: it may be back in a moment."""
         tab = self._ports.pop(port, None)
         if tab is None:
             return
@@ -81,8 +81,9 @@ class Presence:
         if returns:
             for offers in tab.offers.values():
                 offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}
-            leave = tab.leaves
-            self._later(self.timing.tab_return_s * 1000, lambda: self._returned(tab, leave))
+            leave, timing = tab.leaves, self.timing
+            wait_s = timing.tab_return_s if self._ports else timing.last_tab_return_s
+            self._later(wait_s * 1000, lambda: self._returned(tab, leave))
         else:
             self._remove(tab)
         self._left(tab)

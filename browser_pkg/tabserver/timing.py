@@ -14,8 +14,9 @@ class Timing:
     between dials; from the start again once a link was up for `stable_s`. `watchdog_s`: a relay that says nothing for
     so long is gone; it says something every 20 s. `tab_quiet_s`: a tab that runs a call and says nothing for so long is
     asked whether it lives. `tab_silence_s`: without an answer for so long, its calls fail. That is long on purpose: a
-    tool that computes without a pause can't answer either, and is not dead. `tab_return_s`: a tab that is reloaded is
-    kept for so long, with its tools and the calls that came meanwhile.
+    tool that computes without a pause can't answer either, and is not dead. `tab_return_s`: a tab whose page was left
+    is kept for so long, with its tools and the calls that come meanwhile: most pages that go are only being reloaded.
+    `last_tab_return_s`: the same for the only tab, for which there is nobody else anyway.
     """
 
     connect_s: float = 5.0
@@ -25,7 +26,8 @@ class Timing:
     watchdog_s: float = 50.0
     tab_quiet_s: float = 5.0
     tab_silence_s: float = 30.0
-    tab_return_s: float = 5.0
+    tab_return_s: float = 3.0
+    last_tab_return_s: float = 10.0
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Timing:

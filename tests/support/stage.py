@@ -180,14 +180,15 @@ class Stage:
         self.proxy.target = ("127.0.0.1", self.relay.port)
         (app / "worker.js").write_text(f'import "{self.proxy.origin}/-/worker.js";\n')
         (app / "tools.py").write_text(TOOLS)
-        self._write("index.html", PAGE, "Counting tab")
-        self._write("other.html", OTHER_PAGE, "Other tab")
+        self.write("index.html", PAGE, "Counting tab")
+        self.write("other.html", OTHER_PAGE, "Other tab")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
-    def _write(self, name: str, page: str, title: str) -> None:
+    def write(self, name: str, page: str, title: str) -> None:
+        """Add a page to the web app."""
         options = {
             "server": SERVER,
             "relay": self.proxy.origin,

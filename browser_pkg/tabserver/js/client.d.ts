@@ -42,8 +42,10 @@ export interface Timing {
   tab_quiet_ms?: number;
   /** If it does not answer for so long, its calls fail: 30000. A tool that computes without a pause can't answer. */
   tab_silence_ms?: number;
-  /** A tab that is reloaded is kept for so long, with its tools and the calls that came meanwhile: 5000. */
+  /** A tab whose page was left is kept for so long, with its tools and the calls that come meanwhile: 3000. */
   tab_return_ms?: number;
+  /** The same for the only tab: 10000. */
+  last_tab_return_ms?: number;
 }
 
 /**

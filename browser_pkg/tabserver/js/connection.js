@@ -6,7 +6,7 @@
  *
  * @import { Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Timing, Tool, Why } from "./client.js"
  * @import { FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
- * @import { Identity } from "./tab.js"
+ * @import { Life } from "./tab.js"
  */
 
 import { Calls } from "./calls.js";
@@ -15,7 +15,7 @@ import { Offers } from "./offers.js";
 import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
 import { askHealth } from "./relay.js";
 import { startWorker, workerAddress } from "./spawn.js";
-import { claimIdentity, tabInfo, watchTab } from "./tab.js";
+import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
 import { pause, whenFree } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
@@ -70,8 +70,8 @@ export class Connection extends EventTarget {
   #calls = new Calls();
   /** Absent while there is no worker. @type {MessagePort | undefined} */
   #port;
-  /** @type {Identity | undefined} */
-  #identity;
+  /** @type {Life | undefined} */
+  #life;
   #closing = new AbortController();
   /** Cuts a pause short. @type {AbortController} */
   #hurry = new AbortController();
@@ -156,7 +156,7 @@ export class Connection extends EventTarget {
     this.#closing.abort();
     this.#hurry.abort();
     this.#forgetWorker("The tab closed its connection");
-    this.#identity?.release();
+    this.#life?.release();
     this.#setState("stopped", "closed", "This tab closed its connection.");
   }
 
@@ -182,10 +182,11 @@ export class Connection extends EventTarget {
     watchTab(signal, {
       changed: (info) => this.#post({ t: "tab", ...info }),
       left: () => {
-        this.#post({ t: "detach" });
+        // Closed or reloaded, nobody can tell: the worker waits a moment for the tab's next page.
+        this.#post({ t: "detach", returns: true });
         this.#calls.cancelAll("The tab was left");
       },
-      returned: () => this.#attach(),
+      returned: () => void this.#identify().then(() => this.#attach()),
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
@@ -236,9 +237,9 @@ export class Connection extends EventTarget {
   }
 
   async #identify() {
-    this.#identity ??= await claimIdentity(this.#server);
-    this.tab = { id: this.#identity.id };
-    if (this.isClosed) this.#identity.release();
+    this.#life ??= await beginLife(this.#server);
+    if (this.isClosed) this.#life.release();
+    this.tab = { id: await claimTab() };
   }
 
   /** @param {string} build */
@@ -267,7 +268,7 @@ export class Connection extends EventTarget {
     this.#post({
       t: "attach",
       tab: { id: this.tab.id, ...tabInfo() },
-      lock: this.#identity?.lock ?? "",
+      lock: this.#life?.lock ?? "",
       server: this.#server,
       token: this.#token ?? storedToken() ?? "",
       modules: [...this.#modules],

@@ -49,7 +49,7 @@ export type FromPage =
   | ({ t: "withdraw" } & Partial<Record<OfferKind, string[]>>)
   // A resource is not what it was.
   | { t: "updated"; uri: string }
-  // `returns`: the page is being loaded again, and will attach again under the same id.
+  // `returns`: maybe the page is only being loaded again, and will attach again under the same id.
   | { t: "detach"; returns?: boolean }
   // `json` is the result that MCP wants for this kind of call, as JSON text.
   | { t: "result"; call: string; json: string }

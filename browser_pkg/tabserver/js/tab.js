@@ -8,35 +8,91 @@
 import { hold } from "./wait.js";
 
 const TAB_KEY = "tabrelay.tab";
+// How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
+const RELOAD_MS = 2_000;
+const OTHERWISE_MS = 250;
 
 /**
- * An id that survives a reload, and the Web Lock that says this tab lives.
+ * The id is the document's, whichever copies of this file and however many connections it has.
+ * @typedef {{ id?: string, claim?: Promise<string> }} Shared
+ */
+const shared = /** @type {Shared} */ (/** @type {any} */ (globalThis)[Symbol.for("tabrelay.tab")] ??= {});
+
+/**
+ * This tab's id: the same after a reload, after a step to another page of this origin and back again.
  *
- * @typedef {{ id: string, lock: string, release: () => void }} Identity
+ * It is in the session's storage, of which a duplicated tab and a window that a page opens get a copy. So whoever uses
+ * an id holds a Web Lock of that name; who does not get the lock is somebody else and takes a new id.
+ * @returns {Promise<string>}
  */
+export function claimTab() {
+  shared.claim ??= findId();
+  return shared.claim;
+}
 
-/**
- * @param {string} server
- * @returns {Promise<Identity>}
- */
-export async function claimIdentity(server) {
-  // A duplicated tab starts with a copy of the session's storage: the lock shows that the id is taken.
-  const kept = sessionStorage.getItem(TAB_KEY);
-  const identity = (kept && (await claim(server, kept))) || (await claim(server, crypto.randomUUID()));
-  if (!identity) throw new Error("The browser does not give out its locks.");
-  sessionStorage.setItem(TAB_KEY, identity.id);
-  return identity;
+async function findId() {
+  // Not the stored one if this page had one before: it comes out of the back/forward cache.
+  const kept = shared.id ?? storage()?.getItem(storageKey());
+  const release = kept && (await hold(lockOf(kept), waitFor()));
+  const id = release ? kept : crypto.randomUUID().slice(0, 8);
+  const letGo = release || (await hold(lockOf(id)));
+  shared.id = id;
+  storage()?.setItem(storageKey(), id);
+  // In the back/forward cache it keeps no lock: the tab's next page has the same id, and the cache keeps no page whose
+  // locks another one wants.
+  addEventListener("pagehide", () => {
+    shared.claim = undefined;
+    letGo?.();
+  }, { once: true });
+  return id;
+}
+
+/** @param {string} id */
+function lockOf(id) {
+  return `tabrelay-tab:${id}`;
+}
+
+function waitFor() {
+  const [navigation] = performance.getEntriesByType("navigation");
+  const { type } = /** @type {PerformanceNavigationTiming} */ (navigation ?? {});
+  return type === "reload" ? RELOAD_MS : OTHERWISE_MS;
+}
+
+/** A page may be forbidden to store anything; then its id lives as long as it does. */
+function storage() {
+  try {
+    return sessionStorage;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A frame shares the storage of the page around it, but is none of it. */
+function storageKey() {
+  let key = TAB_KEY;
+  for (let frame = /** @type {Window} */ (window); frame !== frame.parent; frame = frame.parent) {
+    let place = 0;
+    while (frame.parent[place] !== frame) place++;
+    key += `.${place}`;
+  }
+  return key;
 }
 
 /**
- * @param {string} server
- * @param {string} id
- * @returns {Promise<Identity | undefined>}
+ * The Web Lock that says this page lives: the worker waits for it.
+ *
+ * @typedef {{ lock: string, release: () => void }} Life
  */
-async function claim(server, id) {
-  const lock = `tabrelay-tab:${server}:${id}`;
+
+/**
+ * @param {string} server
+ * @returns {Promise<Life>}
+ */
+export async function beginLife(server) {
+  const lock = `tabrelay-page:${server}:${crypto.randomUUID()}`;
   const release = await hold(lock);
-  return release && { id, lock, release };
+  if (!release) throw new Error("The browser does not give out its locks.");
+  return { lock, release };
 }
 
 /** @returns {TabInfo} */

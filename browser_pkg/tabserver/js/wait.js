@@ -18,18 +18,21 @@ export function pause(ms, signal) {
 }
 
 /**
- * Take a Web Lock and keep it. Returns the function that releases it, or undefined if somebody else has the lock.
+ * Take a Web Lock and keep it. Returns the function that releases it, or undefined if somebody else has the lock, and
+ * has it still after `wait_ms`.
  * @param {string} name
+ * @param {number} [wait_ms]
  * @returns {Promise<(() => void) | undefined>}
  */
-export function hold(name) {
+export function hold(name, wait_ms = 0) {
+  const patience = wait_ms ? { signal: AbortSignal.timeout(wait_ms) } : { ifAvailable: true };
   return new Promise((resolve, reject) => {
     navigator.locks
-      .request(name, { ifAvailable: true }, (lock) => {
+      .request(name, patience, (lock) => {
         if (!lock) return resolve(undefined);
         return new Promise((release) => resolve(() => release(undefined)));
       })
-      .catch(reject);
+      .catch((error) => (error.name === "TimeoutError" ? resolve(undefined) : reject(error)));
   });
 }
 

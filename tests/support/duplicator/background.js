@@ -1,0 +1,2 @@
+// What it does is told from outside, through DevTools; a worker without a listener would not be started.
+chrome.runtime.onInstalled.addListener(() => {});
