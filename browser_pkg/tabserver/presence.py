@@ -1,8 +1,8 @@
 """Which tabs there are: they come, are looked at, offer things, leave, and some come back with the same id.
 
 A tab that is reloaded leaves and comes back a moment later; one that is closed leaves in the same way. So a tab is kept
-for that moment, with what it offered, and nobody is told of tools that vanish and return. It decides nothing about calls: those who have one in a tab that was
-left are told.
+for that moment, with what it offered, and nobody is told of tools that vanish and return. Nothing is decided here about
+calls: those who have one in a tab that was left are told.
 """
 
 from __future__ import annotations

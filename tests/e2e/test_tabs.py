@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 from mcp.client.client import Client
-from mcp_types import CallToolResult, TextContent
+from mcp_types import CallToolResult, RequestParamsMeta, TextContent
 from playwright.async_api import BrowserContext, Page, async_playwright
 
 from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, Stage
 
 DUPLICATOR = Path(__file__).parents[1] / "support" / "duplicator"
+DUPLICATE = """async (title) => {
+  const [tab] = await chrome.tabs.query({ title });
+  await chrome.tabs.duplicate(tab.id);
+}"""
 ASKED = "whoami"
 
 PAGE = """<!doctype html>
@@ -79,8 +84,13 @@ def text(result: CallToolResult) -> str:
     return content.text
 
 
+def in_tab(id: str) -> RequestParamsMeta:
+    """What a request's `_meta` says to name a tab."""
+    return cast("RequestParamsMeta", {"tabrelay/tab": id})
+
+
 async def ask(client: Client, tab: str) -> str:
-    return text(await client.call_tool(ASKED, {}, meta={"tabrelay/tab": tab}))
+    return text(await client.call_tool(ASKED, {}, meta=in_tab(tab)))
 
 
 async def test_a_tabs_id_stays_its_own_through_reloads_and_history_and_is_not_inherited(
@@ -112,9 +122,7 @@ async def test_a_tabs_id_stays_its_own_through_reloads_and_history_and_is_not_in
         await tabs.ready(second)
         [worker] = profile.service_workers
         async with profile.expect_page() as opened:
-            await worker.evaluate(
-                "chrome.tabs.query({}).then((tabs) => chrome.tabs.duplicate(tabs.find(({ url }) => url.endsWith('First')).id))"
-            )
+            await worker.evaluate(DUPLICATE, "First")
         third = await opened.value
         await tabs.ready(third)
         await third.evaluate("document.title = 'Duplicate'")

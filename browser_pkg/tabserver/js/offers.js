@@ -20,6 +20,8 @@ const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 export class Offers {
   /** @type {Record<OfferKind, Map<string, any>>} */
   #held = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
+  /** When each was first offered, by kind and key. @type {Map<string, number>} */
+  #since = new Map();
 
   /** @param {Tool} tool */
   addTool(tool) {
@@ -55,14 +57,18 @@ export class Offers {
    * @param {Item} item
    */
   remove(kind, key, item) {
-    return this.#held[kind].get(key) === item && this.#held[kind].delete(key);
+    if (this.#held[kind].get(key) !== item) return false;
+    this.#since.delete(`${kind} ${key}`);
+    return this.#held[kind].delete(key);
   }
 
   /** Everything, as the worker gets to know it. @returns {Offered} */
   definitions() {
     const kinds = /** @type {OfferKind[]} */ (Object.keys(this.#held));
     const filled = kinds.filter((kind) => this.#held[kind].size);
-    return Object.fromEntries(filled.map((kind) => [kind, [...this.#held[kind].values()].map(DEFINE[kind])]));
+    const all = (/** @type {OfferKind} */ kind) =>
+      [...this.#held[kind]].map(([key, item]) => this.#define(kind, key, item));
+    return Object.fromEntries(filled.map((kind) => [kind, all(kind)]));
   }
 
   /**
@@ -129,9 +135,21 @@ export class Offers {
    */
   #add(kind, key, item) {
     // Made before it is kept: an item that has no definition must not stay.
-    const definition = DEFINE[kind](item);
+    const definition = this.#define(kind, key, item);
     this.#held[kind].set(key, item);
     return { kind, key, offer: /** @type {Offered} */ ({ [kind]: [definition] }) };
+  }
+
+  /**
+   * @param {OfferKind} kind
+   * @param {string} key
+   * @param {Item} item
+   */
+  #define(kind, key, item) {
+    const mark = `${kind} ${key}`;
+    const since_ms = this.#since.get(mark) ?? Date.now();
+    this.#since.set(mark, since_ms);
+    return { ...DEFINE[kind](item), since_ms };
   }
 
   /**

@@ -20,12 +20,17 @@ export interface TabInfo {
 export type ResourceOffer = ResourceDefinition & { name: string };
 export type TemplateOffer = Omit<ResourceOffer, "uri"> & { uriTemplate: string };
 
+/** When the page first offered it: of different things with one name the first keeps the name, whoever asks when. */
+export interface Since {
+  since_ms: number;
+}
+
 /** What a tab has of each kind. */
 export interface Offers {
-  tools?: ToolDefinition[];
-  resources?: ResourceOffer[];
-  templates?: TemplateOffer[];
-  prompts?: PromptDefinition[];
+  tools?: (ToolDefinition & Since)[];
+  resources?: (ResourceOffer & Since)[];
+  templates?: (TemplateOffer & Since)[];
+  prompts?: (PromptDefinition & Since)[];
 }
 
 export type OfferKind = keyof Offers;
