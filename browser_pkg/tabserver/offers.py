@@ -12,7 +12,7 @@ Item = dict[str, Any]
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _SHOWN: Final = ("title", "description")
-_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations")
+_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations", "_meta")
 _RESOURCE_FIELDS: Final = ("name", *_SHOWN, "mimeType", "size", "annotations")
 _ARGUMENT_FIELDS: Final = ("name", *_SHOWN, "required")
 _TYPES: Final[Mapping[str, tuple[type, str]]] = {
@@ -21,6 +21,7 @@ _TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "mimeType": (str, "a string"),
     "size": (int, "a number of bytes"),
     "annotations": (dict, "an object"),
+    "_meta": (dict, "an object"),
     "required": (bool, "a boolean"),
 }
 

@@ -238,6 +238,8 @@ export interface ToolDefinition {
   /** A JSON Schema for what `execute` returns. */
   outputSchema?: object;
   annotations?: Annotations;
+  /** What else clients may want to know, by names with a prefix, as MCP writes them. */
+  _meta?: Record<string, unknown>;
 }
 
 /** Hints for the client. It does not have to believe them. */

@@ -85,7 +85,6 @@ export class Connection extends EventTarget {
     super();
     this.#relay = relay;
     this.#server = options.server;
-    this.#workerFile = options.worker;
     this.#timing = options.timing;
     this.state = this.#makeState("connecting", null, "Starting");
     this.#note(options);
@@ -167,13 +166,17 @@ export class Connection extends EventTarget {
   extend(options) {
     const before = this.#modules.size;
     this.#note(options);
-    if (options.token) this.#post({ t: "token", token: options.token });
+    if (options.token) {
+      this.#hurry.abort();
+      this.#post({ t: "token", token: options.token });
+    }
     if (this.#modules.size > before) this.#attach();
   }
 
   /** @param {ConnectOptions} options */
   #note(options) {
     this.#token = options.token ?? this.#token;
+    this.#workerFile ??= options.worker;
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
   }
 

@@ -166,8 +166,8 @@ export class Offers {
 
 /** What the worker gets to know of each kind. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
-  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations }) =>
-    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations }),
+  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, _meta }) =>
+    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, _meta }),
   resources: ({ uri, ...rest }) => plain({ uri, ...defineResource(uri, rest) }),
   templates: ({ uri, ...rest }) => plain({ uriTemplate: uri, ...defineResource(uri, rest) }),
   prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args }) =>

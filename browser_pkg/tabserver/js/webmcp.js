@@ -1,0 +1,124 @@
+/**
+ * WebMCP with one tag: the tools that a page registers with `document.modelContext` are offered to MCP clients.
+ *
+ *     <script src="http://127.0.0.1:4747/-/webmcp.js" data-server="notes"></script>
+ *
+ * Put it first in the head: it then sees each registration as it happens and keeps the tool's own function, because the
+ * browser's `executeTool` loses the text of errors. Tools that were registered earlier are found too.
+ *
+ * A classic script, because those run at once and in order, that also works as a module: it exports nothing, and imports
+ * the rest when it runs. It only watches what is registered; `modelcontext.js` offers it.
+ */
+
+(() => {
+  /**
+   * @typedef {import("./modelcontext.js").Held} Held
+   * @typedef {import("./modelcontext.js").ModelContext} ModelContext
+   * @typedef {typeof import("./modelcontext.js")} Adapter
+   * @typedef {typeof import("./client.js")} Client
+   */
+
+  const SOON_MS = 100; // a polyfill comes with the page's own scripts
+  const LATER_MS = 2_000;
+  const SOON_CHECKS = 100;
+
+  const tag = document.currentScript ?? document.querySelector('script[data-server][src*="/webmcp.js"]');
+  if (!(tag instanceof HTMLScriptElement) || !tag.dataset.server) {
+    console.error('tabrelay: webmcp.js needs the name of a server: <script src="…/webmcp.js" data-server="notes">');
+    return;
+  }
+  const { server, relay, token, worker, modules } = tag.dataset;
+  const home = tag.src;
+
+  /** What was registered since this script runs, by name. @type {Map<string, Held>} */
+  const held = new Map();
+  let changed = () => {};
+
+  void connect(waitForContext());
+
+  /** @param {Promise<ModelContext>} found */
+  async function connect(found) {
+    /** @param {string} name */
+    const load = (name) => import(new URL(name, home).href);
+    const [client, adapter] = /** @type {[Client, Adapter]} */ (
+      await Promise.all([load("./client.js"), load("./modelcontext.js")])
+    );
+    const connection = client.connect({
+      server: server ?? "",
+      relay: relay ?? new URL(home).origin,
+      ...(token ? { token } : {}),
+      ...(worker ? { worker } : {}),
+      ...(modules ? { modules: modules.split(/[\s,]+/).filter(Boolean) } : {}),
+    });
+    // The page has no place of its own for this.
+    connection.addEventListener("state", () => {
+      if (connection.state.state === "stopped") console.warn(`tabrelay: ${connection.state.message}`);
+    });
+    const context = await found;
+    changed = adapter.offerModelContext(connection, context, held);
+  }
+
+  /** The page's model context, as soon as there is one: the browser's own is there from the beginning. */
+  async function waitForContext() {
+    for (let check = 0; ; check++) {
+      const { modelContext } = /** @type {{ modelContext?: ModelContext }} */ (
+        "modelContext" in document ? document : navigator
+      );
+      if (modelContext) {
+        watch(modelContext);
+        return modelContext;
+      }
+      await new Promise((resolve) => setTimeout(resolve, check < SOON_CHECKS ? SOON_MS : LATER_MS));
+    }
+  }
+
+  /**
+   * Note what comes and goes; the last three are of earlier drafts.
+   * @param {ModelContext} context
+   */
+  function watch(context) {
+    after(context, "registerTool", (tool, options) => keep(tool, options?.signal));
+    after(context, "unregisterTool", (name) => held.delete(String(name)));
+    after(context, "clearContext", () => held.clear());
+    after(context, "provideContext", (all) => {
+      held.clear();
+      for (const tool of all?.tools ?? []) keep(tool);
+    });
+  }
+
+  /**
+   * Do something after a method of the context has done its work, if it did.
+   * @param {any} context
+   * @param {string} name
+   * @param {(...args: any[]) => unknown} note
+   */
+  function after(context, name, note) {
+    const method = context[name];
+    if (typeof method !== "function") return;
+    const value = function (/** @type {any[]} */ ...args) {
+      const answer = Reflect.apply(method, context, args);
+      // Whether it was refused is for the page to see, in the answer.
+      void Promise.resolve(answer).then(() => {
+        note(...args);
+        changed();
+      }, () => {});
+      return answer;
+    };
+    Object.defineProperty(context, name, { value, configurable: true, writable: true });
+  }
+
+  /**
+   * @param {any} tool
+   * @param {AbortSignal} [signal]
+   */
+  function keep(tool, signal) {
+    if (signal?.aborted) return;
+    const { title, description, inputSchema, annotations, execute } = tool;
+    const kept = { name: String(tool.name), title, description, inputSchema, annotations, execute };
+    held.set(kept.name, kept);
+    signal?.addEventListener("abort", () => {
+      if (held.get(kept.name) === kept) held.delete(kept.name);
+      changed();
+    }, { once: true });
+  }
+})();
