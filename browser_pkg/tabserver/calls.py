@@ -13,7 +13,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .context import Cancel, Done, Outcome, Request, Result
@@ -27,6 +27,7 @@ from .tools import text_result
 from .wire.eras import Era
 from .wire.frames import Caller
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, MISSING_CAPABILITY, RequestId
+from .wire.notes import CLOSE_STREAM, PIN
 
 # Questions that are asked together shall not cost the client a round each.
 COALESCE_S: Final = 0.01
@@ -34,8 +35,6 @@ ASK_S: Final = 600.0
 MOST_ROUNDS: Final = 8
 # Outside the ranges that JSON-RPC and MCP keep for themselves.
 BUSY: Final = -31013
-
-CLOSE_STREAM: Final = "$/tabrelay/closeStream"
 
 Start = Callable[[Request, Done], Cancel]
 
@@ -206,6 +205,12 @@ class Call:
         if seat is not None and not self.is_over and seat.session.era is Era.LEGACY:
             params = {} if retry_ms is None else {"retryMs": retry_ms}
             self._office.outbox.notify(seat.session, CLOSE_STREAM, params, seat.id)
+
+    def pin(self, tab: str | None) -> None:
+        """The relay remembers it, and says it with the caller's next requests: it outlives this worker."""
+        session = self._last.session
+        session.caller = replace(session.caller, tab=tab)
+        self._office.outbox.tell_relay(session, PIN, {"tab": tab}, self._last.id)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Who does it is decided in `places`; the hub sends it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from .context import Cancel, Done, Request
 from .listing import Entry, Listing
 from .messages import Refusal
 from .tabs import Message
-from .targets import Target, take_argument
+from .targets import ASKING_TAB, Target, take_argument
 from .templates import check_uri, match
 from .toolbox import Toolbox
 from .wire.jsonrpc import INVALID_PARAMS
@@ -37,6 +37,22 @@ class Errand:
     own: Callable[[Request, Done], Cancel]
 
 
+def aim(request: Request, named: Target | None = None) -> Target | None:
+    """The tab that a request wants: the one that asked, then what it says itself, then what its caller pinned."""
+    wish = request.target
+    if wish is not None and wish.pins is False:
+        request.pin(None)
+    state = request.request_state
+    if isinstance(state, dict) and ASKING_TAB in state:
+        return Target(state[ASKING_TAB])
+    if named is not None:
+        return named if wish is None else replace(named, pins=wish.pins)
+    if wish is not None and wish.tab is not None:
+        return wish
+    pinned = request.caller.tab
+    return Target(pinned, is_pinned=True) if pinned is not None else wish
+
+
 def call_tool(listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request) -> Errand:
     entry = listing.find("tools", name)
     arguments, named = take_argument(arguments, entry.item["inputSchema"] if entry else None)
@@ -44,7 +60,7 @@ def call_tool(listing: Listing, box: Toolbox, name: str, arguments: dict[str, An
     def message(own_name: str) -> Message:
         return {"kind": "tools", "name": own_name, "arguments": arguments}
 
-    return Errand("tools", name, "tools", named or request.target, message, partial(box.call, name, arguments))
+    return Errand("tools", name, "tools", aim(request, named), message, partial(box.call, name, arguments))
 
 
 def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> Errand | None:
@@ -57,7 +73,7 @@ def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) ->
     def message(own_key: str) -> Message:
         return {"kind": kind, "name": own_key, "uri": uri, "arguments": variables}
 
-    return Errand(kind, key, kind, request.target, message, partial(box.read, uri))
+    return Errand(kind, key, kind, aim(request), message, partial(box.read, uri))
 
 
 def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
@@ -75,7 +91,7 @@ def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> E
     def message(own_name: str) -> Message:
         return {"kind": "prompts", "name": own_name, "arguments": arguments}
 
-    return Errand("prompts", name, "prompts", request.target, message, partial(box.get_prompt, name, arguments))
+    return Errand("prompts", name, "prompts", aim(request), message, partial(box.get_prompt, name, arguments))
 
 
 def complete(
@@ -92,7 +108,7 @@ def complete(
         asked = {"argument": argument, "typed": typed, "arguments": others}
         return {"kind": "completion", "of": kind, "name": own_key, **asked}
 
-    return Errand(kind, key, "completion", request.target, message, partial(own, key, argument, typed, others))
+    return Errand(kind, key, "completion", aim(request), message, partial(own, key, argument, typed, others))
 
 
 def _arguments(entry: Entry, kind: str) -> list[str]:

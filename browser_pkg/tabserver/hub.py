@@ -242,6 +242,8 @@ class Hub:
         place = self._place(errand)
         if place is None:
             raise unknown
+        if place.tab is not None and errand.target is not None and errand.target.pins:
+            request.pin(place.tab.id)
         run = Run(self, str(next(self._numbers)), errand.purpose, errand.key, place.tab, request, done)
         return self._run_own(run, errand) if place.tab is None else self._start(run, errand, place)
 

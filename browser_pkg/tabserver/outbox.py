@@ -63,6 +63,11 @@ class Outbox:
             with suppress(BufferFull, MessageTooLarge):
                 self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
 
+    def tell_relay(self, session: Session, method: str, params: dict[str, Any], related: RequestId) -> None:
+        """What must not get lost. Raises BufferFull when the link has no room for it."""
+        if self._sessions.has(session):
+            self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
+
     def ask(
         self, session: Session, method: str, params: dict[str, Any], related: RequestId
     ) -> tuple[str, asyncio.Future[Answer]]:

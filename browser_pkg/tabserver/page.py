@@ -95,6 +95,9 @@ class PageRequest:
     def is_cancelled(self) -> bool:
         return bool(self._context.signal.aborted)
 
+    def pin(self, tab: str | None) -> None:
+        """It is decided before a call gets here."""
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self._context.progress(progress, total, message)
 

@@ -72,7 +72,7 @@ def find_place(
     """Who gets it; None if nobody has such a thing. Raises Astray. `departed`: what tabs that are gone were called."""
     entry = listing.find(kind, key)
     is_own = entry is not None and not entry.tabs
-    if target is None:
+    if target is None or target.tab is None:
         if entry is None:
             return None
         return Place(None, key) if is_own else _in_tab(entry.tabs[0], kind, entry.own_key)
@@ -88,7 +88,7 @@ def find_place(
     if tab in entry.tabs:
         return _in_tab(tab, kind, entry.own_key)
     others = ", ".join(f"{other.label} ({other.id})" for other in entry.tabs)
-    which = "that is pinned " if target.is_pin else ""
+    which = "that is pinned " if target.is_pinned else ""
     text = f'The tab {tab.label} {which}does not offer the {NOUNS[kind]} "{key}". Tabs that do: {others}.'
     raise Astray(text, "tab_lacks_it", tab)
 
@@ -125,11 +125,11 @@ def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> Astray:
 
 
 def _gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> Astray:
-    name = departed.get(target.tab)
+    name = departed.get(str(target.tab))
     label = f"{name} ({target.tab})" if name else f'"{target.tab}"'
     there = [f"{tab.label} ({tab.id})" for tab in tabs.values()]
     rest = f" Open tabs: {', '.join(there[:10])}{', …' if len(there) > 10 else ''}." if there else " No tab is open."
-    if target.is_pin:
+    if target.is_pinned:
         return Astray(f"The tab {label} that is pinned is gone. Pin another one, or none.{rest}", "tab_gone")
     what = "is gone" if name else "is not there"
     return Astray(f"The tab {label} {what}.{rest}", "tab_gone")

@@ -16,7 +16,7 @@ from .questions import Answer, ClientError, InputRequired, Question, read_questi
 from .resources import ResourceNotFound
 from .running import run as run_handler
 from .tabs import Message, Tab
-from .targets import Target
+from .targets import ASKING_TAB, Target
 from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import INTERNAL_ERROR, RequestId
@@ -77,6 +77,9 @@ class Run:
     def is_cancelled(self) -> bool:
         return self._request.is_cancelled
 
+    def pin(self, tab: str | None) -> None:
+        self._request.pin(tab)
+
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self._request.progress(progress, total, message)
         now_ms = self._house.now_ms()
@@ -135,8 +138,9 @@ class Run:
         }
         if self.input_responses:
             told["responses"] = self.input_responses
-        if self.request_state is not None:
-            told["state"] = self.request_state
+        state = self.request_state
+        if isinstance(state, dict) and state.get("state") is not None:
+            told["state"] = state["state"]
         return told
 
     def hear(self, kind: str, message: Message, body: str | None) -> None:
@@ -187,7 +191,8 @@ class Run:
         except (AttributeError, ValueError) as error:
             self.finish(Refusal(INTERNAL_ERROR, f"The page asks what can't be asked: {error}"))
         else:
-            self.finish(InputRequired(asked, message.get("state")))
+            assert self.tab is not None
+            self.finish(InputRequired(asked, {ASKING_TAB: self.tab.id, "state": message.get("state")}))
 
     # -- questions of a tab to the client -----------------------------------------------------------------------------
 

@@ -1,6 +1,11 @@
 """Which tab a request wants: named in its `_meta`, named by an argument, or pinned by its caller. A value, no decision.
 
-`_meta` takes the tab's id, or the object that results carry under the same key.
+    {"tabrelay/tab": "3f9a12bc"}                          this request
+    {"tabrelay/tab": "3f9a12bc", "tabrelay/pin": true}    this one and those after it
+    {"tabrelay/pin": true}                                those after it go to the tab that gets this one
+    {"tabrelay/pin": false}                               none is pinned any more
+
+Instead of the id, the object that results carry under the same key will do.
 """
 
 from __future__ import annotations
@@ -14,28 +19,34 @@ from .shapes import show
 from .wire.jsonrpc import INVALID_PARAMS
 
 META_TAB: Final = "tabrelay/tab"
+META_PIN: Final = "tabrelay/pin"
 META_ERROR: Final = "tabrelay/error"
+# In the state of a call that asked its client something: the answers are for the tab that asked.
+ASKING_TAB: Final = "$tab"
 # For models, which can't write `_meta`: taken out before the tool sees its arguments.
 TAB_ARGUMENT: Final = "_tab"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A tab by its id."""
+    """A tab by its id; None is any. `is_pinned`: by an earlier request. `pins`: for later ones too, or not any more."""
 
-    tab: str
-    is_pin: bool = False
+    tab: str | None
+    is_pinned: bool = False
+    pins: bool | None = None
 
 
 def read_target(meta: Mapping[str, Any]) -> Target | None:
-    """The tab that a request names in its `_meta`; raises Refusal for what is no tab's id."""
-    if META_TAB not in meta:
+    """What a request says of tabs in its `_meta`; raises Refusal for what makes no sense."""
+    if META_TAB not in meta and META_PIN not in meta:
         return None
-    given = meta[META_TAB]
-    id = given.get("id") if isinstance(given, dict) else given
-    if not isinstance(id, str):
-        raise Refusal(INVALID_PARAMS, f"params._meta.{META_TAB}: expected the id of a tab, got {show(given)}")
-    return Target(id)
+    named, pins = meta.get(META_TAB), meta.get(META_PIN)
+    id = named.get("id") if isinstance(named, dict) else named
+    if META_TAB in meta and not isinstance(id, str):
+        raise Refusal(INVALID_PARAMS, f"params._meta.{META_TAB}: expected the id of a tab, got {show(named)}")
+    if META_PIN in meta and not isinstance(pins, bool):
+        raise Refusal(INVALID_PARAMS, f"params._meta.{META_PIN}: expected boolean, got {show(pins)}")
+    return Target(id, pins=pins)
 
 
 def take_argument(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], Target | None]:

@@ -61,12 +61,14 @@ class Pending:
     One reader at a time. Everything is delivered on the event loop's own thread.
     """
 
-    __slots__ = ("_failure", "_is_released", "_notices", "_reply", "_waiter", "call", "is_done", "on_done")
+    __slots__ = ("_failure", "_is_released", "_notices", "_reply", "_waiter", "call", "is_done", "on_done", "on_pin")
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_done = False
         self.on_done: Callable[[], None] | None = None
+        # The server says that the caller's later requests shall go to one tab, or to any again.
+        self.on_pin: Callable[[str | None], None] | None = None
         self._notices: deque[Notice] = deque(maxlen=MAX_UNREAD_NOTICES)
         self._reply: Reply | None = None
         self._failure: RelayError | None = None

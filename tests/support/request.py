@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tabserver.questions import Answer, Question
@@ -25,6 +26,9 @@ class RecordingRequest:
         self.answers: list[Answer] = []
         self.input_responses: Mapping[str, Answer] = {}
         self.request_state: Any = None
+
+    def pin(self, tab: str | None) -> None:
+        self.caller = replace(self.caller, tab=tab)
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self.said.append(("progress", progress, total, message))

@@ -84,6 +84,9 @@ def house() -> House:
     return House()
 
 
+SURE = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
+
+
 def text_of(result: Result) -> str:
     return str(result["content"][0]["text"])
 
@@ -344,6 +347,89 @@ def test_the_workers_own_tools_are_had_whatever_tab_is_named(house: House) -> No
     for named in ("a", "gone"):
         house.call_in(named, "add", a=1, b=2)
     assert [text_of(result) for result in house.results] == ["3", "3"]
+
+
+# -- pins --------------------------------------------------------------------------------------------------------------
+
+
+def pinned(house: House, tab: str | None, *, pins: bool | None, call: str = "info") -> None:
+    """A call that says in its `_meta` which tab, and whether that is pinned."""
+    house.context.target = Target(tab, pins=pins)
+    house.call(call)
+    house.context.target = None
+
+
+def test_a_pinned_tab_gets_the_calls_that_follow_until_it_is_pinned_no_more(house: House) -> None:
+    hidden, seen = house.tab("a", "info", visible=False), house.tab("b", "info")
+    pinned(house, "a", pins=True)
+    house.call("info")
+    house.call_in("b", "info")
+    assert (len(hidden.of("call")), len(seen.of("call"))) == (2, 1)
+    pinned(house, None, pins=False)
+    assert (len(hidden.of("call")), len(seen.of("call"))) == (2, 2)
+    assert house.context.caller.tab is None
+
+
+def test_a_caller_can_stay_with_the_tab_that_gets_its_call(house: House) -> None:
+    seen, hidden = house.tab("a", "info"), house.tab("b", "info", visible=False)
+    pinned(house, None, pins=True)
+    house.show(seen, False)
+    house.show(hidden, True)
+    house.call("info")
+    assert (len(seen.of("call")), len(hidden.of("call"))) == (2, 0)
+
+
+def test_a_tab_that_is_not_there_is_not_pinned(house: House) -> None:
+    port = house.tab("a", "info")
+    pinned(house, "nobody", pins=True)
+    assert house.results[0]["isError"] and house.context.caller.tab is None
+    house.call("info")
+    assert port.of("call")
+
+
+def test_when_the_pinned_tab_is_gone_nobody_else_answers(house: House) -> None:
+    port, other = house.tab("a", "info", visible=False), house.tab("b", "info")
+    pinned(house, "a", pins=True)
+    house.hub.detach(port)
+    house.results.clear()
+    house.call("info")
+    [result] = house.results
+    assert result["isError"] and '"Tab a" (a) that is pinned is gone' in text_of(result)
+    assert not other.of("call")
+
+
+def test_a_pin_survives_a_reload(house: House) -> None:
+    port, other = house.tab("a", "info", visible=False), house.tab("b", "info")
+    pinned(house, "a", pins=True)
+    house.hub.detach(port, returns=True)
+    house.call("info")
+    again = house.tab("a", "info", visible=False)
+    assert again.of("call") and not other.of("call")
+
+
+def test_a_pinned_tab_without_the_tool_does_not_lend_its_name_to_another(house: House) -> None:
+    house.tab("a", "info")
+    other = house.tab("b", "draw")
+    pinned(house, "a", pins=True)
+    house.call("draw")
+    assert 'that is pinned does not offer the tool "draw"' in text_of(house.results[0])
+    assert not other.of("call")
+
+
+def test_the_answers_to_a_tabs_questions_come_back_to_that_tab(house: House) -> None:
+    """Also when another one was brought to the front to answer them."""
+    port, other = house.tab("a", "info"), house.tab("b", "info", visible=False)
+    house.call("info")
+    asked = {"ok": {"method": "elicitation/create", "params": {"message": "Sure?", "requestedSchema": SURE}}}
+    call = port.last("call")["call"]
+    house.hub.receive(port, {"t": "required", "call": call, "requests": asked, "state": {"step": 2}})
+    [required] = house.results
+    house.show(port, False)
+    house.show(other, True)
+    house.context.request_state = required.state
+    house.call("info")
+    assert port.last("call")["state"] == {"step": 2}
+    assert len(port.of("call")) == 2 and not other.of("call")
 
 
 # -- a tab that is loaded again ----------------------------------------------------------------------------------------

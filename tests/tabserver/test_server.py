@@ -18,6 +18,7 @@ from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Caller, Kind
+from tabserver.wire.notes import PIN
 from tests.support.core import MODERN, READY
 from tests.support.core import Bench as CoreBench
 
@@ -224,6 +225,21 @@ def test_a_request_may_name_a_tab_as_results_do(bench: Bench) -> None:
     assert [request.target for _, _, request, _ in bench.catalogue.calls] == [Target("a")] * 2
     refused = bench.request("tools/call", {"name": "add", "_meta": {"tabrelay/tab": 7}}, id=3)
     assert "params._meta.tabrelay/tab: expected the id of a tab" in refused["error"]["message"]
+
+
+def test_a_pin_is_told_to_the_relay_and_holds_at_once(bench: Bench) -> None:
+    def pin(request: Request, done: Done) -> None:
+        request.pin("a")
+        done({"content": []})
+
+    bench.catalogue.on_call = pin
+    bench.open()
+    bench.request("tools/call", {"name": "add"}, id=4)
+    bench.modern("tools/call", {"name": "add"}, id=5)
+    assert bench.notes() == [(PIN, {"tab": "a"}, 4), (PIN, {"tab": "a"}, 5)]
+    bench.catalogue.on_call = lambda request, done: None
+    bench.request("tools/call", {"name": "add"}, id=6)
+    assert bench.catalogue.calls[-1][2].caller.tab == "a"
 
 
 def test_the_same_request_again_is_answered_once(bench: Bench) -> None:

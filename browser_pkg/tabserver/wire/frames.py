@@ -42,7 +42,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done.
+    """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done. `tab`: the one
+    that it has pinned.
 
     Without slots, so that an object that stands for many calls can keep its text.
     """
@@ -53,9 +54,10 @@ class Caller:
     client: dict[str, Any] | None = None
     capabilities: dict[str, Any] = field(default_factory=dict)
     ready: bool = False
+    tab: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        fields = {
             "era": self.era.value,
             "version": self.version,
             "principal": self.principal,
@@ -63,6 +65,7 @@ class Caller:
             "capabilities": self.capabilities,
             "ready": self.ready,
         }
+        return fields if self.tab is None else fields | {"tab": self.tab}
 
     @cached_property
     def text(self) -> str:
@@ -79,7 +82,7 @@ class Caller:
         version, principal = value.get("version"), value.get("principal")
         if not isinstance(version, str) or not isinstance(principal, str):
             raise RemoteProtocolError("a caller needs a version and a principal")
-        client, capabilities = value.get("client"), value.get("capabilities")
+        client, capabilities, tab = value.get("client"), value.get("capabilities"), value.get("tab")
         return cls(
             era=era,
             version=version,
@@ -87,6 +90,7 @@ class Caller:
             client=client if isinstance(client, dict) else None,
             capabilities=capabilities if isinstance(capabilities, dict) else {},
             ready=value.get("ready") is True,
+            tab=tab if isinstance(tab, str) else None,
         )
 
 

@@ -1,5 +1,6 @@
-"""What changes during a handshake session and must outlive the relay: its log level, its subscriptions, when it was
-last used, and whether it has ended. One small file, `sessions.json`; what never changes is in the session's id itself.
+"""What changes during a handshake session and must outlive the relay: its log level, its subscriptions, the tab it has
+pinned, when it was last used, and whether it has ended. One small file, `sessions.json`; what never changes is in the
+session's id itself.
 
 Ids are kept as digests only: the file opens nothing.
 """
@@ -28,6 +29,7 @@ class Page:
     level: str | None = None
     subscriptions: tuple[str, ...] = ()
     is_ended: bool = False
+    tab: str | None = None
 
 
 class Diary:
@@ -42,6 +44,9 @@ class Diary:
             except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
                 # Sessions go on without it: they lose a log level, not a handshake.
                 log.warning("Could not read %s (%s): starting without it.", path, error)
+
+    def __len__(self) -> int:
+        return len(self._pages)
 
     def find(self, id: str) -> Page | None:
         return self._pages.get(_digest(id))
@@ -85,16 +90,19 @@ def _row(page: Page) -> dict[str, Any]:
         row["level"] = page.level
     if page.subscriptions:
         row["subscriptions"] = page.subscriptions
+    if page.tab is not None:
+        row["tab"] = page.tab
     return row
 
 
 def _page(row: Any) -> Page:
-    level = row.get("level")
+    level, tab = row.get("level"), row.get("tab")
     return Page(
         float(row["last_used"]),
         level if isinstance(level, str) else None,
         tuple(uri for uri in row.get("subscriptions", ()) if isinstance(uri, str)),
         row.get("ended") is True,
+        tab if isinstance(tab, str) else None,
     )
 
 

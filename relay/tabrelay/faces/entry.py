@@ -52,6 +52,7 @@ class Entry:
 
     def flush(self) -> None:
         self._handshake.flush()
+        self._modern.flush()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._exchanges:

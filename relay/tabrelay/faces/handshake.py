@@ -8,6 +8,7 @@ channel is opened as one whose handshake is done, and told what the client had s
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -232,9 +233,14 @@ class Handshake:
                 ended()
 
         pending.on_done = done
+        pending.on_pin = lambda tab: self._pin(session, tab)
         if pending.is_done:
             session.running.discard(pending)
         return pending
+
+    def _pin(self, session: Session, tab: str | None) -> None:
+        session.caller = replace(session.caller, tab=tab)
+        self._sessions.changed(session)
 
     def _remember(self, session: Session, method: str, params: dict[str, Any]) -> None:
         level, uri = params.get("level"), params.get("uri")

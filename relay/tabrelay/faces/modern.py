@@ -15,8 +15,10 @@ from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell, is_acknowledgement
+from tabrelay.faces.pins import Pins
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
 from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
@@ -63,6 +65,7 @@ class Modern:
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
         self._listening = Listening(settings.keepalive_s)
+        self._pins = Pins(Diary(settings.home / "pins.json"))
         self._mirrors: dict[str, tuple[Catalogue, dict[str, tuple[Mirror, ...]]]] = {}
 
     def came_up(self, server: str) -> None:
@@ -73,6 +76,9 @@ class Modern:
 
     def close(self) -> None:
         self._listening.close()
+
+    def flush(self) -> None:
+        self._pins.flush()
 
     async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
         id: jsonrpc.RequestId | None = None
@@ -120,12 +126,13 @@ class Modern:
             method=message["method"],
             # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
             payload=orjson.dumps(message).decode(),
-            caller=_caller(principal.id, meta),
+            caller=self._pins.caller(server, _caller(principal.id, meta)),
         )
         if call.method == LISTEN:
             await self._listen(exchange, server, call, message["params"])
             return
         pending = await self._switch.start(server, call)
+        pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         await self._answer(exchange, server, pending)
 
     async def _listen(self, exchange: Exchange, server: str, call: Call, params: dict[str, Any]) -> None:

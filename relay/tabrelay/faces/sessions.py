@@ -129,7 +129,7 @@ class Sessions:
                 id,
                 server,
                 self._new_channel(),
-                sealed.caller,
+                replace(sealed.caller, tab=page.tab),
                 self._wall(),
                 Streams(self._memory),
                 page.level,
@@ -142,7 +142,7 @@ class Sessions:
         return session
 
     def changed(self, session: Session) -> None:
-        """Its level or its subscriptions are others now."""
+        """Its level, its subscriptions or its pin are others now."""
         while len(session.subscriptions) > MAX_SUBSCRIPTIONS:
             del session.subscriptions[next(iter(session.subscriptions))]
         self._diary.write(session.id, _page(session), now=True)
@@ -181,4 +181,4 @@ class Sessions:
 
 
 def _page(session: Session) -> Page:
-    return Page(session.last_used, session.level, tuple(session.subscriptions))
+    return Page(session.last_used, session.level, tuple(session.subscriptions), tab=session.caller.tab)

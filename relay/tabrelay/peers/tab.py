@@ -22,15 +22,13 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link
+from tabserver.wire.notes import CLOSE_STREAM, PIN
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
 
 LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
-
-# Never reaches a client: the server asks that the event stream of a call ends while the call itself goes on.
-CLOSE_STREAM: Final = "$/tabrelay/closeStream"
 
 
 class Socket(Protocol):
@@ -282,6 +280,10 @@ class TabPeer:
         if message.get("method") == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
                 related.notify(Notice(event.payload, ends_stream=True))
+        elif message.get("method") == PIN:
+            tab = (message.get("params") or {}).get("tab")
+            if related is not None and related.on_pin is not None and (tab is None or isinstance(tab, str)):
+                related.on_pin(tab)
         elif related is not None:
             related.notify(Notice(event.payload))
         elif event.channel in self._sinks:
