@@ -89,6 +89,12 @@ const REASONS = {
     command: sibling(tokenCommand, "pair"),
     tellsDetail: true,
   }),
+  pairing: () => ({
+    lamp: "caution",
+    title: "This page waits for your approval",
+    text: "Compare the code with the one that the relay shows, in its terminal or on its page.",
+    tellsDetail: true,
+  }),
   unauthorized: ({ tokenCommand }) => ({
     lamp: "stop",
     title: "The relay does not know this page any more",

@@ -197,7 +197,7 @@ class Dialer:
             response = await js.fetch(url, cache="no-store", headers=headers, signal=abort.signal)
             reason, text = await _reason(response)
         except JsException:
-            return self._not_there(abort)
+            return await self._why_silent(abort)
         if abort.aborted:
             return self._not_there(abort)
         if response.status == 401:
@@ -208,6 +208,14 @@ class Dialer:
         if response.status == _DRAINING:
             return DialError("restarting", "The relay is restarting.", False)
         return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
+
+    async def _why_silent(self, abort: Aborter) -> DialError:
+        """The browser keeps the answer from us. If there is a relay, it has not let this page's origin read it."""
+        try:
+            await self._find_relay(abort)
+        except DialError as error:
+            return error
+        return DialError("unauthorized", "This page is not paired with the relay (any more).", True)
 
     def _not_there(self, abort: Aborter) -> DialError:
         if abort.aborted:

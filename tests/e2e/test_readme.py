@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from types import ModuleType
 
 from playwright.async_api import BrowserContext
 
+from tabrelay.cli import main
 from tests.support.demo import Demo
 from tests.support.site import Site
 
@@ -36,10 +38,10 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
     [python] = blocks("python")
     site = Site(tmp_path / "app")
     site.folder.mkdir()
-    async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
+    async with Demo(tmp_path / "home", "notes", verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
         filled = html.replace("http://127.0.0.1:4747", here).replace(
-            'token: "…"', f'token: "{relay.token}", modules: ["/tools.py"]'
+            'server: "notes"', 'server: "notes", modules: ["/tools.py"]'
         )
         (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{filled}")
         (site.folder / "tabrelay-worker.js").write_text(worker.replace("http://127.0.0.1:4747", here))
@@ -47,6 +49,8 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
         with site:
             page = await context.new_page()
             await page.goto(site.origin)
+            code = await page.locator("tabrelay-panel .code").inner_text()
+            assert await asyncio.to_thread(main, ["pairs", "approve", code, "--home", str(tmp_path / "home")]) == 0
             await page.evaluate(OFFERED, [f"{here}/-/client.js", "current_note", "word_count"])
             async with relay.client() as client:
                 note = await client.call_tool("current_note", {})

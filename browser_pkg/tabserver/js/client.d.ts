@@ -14,7 +14,7 @@ export interface ConnectOptions {
   server: string;
   /** Where the relay is. Left out, it is the origin that client.js came from; an app that bundles client.js must say it. */
   relay?: string | URL;
-  /** The relay's token; else the one that pairing stored. */
+  /** The relay's token. Left out, it is the one that pairing stored; on another origin, the page asks for one. */
   token?: string;
   /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
   worker?: string | URL;
@@ -116,6 +116,20 @@ export interface ConnectionEvents {
   refused: CustomEvent<Refused>;
   /** A Python file of `modules` could not be loaded. */
   module_failed: CustomEvent<ModuleFailed>;
+  /**
+   * This page asks to be paired, and the user must see the code. Unless a listener calls `preventDefault()` and shows it
+   * itself, a small panel does. Null: the code is no longer needed.
+   */
+  pairing: CustomEvent<Pairing | null>;
+}
+
+/** The code that the user compares with the one that the relay shows, in its terminal and on its page. */
+export interface Pairing {
+  relay: string;
+  server: string;
+  code: string;
+  /** Until when it can be approved, in milliseconds since 1970. */
+  expires_ms: number;
 }
 
 export interface OfferOptions {
@@ -163,6 +177,8 @@ export type Why =
   | "closed"
   /** This page has no token. */
   | "not_paired"
+  /** The page asked to be paired, and waits for the user's approval. */
+  | "pairing"
   /** The worker, or Python in it, could not start. */
   | "boot_failed"
   /** The browser has no shared workers or Web Locks, or the page is not secure. */

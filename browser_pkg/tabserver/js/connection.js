@@ -4,15 +4,17 @@
  * This file holds no protocol: it keeps the tab attached through worker crashes, the back/forward cache and relay
  * restarts, and tells the page how things stand.
  *
- * @import { Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, State, Timing, Tool, Why } from "./client.js"
+ * @import {
+ *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, State, Timing, Tool, Why
+ * } from "./client.js"
  * @import { FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
  * @import { Life } from "./tab.js"
  */
 
 import { Calls } from "./calls.js";
+import { Credential } from "./credential.js";
 import { describe } from "./errors.js";
 import { Offers } from "./offers.js";
-import { pair, storedToken, TOKEN_KEY } from "./pairing.js";
 import { askHealth } from "./relay.js";
 import { startWorker, workerAddress } from "./spawn.js";
 import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
@@ -58,8 +60,7 @@ export class Connection extends EventTarget {
 
   #relay;
   #server;
-  /** @type {string | undefined} */
-  #token;
+  #credential;
   /** @type {string | URL | undefined} */
   #workerFile;
   /** @type {Set<string>} */
@@ -85,6 +86,7 @@ export class Connection extends EventTarget {
     super();
     this.#relay = relay;
     this.#server = options.server;
+    this.#credential = new Credential(relay, options.server);
     this.#timing = options.timing;
     this.state = this.#makeState("connecting", null, "Starting");
     this.#note(options);
@@ -175,7 +177,7 @@ export class Connection extends EventTarget {
 
   /** @param {ConnectOptions} options */
   #note(options) {
-    this.#token = options.token ?? this.#token;
+    this.#credential.given = options.token ?? this.#credential.given;
     this.#workerFile ??= options.worker;
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
   }
@@ -193,7 +195,7 @@ export class Connection extends EventTarget {
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
-      if (event.key !== TOKEN_KEY || !event.newValue) return;
+      if (event.key !== this.#credential.key || !event.newValue) return;
       this.#hurry.abort();
       this.#post({ t: "token", token: event.newValue });
     }, { signal });
@@ -208,8 +210,10 @@ export class Connection extends EventTarget {
       return;
     }
     try {
-      await this.#findToken();
+      // A page of the relay first takes the code out of its address; any other needs a relay to ask.
+      if (this.#credential.isOwn) await this.#findToken();
       const build = await this.#findRelay();
+      await this.#findToken();
       await this.#identify();
       if (!this.isClosed) this.#startWorker(build);
     } catch (error) {
@@ -218,12 +222,32 @@ export class Connection extends EventTarget {
   }
 
   async #findToken() {
-    while (!this.isClosed && !this.#token) {
-      const { token, problem } = await pair(this.#relay);
-      if (token) return;
-      this.#setState("stopped", "not_paired", problem ?? "This page is not paired with the relay. Run: tabrelay pair");
+    while (!this.isClosed) {
+      const problem = await this.#credential.obtain(this.#closing.signal, (pairing) => this.#showCode(pairing));
+      if (this.state.why === "pairing") this.#tell("pairing", null);
+      if (!problem || this.isClosed) return;
+      this.#setState("stopped", "not_paired", problem);
       await this.#pause();
     }
+  }
+
+  /**
+   * The user must see the code. True: the page shows it itself.
+   * @param {Pairing} pairing
+   */
+  #showCode(pairing) {
+    const command = `tabrelay pairs approve ${pairing.code}`;
+    this.#setState("waiting", "pairing", `Approve this page with code ${pairing.code}: ${command}`);
+    const event = new CustomEvent("pairing", { detail: pairing, cancelable: true });
+    return !this.dispatchEvent(event);
+  }
+
+  /** The relay takes this page no longer. It asks again when somebody wants it to, or when the page is loaded anew. */
+  async #pairAgain() {
+    if (!this.#credential.forget()) return;
+    await this.#pause();
+    await this.#findToken();
+    this.#post({ t: "token", token: this.#credential.show() });
   }
 
   /** Wait until the relay answers, and learn its build. */
@@ -273,7 +297,7 @@ export class Connection extends EventTarget {
       tab: { id: this.tab.id, ...tabInfo() },
       lock: this.#life?.lock ?? "",
       server: this.#server,
-      token: this.#token ?? storedToken() ?? "",
+      token: this.#credential.show(),
       modules: [...this.#modules],
       ...(this.#timing ? { timing: this.#timing } : {}),
     });
@@ -317,6 +341,7 @@ export class Connection extends EventTarget {
       case "state":
         if (message.state === "connected") this.#restarts = 0;
         this.state = message;
+        if (message.state === "stopped" && message.why === "unauthorized") void this.#pairAgain();
         return this.#tell("state", message);
       case "catalogue":
         this.catalogue = message;
@@ -378,7 +403,7 @@ export class Connection extends EventTarget {
 
   /**
    * @param {string} type
-   * @param {object} detail
+   * @param {object | null} detail
    */
   #tell(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));

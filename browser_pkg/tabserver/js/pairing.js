@@ -1,17 +1,25 @@
 /**
  * Pairing of the relay's own pages: a one-time code in the address bar becomes a token in this origin's storage.
  *
- * The token may serve tools and nothing else, and the relay takes it from this origin only. Pages of other origins pass a
- * token to connect() themselves.
+ * The relay takes the token from this origin only, and for no call. Pages of other origins ask: see `asking.js`.
  */
 
 export const TOKEN_KEY = "tabrelay.token";
 
+/**
+ * Where a page's token is kept: one for all servers on the relay's own origin, one for each elsewhere.
+ * @param {string} relay
+ * @param {string} server
+ */
+export function tokenKey(relay, server) {
+  return relay === location.origin ? TOKEN_KEY : `${TOKEN_KEY}:${relay}/${server}`;
+}
+
 /** One attempt for all connections of the page: a code works once. @type {Promise<string | undefined> | undefined} */
 let redeeming;
 
-export function storedToken() {
-  return localStorage.getItem(TOKEN_KEY) || undefined;
+export function storedToken(key = TOKEN_KEY) {
+  return localStorage.getItem(key) || undefined;
 }
 
 /**

@@ -8,6 +8,7 @@
 import { pair, storedToken, TOKEN_KEY } from "/-/pairing.js";
 import { command, sibling, startCommand } from "./clients.js";
 import { byId, setText } from "./element.js";
+import { pairsPanel } from "./pairs.js";
 import { serverCard } from "./server.js";
 
 /**
@@ -24,6 +25,7 @@ const house = byId("house", HTMLElement);
 const list = byId("servers", HTMLElement);
 /** @type {Map<string, ReturnType<typeof serverCard>>} */
 const cards = new Map();
+const pairs = pairsPanel(decide);
 
 /** How this relay is called on the command line; it says so itself once it has let us in. */
 let tokenCommand = "tabrelay token";
@@ -47,6 +49,7 @@ function say(notice) {
 
 function sayNotPaired() {
   house.hidden = true;
+  pairs.hide();
   say({
     lamp: "stop",
     state: "not_paired",
@@ -104,15 +107,43 @@ function showServers({ servers, token_command }) {
   }
 }
 
-async function poll() {
-  const token = storedToken();
-  if (!token) return sayNotPaired();
+/**
+ * @param {string} path
+ * @param {object} [body] what to POST
+ */
+function ask(path, body) {
+  const headers = { Authorization: `Bearer ${storedToken()}`, "Content-Type": "application/json" };
+  const signal = AbortSignal.timeout(ANSWER_MS);
+  return fetch(path, body ? { method: "POST", headers, signal, body: JSON.stringify(body) } : { headers, signal });
+}
+
+/** @param {import("./pairs.js").Decision} decision */
+async function decide(decision) {
   try {
-    const answer = await fetch("/-/status", {
-      headers: { Authorization: `Bearer ${token}` },
-      signal: AbortSignal.timeout(ANSWER_MS),
-    });
-    if (answer.ok) return showStatus(await answer.json());
+    const answer = await ask("/-/pairs", decision);
+    const problem = answer.ok ? undefined : String((await answer.json()).message);
+    void keepPolling();
+    return problem;
+  } catch {
+    return "The relay does not answer.";
+  }
+}
+
+async function showPairs() {
+  const answer = await ask("/-/pairs");
+  // A token of an earlier version may not look: then there is nothing to show.
+  if (answer.ok) pairs.update(await answer.json());
+  else pairs.hide();
+}
+
+async function poll() {
+  if (!storedToken()) return sayNotPaired();
+  try {
+    const answer = await ask("/-/status");
+    if (answer.ok) {
+      showStatus(await answer.json());
+      return await showPairs();
+    }
     if (answer.status === 401 || answer.status === 403) return sayNotPaired();
     const text = `It answered with status ${answer.status}.`;
     say({ lamp: "stop", state: "error", title: "The relay is in trouble", text });

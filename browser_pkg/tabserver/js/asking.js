@@ -1,0 +1,104 @@
+/**
+ * A page of another origin than the relay's asks to be paired: it shows a code, and waits until somebody has approved it
+ * in the relay's terminal or on its page. The token is then kept in this origin's storage; the relay takes it from this
+ * origin and for this server only.
+ *
+ * @import { Pairing } from "./client.js"
+ */
+
+import { storedToken, tokenKey } from "./pairing.js";
+import { showPanel } from "./panel.js";
+import { pause } from "./wait.js";
+
+const ANSWER_MS = 30_000; // the relay answers after 20 s at the latest
+const BREATH_MS = 1_000;
+
+/**
+ * The token that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
+ *
+ * @param {string} relay
+ * @param {string} server
+ * @param {AbortSignal} signal
+ * @param {(detail: Pairing) => boolean} tell the code to show; true if the page shows it itself
+ * @returns {Promise<{ token?: string, problem?: string }>}
+ */
+export async function askToPair(relay, server, signal, tell) {
+  const key = tokenKey(relay, server);
+  try {
+    return await navigator.locks.request(`tabrelay-asking:${relay}`, { signal }, async () => {
+      const known = storedToken(key);
+      if (known) return { token: known };
+      const outcome = await ask(relay, server, signal, tell);
+      if (outcome.token) localStorage.setItem(key, outcome.token);
+      return outcome;
+    });
+  } catch (error) {
+    if (signal.aborted) return {};
+    return { problem: `The relay could not be asked: ${error instanceof Error ? error.message : error}` };
+  }
+}
+
+/**
+ * @param {string} relay
+ * @param {string} server
+ * @param {AbortSignal} signal
+ * @param {(detail: Pairing) => boolean} tell
+ * @returns {Promise<{ token?: string, problem?: string }>}
+ */
+async function ask(relay, server, signal, tell) {
+  let asked = await post(`${relay}/-/ask`, { server }, signal);
+  if (asked.status === 429 && asked.body.error === "busy") {
+    // The tab asked a moment ago and was reloaded, or others wait before it.
+    await pause(Math.min(Number(asked.body.retry_s) || 5, 120) * 1000, signal);
+    asked = await post(`${relay}/-/ask`, { server }, signal);
+  }
+  if (asked.status !== 200) return { problem: String(asked.body.message ?? `It answered ${asked.status}.`) };
+  const { request, code, expires_s } = asked.body;
+  const detail = { relay, server, code: String(code), expires_ms: Date.now() + Number(expires_s) * 1000 };
+  const close = tell(detail) ? () => {} : showCode(detail);
+  try {
+    return await answerTo(request, relay, signal);
+  } finally {
+    close();
+  }
+}
+
+/**
+ * @param {string} request
+ * @param {string} relay
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ token?: string, problem?: string }>}
+ */
+async function answerTo(request, relay, signal) {
+  for (;;) {
+    signal.throwIfAborted();
+    const { status, body } = await post(`${relay}/-/ask/answer`, { request }, signal);
+    if (status === 200 && body.state === "approved") return { token: String(body.token) };
+    if (status !== 200) return { problem: String(body.message ?? `It answered ${status}.`) };
+    await pause(BREATH_MS, signal);
+  }
+}
+
+/**
+ * @param {string} url
+ * @param {object} body
+ * @param {AbortSignal} given_up
+ * @returns {Promise<{ status: number, body: Record<string, any> }>}
+ */
+async function post(url, body, given_up) {
+  const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MS), given_up]);
+  const headers = { "Content-Type": "application/json" };
+  const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), cache: "no-store", signal });
+  return { status: response.status, body: await response.json() };
+}
+
+/** @param {Pairing} detail */
+function showCode({ relay, server, code }) {
+  return showPanel({
+    title: `This page wants to offer tools as “${server}”`,
+    text: ["To let the AI clients of your computer use them, approve this code:"],
+    code,
+    details: { label: "In the terminal", text: `tabrelay pairs approve ${code}` },
+    link: { label: "Approve it on the relay’s page", href: `${relay}/` },
+  });
+}

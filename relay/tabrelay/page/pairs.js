@@ -1,0 +1,143 @@
+/**
+ * Pages of other origins on the relay's page: which of them ask to offer tools, with the code to compare, and which may.
+ *
+ * It shows origins and names that the relay has checked, as text. A request's row is made once and stays as it is: a
+ * request that takes another's place has another code and another row, so that nobody approves what they did not read.
+ */
+
+import { byId, duration, element, setText } from "./element.js";
+
+/**
+ * @typedef {{ code: string, origin: string, server: string, since_s: number, others: string[] }} Asking
+ * @typedef {{ id: string, origin: string, servers: string[] | null, since_s: number, own: boolean }} Paired
+ * @typedef {{ asking: Asking[], paired: Paired[] }} Pairs
+ * @typedef {{ approve: string } | { refuse: string } | { revoke: string }} Decision
+ */
+
+/** A click that was meant for something else, in the moment that a request appeared, decides nothing. */
+const SETTLE_MS = 600;
+
+/**
+ * @param {(decision: Decision) => Promise<string | undefined>} decide tells the relay; gives back what went wrong
+ */
+export function pairsPanel(decide) {
+  const section = byId("pairs", HTMLElement);
+  const askingList = byId("asking", HTMLElement);
+  const pairedList = byId("paired", HTMLElement);
+  /** @type {Map<string, HTMLElement>} */
+  const asking = new Map();
+  /** @type {Map<string, ReturnType<typeof pairedRow>>} */
+  const paired = new Map();
+
+  /** @param {Decision} decision */
+  const tell = async (decision) => {
+    const problem = await decide(decision);
+    const note = byId("pairs-problem", HTMLElement);
+    note.hidden = !problem;
+    setText(note, problem ?? "");
+  };
+
+  return {
+    hide() {
+      section.hidden = true;
+    },
+
+    /** @param {Pairs} pairs */
+    update(pairs) {
+      const strangers = pairs.paired.filter(({ own }) => !own);
+      section.hidden = pairs.asking.length + strangers.length === 0;
+      keep(asking, new Set(pairs.asking.map(key)), (row) => row);
+      for (const request of pairs.asking) {
+        if (asking.has(key(request))) continue;
+        const row = askingRow(request, tell);
+        asking.set(key(request), row);
+        askingList.append(row);
+      }
+      keep(paired, new Set(strangers.map(({ id }) => id)), ({ root }) => root);
+      for (const page of strangers) {
+        const row = paired.get(page.id) ?? pairedRow(page, tell);
+        if (!paired.has(page.id)) pairedList.append(row.root);
+        paired.set(page.id, row);
+        row.update(page);
+      }
+      byId("paired-title", HTMLElement).hidden = strangers.length === 0;
+    },
+  };
+}
+
+/** @param {Asking} request */
+function key({ code, origin, server }) {
+  return `${code} ${origin} ${server}`;
+}
+
+/**
+ * @template Row
+ * @param {Map<string, Row>} rows
+ * @param {Set<string>} wanted
+ * @param {(row: Row) => HTMLElement} root
+ */
+function keep(rows, wanted, root) {
+  for (const [id, row] of rows) {
+    if (wanted.has(id)) continue;
+    root(row).remove();
+    rows.delete(id);
+  }
+}
+
+/**
+ * @param {Asking} request
+ * @param {(decision: Decision) => Promise<void>} tell
+ */
+function askingRow({ code, origin, server, others }, tell) {
+  const allow = button("Allow", "button", () => tell({ approve: code }));
+  const refuse = button("Refuse", "copy", () => tell({ refuse: code }));
+  allow.disabled = true;
+  setTimeout(() => (allow.disabled = false), SETTLE_MS);
+  const also = others.length ? `“${server}” is offered by ${others.join(", ")} too.` : "";
+  return element(
+    "li",
+    { class: "asking", "data-origin": origin },
+    element(
+      "div",
+      {},
+      element("p", { class: "name" }, origin),
+      element("p", { class: "about" }, `wants to offer tools as “${server}”. Allow it only if its page shows this code.`),
+      also ? element("p", { class: "about" }, also) : null,
+    ),
+    element("p", { class: "code", "aria-label": `Code ${code}` }, code),
+    element("div", { class: "decide" }, allow, refuse),
+  );
+}
+
+/**
+ * @param {Paired} page
+ * @param {(decision: Decision) => Promise<void>} tell
+ */
+function pairedRow({ id, origin }, tell) {
+  const about = element("p", { class: "about" });
+  const root = element(
+    "li",
+    { class: "pairing", "data-origin": origin },
+    element("div", {}, element("p", { class: "name" }, origin), about),
+    button("Revoke", "copy", () => tell({ revoke: id })),
+  );
+  return {
+    root,
+    /** @param {Paired} now */
+    update({ servers, since_s }) {
+      const names = servers ? servers.map((name) => `“${name}”`).join(", ") : "any server";
+      setText(about, `may offer ${names}, paired ${duration(Math.floor(since_s) * 1000 || 1000)} ago`);
+    },
+  };
+}
+
+/**
+ * @param {string} label
+ * @param {string} look
+ * @param {() => void} run
+ */
+function button(label, look, run) {
+  const made = element("button", { type: "button", class: look }, label);
+  made.addEventListener("click", run);
+  return made;
+}

@@ -1,0 +1,183 @@
+"""Pages on other origins and ports, in a real Chromium: one asks and is let in, others try to come in unasked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from mcp import types
+from playwright.async_api import BrowserContext, Page, expect
+
+from tests.support.demo import Demo
+from tests.support.site import Site
+
+PAGE = """<!doctype html>
+<title>Notes</title>
+<script type="module">
+  import { connect } from "RELAY/-/client.js";
+  window.connection = connect({ server: "notes", relay: "RELAY", worker: "/worker.js" });
+  connection.addEventListener("pairing", ({ detail }) => (window.code = detail?.code));
+  connection.offerTool({
+    name: "note",
+    description: "The note on the page.",
+    inputSchema: { type: "object", properties: {} },
+    execute: () => "milk and bread",
+  });
+</script>
+"""
+SHOWN = "tabrelay-panel .code"
+
+
+class Place:
+    """A relay that knows of no other origin, a web app beside it, and a browser profile."""
+
+    def __init__(self, folder: Path, context: BrowserContext, settings: ModuleType) -> None:
+        self._folder = folder
+        self._stack = AsyncExitStack()
+        self._context = context
+        self._settings = settings
+        self.home = folder / "home"
+
+    async def __aenter__(self) -> Place:
+        app = self._folder / "app"
+        app.mkdir()
+        self.site = self._stack.enter_context(Site(app))
+        self.relay = Demo(self.home, "notes", verb="serve")
+        await self._stack.enter_async_context(self.relay)
+        self.base = f"http://127.0.0.1:{self.relay.port}"
+        (app / "worker.js").write_text(f'import "{self.base}/-/worker.js";\n')
+        (app / "index.html").write_text(PAGE.replace("RELAY", self.base))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    async def open(self) -> Page:
+        page = await self._context.new_page()
+        await page.goto(self.site.origin)
+        return page
+
+    async def connected(self, page: Page) -> None:
+        is_up = "() => connection.state.state === 'connected' && connection.catalogue?.tools.length > 0"
+        await page.wait_for_function(is_up, timeout=self._settings.BOOT_TIMEOUT_MS)
+
+    async def said(self, pattern: str) -> re.Match[str]:
+        """Wait until the relay's terminal has a line like this."""
+        async with asyncio.timeout(15):
+            while True:
+                for line in self.relay.log:
+                    if found := re.search(pattern, line):
+                        return found
+                await asyncio.sleep(0.02)
+
+    async def command(self, *argv: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tabrelay", *argv, "--home", str(self.home)), stdout=asyncio.subprocess.PIPE
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        return out.decode()
+
+    async def note(self) -> str:
+        async with self.relay.client() as client:
+            [content] = (await client.call_tool("note", {})).content
+            assert isinstance(content, types.TextContent)
+            return content.text
+
+
+@pytest.fixture
+async def place(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> AsyncIterator[Place]:
+    async with Place(tmp_path, context, settings) as place:
+        yield place
+
+
+async def why(page: Page, reason: str) -> None:
+    await page.wait_for_function("reason => connection.state.why === reason", arg=reason)
+
+
+async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
+    place: Place, context: BrowserContext
+) -> None:
+    own = await context.new_page()
+    await own.goto(place.relay.url)
+    await own.locator("#relay[data-state=running]").wait_for()
+
+    # The page shows a code; the terminal and the relay's own page show the same one, and who asks for what.
+    page = await place.open()
+    code = await page.locator(SHOWN).inner_text()
+    assert await page.evaluate("window.code") == code
+    said = await place.said(r"(\S+) wants to offer tools as \"(\w+)\" — code (\d+)")
+    assert said.groups() == (place.site.origin, "notes", code)
+    row = own.locator(f"#asking [data-origin='{place.site.origin}']")
+    await expect(row.locator(".code")).to_have_text(code)
+
+    # A second tab of the same app does not ask a second time.
+    second = await place.open()
+    await row.get_by_role("button", name="Allow").click()
+    await place.connected(page)
+    await place.connected(second)
+    await expect(page.locator(SHOWN)).to_have_count(0)
+    assert await second.evaluate("window.code") is None
+    assert await place.note() == "milk and bread"
+    await second.close()
+
+    # It need not ask again.
+    await page.reload()
+    await place.connected(page)
+    assert await page.evaluate("window.code") is None
+
+    # Revoked, it is out at once, says so, and asks only when somebody wants it to.
+    assert place.site.origin in await place.command("pairs", "revoke", place.site.origin)
+    await why(page, "unauthorized")
+    assert await page.evaluate("Object.keys(localStorage).filter((key) => key.includes('token'))") == []
+    await page.evaluate("connection.retry()")
+    again = await page.locator(SHOWN).inner_text()
+    await place.command("pairs", "refuse", again)
+    await why(page, "not_paired")
+    assert "refused" in await page.evaluate("connection.state.message")
+    await expect(page.locator(SHOWN)).to_have_count(0)
+
+
+# What a page of any origin can try; each tells how it went.
+TRIES = {
+    "call": """fetch(`${relay}/notes`, { method: "POST", body: "{}", headers: {
+        "Content-Type": "application/json", Authorization: `Bearer ${token}` } })""",
+    "status": "fetch(`${relay}/-/status`, { headers: { Authorization: `Bearer ${token}` } })",
+    "pairs": "fetch(`${relay}/-/pairs`, { headers: { Authorization: `Bearer ${token}` } })",
+    "codes": """fetch(`${relay}/-/codes`, { method: "POST", headers: { Authorization: `Bearer ${token}` } })""",
+    "socket": """new Promise((opened, failed) => {
+        const text = btoa(token).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+        const socket = new WebSocket(`${relay.replace("http", "ws")}/notes`, ["tabrelay.v1", `bearer.${text}`]);
+        socket.onopen = opened; socket.onclose = failed; })""",
+    "frame": """new Promise((loaded, failed) => {
+        const frame = document.createElement("iframe"); frame.src = `${relay}/`; document.body.append(frame);
+        frame.onload = () => { try { frame.contentDocument.body.id; loaded(); } catch { failed(); } };
+        setTimeout(failed, 2000); })""",
+}
+
+
+async def test_a_page_on_another_origin_or_port_cannot_come_in_even_with_a_stolen_token(
+    place: Place, context: BrowserContext
+) -> None:
+    """The page is malicious, and has every token that there is: without the right origin, none of them helps."""
+    page = await context.new_page()
+    page_tokens = {"the relay's own": place.relay.token, "none": ""}
+    code = (await place.command("token", "new", "thief", "--for", "call", "--for", "serve")).strip()
+    page_tokens["a named one"] = code
+    (place.site.folder / "evil.html").write_text("<!doctype html><title>Evil</title><p>Hello</p>")
+    for origin in (place.site.origin, place.site.origin.replace("localhost", "127.0.0.1")):
+        await page.goto(f"{origin}/evil.html")
+        for kind, token in page_tokens.items():
+            for name, code in TRIES.items():
+                went: Any = await page.evaluate(
+                    f"([relay, token]) => Promise.resolve({code}).then(() => 'in', () => 'out')", [place.base, token]
+                )
+                assert went == "out", f"{name} with {kind} from {origin}"
+    assert (await place.relay.status())["servers"][0]["state"] == "offline"
