@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.recorder import Wiretap
+
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 MAX_WHEEL_BYTES = 40_000_000
@@ -103,7 +105,9 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     assert shutil.which("node", path=str(installed.parent)) is None
     prefix = cut_off()
     script = ROOT / "tests" / "support" / "offline.py"
-    flags = ["--home", str(tmp_path), "--expect", *DEMO_TOOLS, *(["--namespace"] if prefix else [])]
+    tap = Wiretap()
+    flags = ["--home", str(tmp_path), "--tap", json.dumps(tap.env), *(["--namespace"] if prefix else [])]
+    flags += ["--expect", *DEMO_TOOLS]
     # -P: the script's folder stays off its path, where a file may share its name with a standard module.
     saw = json.loads(run(*prefix, sys.executable, "-P", script, installed, *flags, **bare_environment(tmp_path)))
     if prefix:
@@ -112,3 +116,6 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     assert saw["wasm"] == ["0061736d", "application/wasm"]
     assert saw["library"] == "PK"
     assert saw["tools"] == DEMO_TOOLS
+    tap.read()
+    assert tap.checked["relay"] > 0
+    tap.finish()

@@ -58,7 +58,7 @@ class Tools(Toolbox):
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
-    async with RunningRelay(tmp_path, is_strict=True, away_wait_s=0.3, grace_s=0.2) as relay:
+    async with RunningRelay(tmp_path, away_wait_s=0.3, grace_s=0.2) as relay:
         yield relay
 
 

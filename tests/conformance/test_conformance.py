@@ -53,6 +53,9 @@ async def url(tmp_path: Path, context: BrowserContext, settings: ModuleType) -> 
                 state="attached", timeout=settings.BOOT_TIMEOUT_MS
             )
             yield f"{base}/{SERVER}"
+    # All of it was held to the models too: on its way to the client, and from the browser to the relay.
+    heard = relay.recorder.checked
+    assert min(heard["client"], heard["relay"]) >= 200, heard
 
 
 @pytest.mark.requirement("conformance")

@@ -28,6 +28,7 @@ from tabrelay.cli import _parser, main
 from tabrelay.config import ConfigError, Settings
 from tabrelay.opener import Opener, has_display
 from tabrelay.runner import BindError, bind
+from tests.support.recorder import Wiretap
 
 WAIT_S = 30.0
 VERBS = [
@@ -348,11 +349,13 @@ class Process:
 
 @asynccontextmanager
 async def relay(home: Path, *argv: str) -> AsyncIterator[Process]:
+    tap = Wiretap()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tabrelay", *argv, "--port", "0", "--home", str(home)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **tap.env},
     )
     try:
         yield Process(process, home)
@@ -360,6 +363,8 @@ async def relay(home: Path, *argv: str) -> AsyncIterator[Process]:
         if process.returncode is None:
             process.kill()
             await process.communicate()
+    tap.read()
+    tap.finish()
 
 
 async def fetch(method: str, url: str, *headers: str) -> tuple[int, bytes]:

@@ -22,7 +22,7 @@ from tabserver.wire.events import Closed, Parted, Received
 from tests.support.demo import Demo
 from tests.support.dialer import RemoteWorker
 from tests.support.relay import ACCEPT, modern
-from tests.support.worker import SyntheticWorker
+from tests.support.worker import DONE, SyntheticWorker
 
 WORKERS = 30
 
@@ -87,7 +87,7 @@ async def test_a_call_in_flight_is_answered_before_the_relay_stops(tmp_path: Pat
         assert len(waiting) == 1
         busy.answer(waiting[0], {"content": []})
         await busy.flush()
-        assert (await running)["result"] == {"content": []}
+        assert (await running)["result"] == DONE
         await busy.until(lambda: busy.close_code is not None)
         assert busy.close_code == 1012
         for bye in [*goodbyes(idle), *goodbyes(busy)]:
@@ -173,7 +173,7 @@ async def test_a_browser_that_lost_its_socket_may_bring_the_result_while_the_rel
         await draining(http)
         worker.answer(waiting[0], {"content": []})
         await worker.dial()
-        assert (await running)["result"] == {"content": []}
+        assert (await running)["result"] == DONE
         await worker.until(lambda: worker.close_code == 1012)
         assert await demo.ended() == 0
 
@@ -198,7 +198,7 @@ async def test_browsers_come_back_from_a_restart_one_by_one(tmp_path: Path) -> N
             for event in waiting:
                 busy.answer(event, {"content": []})
             await busy.flush()
-            assert [(await task)["result"] for task in running] == [{"content": []}] * 8
+            assert [(await task)["result"] for task in running] == [DONE] * 8
             assert await demo.ended() == 0
         await demo.start()
         is_up = asyncio.get_running_loop().time()

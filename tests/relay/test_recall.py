@@ -59,7 +59,7 @@ class Librarian(SyntheticWorker):
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
-    async with RunningRelay(tmp_path, is_strict=True, away_wait_s=0.1, grace_s=0.1, servers=("notes",)) as relay:
+    async with RunningRelay(tmp_path, away_wait_s=0.1, grace_s=0.1, servers=("notes",)) as relay:
         yield relay
 
 
@@ -82,12 +82,12 @@ async def check_lists(relay: RunningRelay, headers: dict[str, str]) -> None:
 
 @pytest.mark.requirement("discovery-while-away")
 async def test_every_list_is_remembered_whole_and_over_a_restart(tmp_path: Path) -> None:
-    async with RunningRelay(tmp_path, is_strict=True) as relay:
+    async with RunningRelay(tmp_path) as relay:
         async with Librarian(relay):
             assert (await relay.has_read("notes"))["stale"] is False
             _, headers = await relay.initialize("notes")
         await check_lists(relay, headers)
-    async with RunningRelay(tmp_path, is_strict=True) as relay:
+    async with RunningRelay(tmp_path) as relay:
         await check_lists(relay, headers)
         [row] = (await relay.http.get("/-/status")).json()["servers"]
         assert (row["state"], row["stale"]) == ("offline", True)

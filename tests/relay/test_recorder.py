@@ -1,17 +1,29 @@
-"""The recorder that holds the relay's words to the official models notices what is wrong."""
+"""What holds the relay's and the browsers' words to the official models notices what is wrong, wherever it is said."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from tabserver.toolbox import Toolbox, tool
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay
+from tests.support.cpython_worker import CPythonWorker
+from tests.support.demo import Demo
+from tests.support.hook.tap import Tap
+from tests.support.recorder import Asked, Judge
+from tests.support.relay import ACCEPT, RunningRelay, modern
 from tests.support.worker import SyntheticWorker
+
+TESTS = Path(__file__).parents[1]
+CALL = jsonrpc.request(1, "tools/call", {"name": "echo"})
 
 
 def mumble(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
@@ -20,30 +32,154 @@ def mumble(worker: SyntheticWorker, event: Received[str], message: dict[str, Any
     worker.echo(event, message)
 
 
+def seven(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+    """A result whose content is none."""
+    worker.answer(event, {"content": 7})
+
+
+def places(judge: Judge) -> list[str]:
+    """Where something wrong was said, and to whom. Forgives it."""
+    return [line.partition(":")[0] for line in judge.forgive()]
+
+
 async def test_a_result_and_a_notice_of_the_wrong_shape_are_noticed(tmp_path: Path) -> None:
-    async with (
-        RunningRelay(tmp_path, is_strict=True) as relay,
-        SyntheticWorker(relay.url, relay.token, "notes") as worker,
-    ):
-        assert relay.recorder is not None
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        await relay.has_read("notes")
         _, headers = await relay.initialize("notes")
-        call = jsonrpc.request(1, "tools/call", {"name": "echo"})
-        await relay.http.post("/notes", json=call, headers=headers)
-        assert (relay.recorder.checked, relay.recorder.wrong) == (2, [])
-        worker.on_call = lambda worker, event, message: worker.answer(event, {"content": 7})
-        await relay.http.post("/notes", json=call, headers=headers)
+        await relay.http.post("/notes", json=CALL, headers=headers)
+        # Of the relay's own: initialize, initialized and one list. What a worker says that a test plays is not judged.
+        assert (relay.recorder.checked, relay.recorder.wrong) == ({"client": 2, "server": 3}, [])
+        worker.on_call = seven
+        await relay.http.post("/notes", json=CALL, headers=headers)
         await relay.call("notes", "echo")
         worker.on_call = mumble
-        await relay.http.post("/notes", json=call, headers=headers)
-        assert [line.partition(":")[0] for line in relay.recorder.wrong] == ["2025-11-25", "2026-07-28", "2025-11-25"]
-        relay.recorder.wrong.clear()
+        await relay.http.post("/notes", json=CALL, headers=headers)
+        assert places(relay.recorder) == ["2025-11-25 to client", "2026-07-28 to client", "2025-11-25 to client"]
 
 
 async def test_a_test_fails_when_its_relay_said_something_wrong(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError):
-        async with (
-            RunningRelay(tmp_path, is_strict=True) as relay,
-            SyntheticWorker(relay.url, relay.token, "notes") as worker,
-        ):
-            worker.on_call = lambda worker, event, message: worker.answer(event, {"content": 7})
+    with pytest.raises(AssertionError, match="2026-07-28 to client"):
+        async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+            worker.on_call = seven
             await relay.call("notes", "echo")
+
+
+async def test_a_test_fails_when_a_relay_of_its_own_process_said_something_wrong(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="2026-07-28 to client"):
+        async with Demo(tmp_path, "notes", verb="serve") as relay:
+            url = f"http://127.0.0.1:{relay.port}"
+            async with SyntheticWorker(url, relay.token, "notes") as worker:
+                worker.on_call = seven
+                async with httpx2.AsyncClient(trust_env=False, headers={"Accept": ACCEPT}) as http:
+                    request = modern("tools/call", {"name": "echo"})
+                    request["headers"]["Authorization"] = f"Bearer {relay.token}"
+                    await http.post(f"{url}/notes", **request)
+
+
+async def test_everything_of_a_conversation_is_counted_in_a_relay_of_its_own_process_too(tmp_path: Path) -> None:
+    async with Demo(tmp_path, "notes", verb="serve") as relay:
+        async with CPythonWorker(f"http://127.0.0.1:{relay.port}", relay.token, "notes", tools()):
+            async with relay.client("legacy") as client:
+                await client.list_tools()
+            async with relay.client() as client:
+                await client.call_tool("echo", {"text": "hello"})
+            assert (await relay.status())["servers"][0]["calls"] == 1
+        await relay.stop()
+        # The clients: initialize and a list; discover and a call, after which this client looks for the tool's schema.
+        assert [one.method for one in relay.recorder.asked if one.verb == "POST"] == [
+            *("initialize", "notifications/initialized", "tools/list"),
+            *("server/discover", "tools/call", "tools/list"),
+        ]
+        # The relay as a caller of its own: initialize, initialized and four lists. All but one are requests.
+        assert relay.recorder.checked == {"client": 5, "server": 6, "relay": 5 + 5}
+
+
+async def test_what_a_browser_says_to_the_relay_alone_is_noticed(tmp_path: Path) -> None:
+    """Nobody but the relay reads the catalogue here, and no client would ever see this."""
+    async with RunningRelay(tmp_path) as relay:
+        worker = CPythonWorker(relay.url, relay.token, "notes", tools())
+        worker.hub.resources = lambda: [{"name": "an address is missing"}]  # type: ignore[method-assign]
+        async with worker:
+            await relay.has_read("notes")
+        assert places(relay.recorder) == ["2025-11-25 to relay"]
+
+
+@pytest.mark.parametrize(
+    ("to", "method", "message"),
+    [
+        ("client", "ping", {"jsonrpc": "2.0", "id": 1}),
+        ("client", "ping", [1]),
+        ("client", None, jsonrpc.result_message(1, {})),
+        ("client", None, jsonrpc.request(1, "tools/list")),
+        ("client", None, jsonrpc.error_message(None, 1, "text") | {"jsonrpc": "1.0"}),
+        ("relay", "tools/list", jsonrpc.result_message(1, {"tools": [{"name": "echo"}]})),
+        ("server", None, jsonrpc.request(1, "initialize", {})),
+        ("server", None, jsonrpc.notification("notifications/cancelled", {"requestId": {}})),
+    ],
+)
+def test_the_judge_knows_right_from_wrong(to: str, method: str | None, message: Any) -> None:
+    judge = Judge()
+    judge.take({"to": to, "version": "2025-11-25", "method": method, "message": message})
+    assert (len(judge.wrong), judge.checked) == (1, {to: 1})
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+async def test_a_stream_is_read_whole_in_whatever_pieces_it_comes(chunk: int) -> None:
+    messages = [jsonrpc.notification("notifications/message", {"level": "info", "data": i}) for i in range(3)]
+    text = "id: 0\nretry: 1\ndata: \n\n" + "".join(f"event: message\ndata: {json.dumps(one)}\n\n" for one in messages)
+
+    async def app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for start in range(0, len(text), chunk):
+            await send({"type": "http.response.body", "body": text[start : start + chunk].encode(), "more_body": True})
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        """Nobody is there."""
+
+    heard: list[Any] = []
+    scope = {"type": "http", "path": "/notes", "method": "POST", "headers": []}
+    await Tap(app, heard.append)(scope, receive, send)
+    assert [one["message"] for one in heard] == messages
+
+
+async def test_what_a_client_asks_is_written_down_with_its_era(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
+        _, headers = await relay.initialize("notes", "2025-06-18")
+        await relay.http.post("/notes", **modern("tools/list"))
+        await relay.http.delete("/notes", headers=headers)
+        agent = relay.http.headers["user-agent"]
+        assert relay.recorder.asked == [
+            Asked("POST", "/notes", agent, False, "initialize", "", ""),
+            Asked("POST", "/notes", agent, False, "tools/list", "2026-07-28", "2026-07-28"),
+            Asked("DELETE", "/notes", agent, True, None, "2025-06-18", ""),
+        ]
+
+
+def test_no_relay_of_a_test_goes_unheard() -> None:
+    """Whoever puts a relay together, or starts one, in another way must be listed here with a reason."""
+    starts = re.compile(r"\bcreate_app\(|\"-m\", \"tabrelay\"(?!, \"stdio\")|\bRelay\(")
+    found = {
+        path.relative_to(TESTS).as_posix() for path in TESTS.rglob("*.py") if starts.search(path.read_text("utf-8"))
+    }
+    assert found == {
+        "support/relay.py",  # RunningRelay, with a Recorder
+        "support/demo.py",  # Demo, with a Wiretap
+        "relay/test_cli.py",  # with a Wiretap
+        "support/hook/sitecustomize.py",  # the tap itself
+    }
+
+
+def tools() -> Toolbox:
+    box = Toolbox()
+
+    @tool(toolbox=box)
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    return box

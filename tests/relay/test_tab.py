@@ -19,7 +19,7 @@ from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.roster import Roster
 from tests.support.relay import RunningRelay
-from tests.support.worker import SyntheticWorker
+from tests.support.worker import DONE, SyntheticWorker
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ async def test_a_call_survives_a_cut_while_the_tool_runs(relay: RunningRelay) ->
         await worker.dial()
         await worker.until(lambda: worker.link.is_up)
         assert [event.resumed for event in worker.seen if isinstance(event, Welcomed)] == [False, True]
-        assert (await running).json()["result"] == {"content": []}
+        assert (await running).json()["result"] == DONE
         assert len(worker.calls) == 1
 
 
@@ -166,7 +166,7 @@ async def test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored(relay:
         assert (await relay.call("evil", "echo")).status_code == 200
         notes.answer(waiting[0], {"content": []})
         await notes.flush()
-        assert (await running).json()["result"] == {"content": []}
+        assert (await running).json()["result"] == DONE
 
 
 async def test_a_name_held_by_another_principal_is_refused_before_the_handshake(relay: RunningRelay) -> None:

@@ -17,11 +17,16 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from playwright.async_api import Page
 
+from tests.support.recorder import Wiretap
+
 TOOLS = ("add", "count_words", "page_info")
 
 
 class Demo:
-    """Start and stop it as often as a test likes; the address and the state directory stay."""
+    """Start and stop it as often as a test likes; the address and the state directory stay.
+
+    Everything that it and the browsers behind it say is held to the official models.
+    """
 
     def __init__(self, home: Path, *flags: str, verb: str = "demo", **settings: object) -> None:
         """`settings`: by their names in `tabrelay.config`, for those that have no flag."""
@@ -29,6 +34,7 @@ class Demo:
         self._env = {f"TABRELAY_{name.upper()}": str(value) for name, value in settings.items()}
         self._flags = flags
         self._verb = verb
+        self.recorder = Wiretap()
         self._process: asyncio.subprocess.Process | None = None
         self._log: asyncio.Task[None] | None = None
         self.log: list[str] = []
@@ -43,6 +49,8 @@ class Demo:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
+        if exc[0] is None:
+            self.recorder.finish()
 
     async def start(self) -> None:
         # The same port after a restart: the page's address must not change under it.
@@ -54,7 +62,7 @@ class Demo:
             *self._flags,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **self._env},
+            env={**os.environ, **self.recorder.env, **self._env},
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(30):
@@ -88,6 +96,7 @@ class Demo:
         async with asyncio.timeout(30):
             code = await self._process.wait()
         await self._log
+        self.recorder.read()
         return code
 
     async def kill(self) -> None:
@@ -96,6 +105,7 @@ class Demo:
         self._process.kill()
         await self._process.wait()
         await self._log
+        self.recorder.read()
 
     async def open(self, page: Page, boot_timeout_ms: float, *, url: str | None = None) -> None:
         """Open the demo page and wait until it offers everything."""

@@ -29,16 +29,30 @@ def check_request(version: str, message: dict[str, Any]) -> None:
     methods.parse_server_request(message["method"], version, message.get("params"))
 
 
-def check_response(version: str, method: str, message: dict[str, Any]) -> None:
-    """A server's answer to a request with that method."""
+def check_response(version: str, method: str | None, message: dict[str, Any]) -> None:
+    """A server's answer to a request with that method; None: nobody knows of such a request."""
     if "error" in message:
         JSONRPCError.model_validate(message)
         return
     JSONRPCResponse.model_validate(message)
+    if method is None:
+        raise ValueError("an answer to a request that nobody made")
     result = message["result"]
     methods.parse_server_result(method, version, result)
     for question in (result.get("inputRequests") or {}).values():
         _check_question(question)
+
+
+def check_client_message(version: str, message: dict[str, Any]) -> None:
+    """What the relay says as a client: a request, a notification, or the answer to a server's question."""
+    if "method" not in message:
+        (JSONRPCError if "error" in message else JSONRPCResponse).model_validate(message)
+    elif "id" in message:
+        JSONRPCRequest.model_validate(message)
+        methods.parse_client_request(message["method"], version, message.get("params"))
+    else:
+        JSONRPCNotification.model_validate(message)
+        methods.parse_client_notification(message["method"], version, message.get("params"))
 
 
 def _check_question(question: dict[str, Any]) -> None:

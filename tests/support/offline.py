@@ -60,13 +60,13 @@ def get(url: str, token: str | None = None) -> tuple[bytes, str]:
 
 
 @contextlib.asynccontextmanager
-async def demo(command: str, home: str) -> AsyncIterator[dict[str, Any]]:
+async def demo(command: str, home: str, tap: dict[str, str]) -> AsyncIterator[dict[str, Any]]:
     """The relay in a process whose PATH holds its own scripts and nothing else: no Node, no npm."""
     process = await asyncio.create_subprocess_exec(
         command,
         *("demo", "--json", "--no-open", "--port", "0"),
         stdout=asyncio.subprocess.PIPE,
-        env={"PATH": str(Path(command).parent), "HOME": home, "LANG": "C.UTF-8"},
+        env={"PATH": str(Path(command).parent), "HOME": home, "LANG": "C.UTF-8", **tap},
     )
     try:
         assert process.stdout
@@ -100,8 +100,8 @@ async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
     return set(seen)
 
 
-async def look(command: str, home: str, expected: set[str]) -> dict[str, Any]:
-    async with demo(command, home) as ready:
+async def look(command: str, home: str, expected: set[str], tap: dict[str, str]) -> dict[str, Any]:
+    async with demo(command, home, tap) as ready:
         base = ready["base_url"]
         manifest = json.loads(get(f"{base}/-/manifest.json")[0])
         wasm, wasm_type = get(f"{base}{manifest['pyodide']}pyodide.asm.wasm")
@@ -121,10 +121,13 @@ def main() -> None:
     parser.add_argument("--home", required=True, help="a folder for the relay's state")
     parser.add_argument("--namespace", action="store_true", help="this is a new network namespace: raise its loopback")
     parser.add_argument("--expect", nargs="*", default=[], metavar="TOOL")
+    parser.add_argument(
+        "--tap", type=json.loads, default={}, help="environment that makes the relay tell what it hears"
+    )
     args = parser.parse_args()
     if args.namespace:
         raise_loopback()
-    json.dump(asyncio.run(look(args.command, args.home, set(args.expect))), sys.stdout)
+    json.dump(asyncio.run(look(args.command, args.home, set(args.expect), args.tap)), sys.stdout)
 
 
 if __name__ == "__main__":

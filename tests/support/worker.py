@@ -20,6 +20,7 @@ from tabserver.wire import frames, jsonrpc
 from tabserver.wire.events import Event, Received
 from tabserver.wire.frames import SUBPROTOCOL, Greeting, Kind
 from tabserver.wire.link import Link
+from tests.support.hook.tap import FAKE_BUILD
 
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 
@@ -31,6 +32,9 @@ MODERN = {
     "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "synthetic", "version": "1"}},
 }
 
+# A modern tool result with nothing in it, as `answer` makes it.
+DONE: dict[str, Any] = {"resultType": "complete", "content": []}
+
 Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
 
 
@@ -41,7 +45,7 @@ class SyntheticWorker:
         self.url = url.replace("http", "ws", 1) + "/" + server
         self.token = token
         self.origin = origin
-        self.link: Link[str] = Link.dialer(Greeting(server, inst, "test-build"))
+        self.link: Link[str] = Link.dialer(Greeting(server, inst, FAKE_BUILD))
         self.seen: list[Event] = []
         self.calls: list[dict[str, Any]] = []
         self.on_call: Answer = SyntheticWorker.echo
@@ -163,11 +167,13 @@ class SyntheticWorker:
 
     def echo(self, event: Received[str], message: dict[str, Any]) -> None:
         text = json.dumps(message["params"].get("arguments"))
-        self.answer(event, {"resultType": "complete", "content": [{"type": "text", "text": text}]})
+        self.answer(event, {"content": [{"type": "text", "text": text}]})
 
     def answer(self, event: Received[str], result: dict[str, Any]) -> None:
+        """In the form of the caller's era: only a modern request brings its caller along."""
         assert event.id is not None
-        self.send(event, Kind.RES, jsonrpc.result_message(event.id, result))
+        shaped = {"resultType": "complete"} | result if event.caller is not None else result
+        self.send(event, Kind.RES, jsonrpc.result_message(event.id, shaped))
 
     def send(self, event: Received[str], kind: Kind, message: dict[str, Any]) -> None:
         """Say something on the channel that an event came from; `flush` writes it when called outside the reader."""

@@ -1,0 +1,49 @@
+"""Python runs this by itself when its folder is on PYTHONPATH: a relay in a process of its own gets a tap, and writes
+what it hears to the file that TABRELAY_TEST_TAP names. The command that a test starts stays the one that users start.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+FILE = os.environ.get("TABRELAY_TEST_TAP")
+
+
+class Hook(MetaPathFinder):
+    """Waits for the module that puts the application together, and is gone after that."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != "tabrelay.app":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.loader is not None
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            module.create_app = tapped(module.create_app)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def tapped(create_app: Any) -> Any:
+    def create(*args: Any, **more: Any) -> Any:
+        # One line at a time, so that a relay that is killed leaves whole lines.
+        file = open(str(FILE), "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for as long as the relay runs
+        tap = importlib.import_module("tap").Tap
+        return tap(create_app(*args, **more), lambda record: file.write(json.dumps(record) + "\n"))
+
+    return create
+
+
+if FILE:
+    sys.meta_path.insert(0, Hook())

@@ -1,0 +1,230 @@
+"""Listens to a relay: an ASGI wrapper that hears every MCP message on both sides of it, and changes nothing.
+
+It makes one record (a dict that can be written as JSON) of each message that is ours, for somebody else to judge:
+
+- `to: client`: what the relay says to an MCP client, whoever made it up;
+- `to: relay`: what a browser's MCP core says to the relay;
+- `to: server`: what the relay says to a server as a client of its own, or to a plain page;
+
+and one of each request of an MCP client (`asked`), with what it says of its era. Only the standard library is used: it
+also runs in relays of their own process, where no test is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs
+
+NEWEST_LEGACY = "2025-11-25"
+VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28")
+META_VERSION = "io.modelcontextprotocol/protocolVersion"
+# A worker that a test plays, not ours: it may say what it likes.
+FAKE_BUILD = "synthetic"
+MCP_PATH = re.compile(r"/[^-./][^/]*(/sse|/messages/?)?", re.DOTALL)
+
+Record = dict[str, Any]
+Asgi = Callable[..., Any]
+
+
+class Tap:
+    """`note` gets every record, on the relay's own event loop."""
+
+    def __init__(self, app: Asgi, note: Callable[[Record], None]) -> None:
+        self._app = app
+        self.note = note
+        # Of sessions of the handshake era: their version, and the method of each request by its id.
+        self.versions: dict[str, str] = {}
+        self.asked: dict[tuple[str, str], str] = {}
+        # Of channels on links, which outlive sockets: who calls, and the method of each request.
+        self.callers: dict[str, dict[str, Any]] = {}
+        self.called: dict[tuple[str, str], str] = {}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan" or not MCP_PATH.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        ear: Exchange | Socket = Exchange(self, scope) if scope["type"] == "http" else Socket(self)
+
+        async def hear() -> Any:
+            message = await receive()
+            ear.heard(message)
+            return message
+
+        async def say(message: Any) -> None:
+            ear.said(message)
+            await send(message)
+
+        await self._app(scope, hear, say)
+
+
+def _key(id: Any) -> str:
+    return json.dumps(id)
+
+
+class Exchange:
+    """One HTTP request: who asks, in which version, and what comes back."""
+
+    def __init__(self, tap: Tap, scope: Any) -> None:
+        self._tap = tap
+        self._path, self._verb = scope["path"], scope["method"]
+        headers = {key.decode("latin-1"): value.decode("latin-1").strip() for key, value in scope["headers"]}
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        self._session = headers.get("mcp-session-id") or query.get("session_id", [""])[0]
+        self._header = headers.get("mcp-protocol-version", "")
+        self._agent = headers.get("user-agent", "")
+        self._envelope = ""
+        self._methods: dict[str, str] = {}
+        self._in = self._out = b""
+        self._kind = ""
+        self._opened = ""
+        if self._verb != "POST":
+            self._ask(None)
+
+    @property
+    def version(self) -> str:
+        known = self._tap.versions.get(self._session)
+        for version in (self._envelope, known, self._header):
+            if version in VERSIONS:
+                return str(version)
+        return NEWEST_LEGACY
+
+    def _ask(self, method: str | None) -> None:
+        about = {"verb": self._verb, "path": self._path, "agent": self._agent, "session": bool(self._session)}
+        said = {"method": method, "header": self._header, "envelope": self._envelope}
+        self._tap.note({"asked": about | said})
+
+    def heard(self, message: Any) -> None:
+        if message["type"] != "http.request":
+            return
+        self._in += message.get("body", b"")
+        if message.get("more_body") or self._verb != "POST":
+            return
+        try:
+            found = json.loads(self._in)
+        except (ValueError, RecursionError):
+            return
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, dict):
+                self._heard(one)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        method, params = message.get("method"), message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if isinstance(meta, dict) and isinstance(meta.get(META_VERSION), str):
+            self._envelope = meta[META_VERSION]
+        if isinstance(method, str) and "id" in message:
+            self._methods[_key(message["id"])] = method
+            self._tap.asked[self._session, _key(message["id"])] = method
+        self._ask(method if isinstance(method, str) else None)
+
+    def said(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = {key.decode().lower(): value.decode() for key, value in message["headers"]}
+            self._kind = headers.get("content-type", "")
+            self._opened = headers.get("mcp-session-id", "")
+            return
+        self._out += message.get("body", b"")
+        if self._kind == "application/json" and not message.get("more_body") and self._out:
+            found = json.loads(self._out)
+            for one in found if isinstance(found, list) else [found]:
+                self._say(one)
+        elif self._kind == "text/event-stream":
+            *whole, self._out = self._out.split(b"\n\n")
+            for event in whole:
+                self._event(event.decode())
+
+    def _event(self, event: str) -> None:
+        for line in event.splitlines():
+            name, _, data = line.partition(": ")
+            if name == "data" and data.startswith("/") and self._path.endswith("/sse"):
+                self._session = data.rpartition("session_id=")[2]
+            elif name == "data" and data:
+                self._say(json.loads(data))
+
+    def _say(self, message: Any) -> None:
+        method = None
+        if isinstance(message, dict) and "method" not in message:
+            key = _key(message.get("id"))
+            method = self._methods.get(key) or self._tap.asked.get((self._session, key))
+            if method == "initialize" and "result" in message:
+                version = message["result"].get("protocolVersion")
+                self._tap.versions[self._opened or self._session] = version
+                self._session = self._session or self._opened
+        self._tap.note({"to": "client", "version": self.version, "method": method, "message": message})
+
+
+class Socket:
+    """One WebSocket of a browser: a link, or the plain socket of a page that knows no links."""
+
+    def __init__(self, tap: Tap) -> None:
+        self._tap = tap
+        self._is_link = False
+        self._is_fake = False
+        # Large frames come in slices: (is it the relay's?, number) -> the header of the whole, and what has come of it.
+        self._large: dict[tuple[bool, int], tuple[dict[str, Any], list[str]]] = {}
+
+    def heard(self, message: Any) -> None:
+        text = message.get("text")
+        if message["type"] == "websocket.receive" and text and self._is_link:
+            self._frame(text, is_ours=False)
+
+    def said(self, message: Any) -> None:
+        if message["type"] == "websocket.accept":
+            self._is_link = (message.get("subprotocol") or "").startswith("tabrelay")
+        elif message["type"] == "websocket.send" and self._is_link:
+            self._frame(message["text"], is_ours=True)
+        elif message["type"] == "websocket.send":
+            self._note("server", NEWEST_LEGACY, None, json.loads(message["text"]))
+
+    def _frame(self, text: str, *, is_ours: bool) -> None:
+        header, _, payload = text.partition("\n")
+        try:
+            frame = json.loads(header)
+        except ValueError:
+            return  # the relay refuses it
+        kind = frame.get("t") if isinstance(frame, dict) else None
+        if kind == "hello":
+            self._is_fake = frame.get("build") == FAKE_BUILD
+        elif kind == "part" and "f" in frame:
+            self._slice(frame, payload, is_ours=is_ours)
+        elif kind in ("open", "msg"):
+            self._message(frame, payload, is_ours=is_ours)
+
+    def _slice(self, frame: dict[str, Any], payload: str, *, is_ours: bool) -> None:
+        key = (is_ours, frame["f"])
+        if frame["q"] == 0:
+            self._large[key] = (frame["h"], [])
+        if key not in self._large:
+            return  # it began on an earlier socket
+        header, slices = self._large[key]
+        slices.append(payload)
+        if len(slices) == frame["n"]:
+            del self._large[key]
+            self._message(header, "".join(slices), is_ours=is_ours)
+
+    def _message(self, frame: dict[str, Any], payload: str, *, is_ours: bool) -> None:
+        channel = frame.get("c", "")
+        if is_ours and isinstance(frame.get("o"), dict):
+            self._tap.callers[channel] = frame["o"]
+        caller = self._tap.callers.get(channel)
+        if frame["t"] == "open" or caller is None or (self._is_fake and not is_ours):
+            return
+        message = json.loads(payload)
+        if is_ours:
+            self._ours(channel, caller, message)
+        else:
+            method = self._tap.called.get((channel, _key(message.get("id")))) if "method" not in message else None
+            self._note("relay", caller["version"], method, message)
+
+    def _ours(self, channel: str, caller: dict[str, Any], message: dict[str, Any]) -> None:
+        if "method" in message and "id" in message:
+            self._tap.called[channel, _key(message["id"])] = message["method"]
+        is_own = caller["principal"] == "relay" or str(message.get("id", "")).startswith("tabrelay-")
+        if is_own or message.get("method") == "notifications/cancelled":
+            self._note("server", caller["version"], None, message)
+
+    def _note(self, to: str, version: str, method: str | None, message: Any) -> None:
+        self._tap.note({"to": to, "version": version, "method": method, "message": message})
