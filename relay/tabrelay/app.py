@@ -16,6 +16,7 @@ from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
+from tabrelay.faces.reports import Reports
 from tabrelay.faces.seal import Seal
 from tabrelay.gate import Gate
 from tabrelay.peers.door import Door
@@ -54,7 +55,13 @@ class Relay:
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
-        self._pages = pages(assets, pairs, self._status, probe=self._door.refusal, is_draining=lambda: drain.is_on)
+        self._pages = pages(
+            assets,
+            self._status,
+            rooms=(pairs, Reports(policy)),
+            probe=self._door.refusal,
+            is_draining=lambda: drain.is_on,
+        )
         drain.serve(self)
 
     def _came_up(self, server: str) -> None:

@@ -24,6 +24,8 @@ DEFAULT_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+# For whatever is no page and no file: if a browser shows it all the same, nothing in it counts.
+CSP: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 CORS_METHODS: Final = b"GET, POST, DELETE"
 CORS_HEADERS: Final = (
     "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
@@ -59,6 +61,8 @@ class Outgoing:
             given: Headers = list(message.get("headers", ()))
             present = {name for name, _ in given}  # ASGI: names are in lower case
             given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
+            if not self._asked.speaks_rpc and CSP[0] not in present:
+                given.append(CSP)
             message = {**message, "headers": given + self._cors}
         elif kind == "http.response.body":
             self.is_ended = not message.get("more_body", False)

@@ -46,7 +46,7 @@ class Tokens:
 
     def __init__(self, home: Path, wall: Callable[[], float] = time.time, glance_s: float = vault.GLANCE_S) -> None:
         """`glance_s`: how old may what was read from the files be."""
-        self._home = home
+        self.home = home
         self._file = home / "token"
         self._watch = vault.Watch(self._file, glance_s)
         self._wall = wall
@@ -62,7 +62,7 @@ class Tokens:
     def master(self) -> str:
         """The relay's own token, made at the first start, and made anew when its file is gone."""
         if self._watch.has_changed() or self._master is None:
-            vault.prepare(self._home)
+            vault.prepare(self.home)
             before, known = self._master, self._master_principal
             self._master, self._master_principal = None, _NOBODY  # a file that can't be read lets nobody in
             self._master = vault.secret_in(self._file)
@@ -74,7 +74,7 @@ class Tokens:
 
     def renew_master(self) -> str:
         """Replace the relay's own token: nobody who has the old one is let in any more."""
-        vault.prepare(self._home)
+        vault.prepare(self.home)
         vault.write(self._file, vault.new_secret() + "\n")
         self._watch.has_changed(look=True)
         self._master = None
@@ -82,8 +82,8 @@ class Tokens:
 
     def session_key(self) -> bytes:
         """What session ids are sealed with; made at the first start, and good for nothing else."""
-        vault.prepare(self._home)
-        return vault.secret_in(self._home / "session.key").encode()
+        vault.prepare(self.home)
+        return vault.secret_in(self.home / "session.key").encode()
 
     # -- recognising --------------------------------------------------------------------------------------------------
 

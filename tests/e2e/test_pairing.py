@@ -70,12 +70,8 @@ class Place:
 
     async def said(self, pattern: str) -> re.Match[str]:
         """Wait until the relay's terminal has a line like this."""
-        async with asyncio.timeout(15):
-            while True:
-                for line in self.relay.log:
-                    if found := re.search(pattern, line):
-                        return found
-                await asyncio.sleep(0.02)
+        await self.relay.until(lambda: any(re.search(pattern, line) for line in self.relay.log))
+        return next(found for line in self.relay.log if (found := re.search(pattern, line)))
 
     async def command(self, *argv: str) -> str:
         process = await asyncio.create_subprocess_exec(

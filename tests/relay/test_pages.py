@@ -16,6 +16,7 @@ from tabrelay.assets import Assets
 from tabrelay.codes import PERSON_TTL_S
 from tabrelay.faces.pages import PAGE_CSP, WORKER_CSP, pages
 from tabrelay.faces.pairs import Pairs
+from tabrelay.faces.reports import PER_MINUTE, Reports
 from tabrelay.gate import Gate
 from tabrelay.policy import Policy, Principal, Refuse
 from tabrelay.tokens import Tokens
@@ -68,7 +69,7 @@ class House:
             on_paired=self.paired.append,
             clock=self.clock,
         )
-        inner = pages(self.assets, self.pairs, self.status, probe=probe)
+        inner = pages(self.assets, self.status, rooms=(self.pairs, Reports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
     def status(self, principal: Principal) -> dict[str, Any]:
@@ -132,6 +133,15 @@ async def test_own_pages_have_a_policy_that_runs_no_inline_script(house: House, 
     assert answer.header("x-content-type-options") == "nosniff"
     assert answer.header("referrer-policy") == "no-referrer"
     assert answer.header("access-control-allow-origin") is None
+    assert answer.header("x-frame-options") == "DENY"
+    assert answer.header("cross-origin-opener-policy") == "same-origin"
+    assert "geolocation=()" in (answer.header("permissions-policy") or "")
+
+
+async def test_whatever_is_no_page_has_a_policy_that_lets_nothing_run(house: House) -> None:
+    for path in ("/-/status", "/-/healthz", "/-/nothing", "/.well-known/nothing"):
+        policy = (await house.get(path)).header("content-security-policy") or ""
+        assert policy.startswith("default-src 'none'")
 
 
 async def test_the_worker_has_its_own_policy_and_a_stable_name(house: House) -> None:
@@ -422,3 +432,41 @@ async def test_revoking_takes_no_named_token(house: House) -> None:
     house.tokens.make("laptop", ["call"])
     [grant] = house.tokens.grants()
     assert (await decide(house, revoke=grant.id)).status == 404
+
+
+# --- what browsers report
+
+
+def report(**more: str) -> bytes:
+    violation = {"document-uri": f"{OWN}/", "blocked-uri": "http://x.example/a.js", "violated-directive": "img-src"}
+    return json.dumps({"csp-report": violation | more}).encode()
+
+
+CSP_REPORT = ("Content-Type", "application/csp-report")
+
+
+async def test_what_the_policy_kept_from_a_page_is_written_to_the_log(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = report(**{"blocked-uri": "http://x.example/\x1b[31m\n\u202e<b>"})
+    assert (await house.post("/-/reports", body, CSP_REPORT, ("Origin", OWN))).status == 204
+    [line] = caplog.messages
+    assert line == f"content security policy: {OWN}/ was kept from http://x.example/?[31m???b? by img-src"
+
+
+async def test_a_report_that_is_none_is_not_written(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    for body in (b"", b"{", b"[]", b"{}", b'{"csp-report": 1}', b'{"csp-report": {}}'):
+        assert (await house.post("/-/reports", body, CSP_REPORT)).status == 204
+    assert (await house.post("/-/reports", report(), ("Content-Type", "text/plain"))).status == 403
+    assert (await house.post("/-/reports", report(), CSP_REPORT, ("Origin", APP))).status == 403
+    assert (await house.post("/-/reports", report(more="x" * 20_000), CSP_REPORT)).status == 413
+    assert caplog.messages == []
+
+
+async def test_reports_do_not_fill_the_log(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(PER_MINUTE + 5):
+        await house.post("/-/reports", report(), CSP_REPORT)
+    assert len(caplog.messages) == PER_MINUTE
+    house.clock.now += 60
+    await house.post("/-/reports", report(), CSP_REPORT)
+    assert len(caplog.messages) == PER_MINUTE + 1

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,11 @@ from playwright.async_api import Page
 from tests.support.recorder import Wiretap
 
 TOOLS = ("add", "count_words", "page_info")
+
+
+def blocked(log: list[str]) -> list[str]:
+    """What browsers reported that the content security policy had kept from a page."""
+    return [line.strip() for line in log if "content security policy:" in line]
 
 
 class Demo:
@@ -38,6 +43,8 @@ class Demo:
         self._process: asyncio.subprocess.Process | None = None
         self._log: asyncio.Task[None] | None = None
         self.log: list[str] = []
+        self._logged = asyncio.Event()
+        self.expects_reports = False
         self.url = ""
         self.mcp_url = ""
         self.token = ""
@@ -79,11 +86,22 @@ class Demo:
         assert process.stderr is not None
         async for line in process.stderr:
             self.log.append(line.decode())
+            self._logged.set()
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+        """Wait until what was logged is what a test waits for."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                self._logged.clear()
+                await self._logged.wait()
 
     async def stop(self) -> int:
         """As Ctrl+C does; gives the exit code."""
         self.signal()
-        return await self.ended()
+        code = await self.ended()
+        # Whatever a test does: the relay's pages and workers never try what their policy forbids.
+        assert self.expects_reports or blocked(self.log) == []
+        return code
 
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to stop, and do not wait."""

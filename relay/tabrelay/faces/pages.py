@@ -7,15 +7,15 @@ documentation pages. No MCP is spoken here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay import __version__
 from tabrelay.assets import Asset, Assets, AssetsMissing
-from tabrelay.faces.pairs import Pairs
+from tabrelay.faces.reports import ROUTE as REPORTS
 from tabrelay.policy import Principal, Refuse
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
@@ -23,12 +23,25 @@ from tabserver.wire.names import check_server_name
 PAGE_CSP = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; worker-src 'self'; font-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri {REPORTS}"
 )
 # A SharedWorker lives under the policy of its own script, not under that of the page which started it.
-WORKER_CSP = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'"
+WORKER_CSP = f"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; report-uri {REPORTS}"
+PAGE_HEADERS = {
+    "Content-Security-Policy": PAGE_CSP,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "X-Frame-Options": "DENY",
+}
 
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+
+
+class Room(Protocol):
+    """Whoever has routes of their own."""
+
+    def add_routes(self, app: FastAPI) -> None: ...
+
 
 Status = Callable[[Principal], dict[str, Any]]
 Probe = Callable[[Principal, str], Refuse | None]
@@ -36,17 +49,19 @@ Probe = Callable[[Principal, str], Refuse | None]
 
 def pages(
     assets: Assets,
-    pairs: Pairs,
     status: Status,
     *,
+    rooms: Iterable[Room] = (),
     probe: Probe | None = None,
     is_draining: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
-    """The application for ``/`` and ``/-/``. ``probe`` may refuse a principal a name that its token would allow."""
+    """The application for ``/`` and ``/-/``. `rooms` add routes of their own; `probe` may refuse a principal a name
+    that its token would allow."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.add_exception_handler(404, _not_found)
     _add_information(app, assets, status, probe, is_draining)
-    pairs.add_routes(app)
+    for room in rooms:
+        room.add_routes(app)
     _add_files(app, assets)
     return app
 
@@ -88,14 +103,14 @@ def _add_information(
 
 def _add_files(app: FastAPI, assets: Assets) -> None:
     async def index(request: Request) -> Response:
-        return _file(await asyncio.to_thread(assets.index), request, {"Content-Security-Policy": PAGE_CSP})
+        return _file(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
 
     async def demo_folder() -> Response:
         return Response(status_code=308, headers={"Location": "/-/demo/"})
 
     async def own(path: str, request: Request) -> Response:
         inside = request.url.path.removeprefix("/-/")
-        return _file(await asyncio.to_thread(assets.lookup, inside), request, {"Content-Security-Policy": PAGE_CSP})
+        return _file(await asyncio.to_thread(assets.lookup, inside), request, PAGE_HEADERS)
 
     async def icon(request: Request) -> Response:
         # Browsers ask for this name by themselves, whatever the page says; they go by the type, not by the suffix.

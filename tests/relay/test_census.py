@@ -1,0 +1,165 @@
+"""A census of the real application: whoever has no token comes in where this file says so by name, and nowhere else.
+
+The routes are asked of the application itself: a new one that nobody lists here must be closed, or these tests fail.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import pytest
+from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
+
+from tabrelay.app import create_app
+from tabrelay.config import Settings
+from tabrelay.gate import Gate
+from tabrelay.tokens import Tokens
+from tests.support.asgi import Answer, dial, request
+
+Header = tuple[str, str]
+
+OWN = "http://127.0.0.1:4747"
+HOST = ("Host", "127.0.0.1:4747")
+REACHED = 299
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"]
+STRANGERS = {
+    "foreign": "https://evil.example",
+    "opaque": "null",
+    "suffix": f"{OWN}.evil.example",
+    "prefix": "http://evil127.0.0.1:4747",
+    "another port": "http://127.0.0.1:4748",
+    "another scheme": "https://127.0.0.1:4747",
+    "another host": "http://localhost.:4747",
+    "several": f"{OWN}, {OWN}",
+}
+
+READ = {"GET", "HEAD"}
+# Path template -> who may come without a token, and with which methods.
+FOR_EVERY_ORIGIN = {
+    "/-/healthz": READ,
+    "/-/manifest.json": READ,
+    "/-/client.js": READ,
+    "/-/assets/x/y": READ,
+}
+FOR_OUR_PAGES = {
+    "/": READ,
+    "/favicon.ico": READ,
+    "/-/demo": READ,
+    "/-/demo/x": READ,
+    "/-/page/x": READ,
+    "/-/pair": {"POST"},
+    "/-/reports": {"POST"},
+    "/.well-known/x": READ,
+}
+FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}}
+# What is no FastAPI route: the servers, and places that only exist as refusals.
+ELSEWHERE = [
+    *("/notes", "/notes/", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
+    *("/-", "/-/", "/-/client", "/-/assets/", "/-/assets", "/--/x", "//", "//-/healthz", "/-/../-/status", "/-/x/y.js"),
+    *("/-/client.js", "/-/assets/x/y", "/.well-known/x", "/-/healthz/", "/-/HEALTHZ", "/%2d/status"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    return Tokens(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def house(tokens: Tokens) -> tuple[Any, list[str]]:
+    """The application as it is built, but what stands behind the gate only says that it was reached; and its places."""
+    app: Any = create_app(Settings(home=tokens.home, port=4747, servers=("notes",)), tokens=tokens)
+    gate = app
+    while not isinstance(gate, Gate):
+        gate = gate._app
+    routes = [route.path for route in cast(Any, gate)._app._pages.routes if isinstance(route, APIRoute)]
+    assert len(routes) > 10
+    gate._app = reached
+    # Something stands in the place of each parameter.
+    return app, sorted({re.sub(r"\{\w+(:path)?\}", "x", path) for path in routes} | set(ELSEWHERE))
+
+
+async def reached(scope: Scope, receive: Receive, send: Send) -> None:
+    kind = "websocket.http" if scope["type"] == "websocket" else "http"
+    await send({"type": f"{kind}.response.start", "status": REACHED, "headers": []})
+    await send({"type": f"{kind}.response.body", "body": b""})
+
+
+@pytest.fixture(scope="module")
+def app(house: tuple[Any, list[str]]) -> Any:
+    return house[0]
+
+
+@pytest.fixture(scope="module")
+def places(house: tuple[Any, list[str]]) -> list[str]:
+    return house[1]
+
+
+@pytest.fixture(scope="module")
+def token(tokens: Tokens) -> Header:
+    return "Authorization", f"Bearer {tokens.master()}"
+
+
+def is_in(answer: Answer) -> bool:
+    # A preflight is answered by the gate itself, and is a way in for whoever comes next.
+    return answer.status in (REACHED, 204)
+
+
+async def test_without_a_token_nothing_is_open_that_is_not_listed(app: Any, places: list[str]) -> None:
+    listed = FOR_EVERY_ORIGIN | FOR_OUR_PAGES | FOR_ASKING
+    for path in places:
+        for method in METHODS:
+            for headers in ([], [("Origin", OWN)], [("Authorization", "Bearer tr_" + "x" * 43)]):
+                answer = await request(app, method, path, [HOST, *headers])
+                assert is_in(answer) == (method in listed.get(path, ())), f"{method} {path} {headers}: {answer.status}"
+
+
+@pytest.mark.parametrize("origin", STRANGERS.values(), ids=STRANGERS)
+async def test_a_stranger_reads_what_is_shared_and_may_ask_and_nothing_else(
+    app: Any, places: list[str], token: Header, origin: str
+) -> None:
+    listed = FOR_EVERY_ORIGIN if origin == "null" else FOR_EVERY_ORIGIN | FOR_ASKING
+    for path in places:
+        for method in METHODS:
+            for headers in ([], [token]):
+                answer = await request(app, method, path, [HOST, ("Origin", origin), *headers])
+                assert is_in(answer) == (method in listed.get(path, ())), f"{method} {path}: {answer.status}"
+
+
+async def test_no_path_takes_a_websocket_without_a_token_or_from_a_stranger(
+    app: Any, places: list[str], token: Header
+) -> None:
+    for path in places:
+        assert (await dial(app, path, [HOST], ["tabrelay.v1"])).status == 401
+        assert (await dial(app, path, [HOST, ("Origin", OWN)], ["tabrelay.v1", "mcp"])).status == 401
+        for origin in STRANGERS.values():
+            answer = await dial(app, path, [HOST, ("Origin", origin)], ["tabrelay.v1"])
+            assert answer.status in (401, 403)
+            assert (await dial(app, path, [HOST, ("Origin", origin), token], ["tabrelay.v1"])).status == 403
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        *([], ["127.0.0.1:4747", "127.0.0.1:4747"], [""], ["evil.example"], ["evil.example:4747"], ["127.0.0.1"]),
+        *(["127.0.0.1:4748"], ["localhost.:4747"], ["localhost.evil:4747"], ["127.0.0.1.nip.example:4747"]),
+        *(["127.0.0.1:4747.evil.example"], ["[::1]:4748"], ["0.0.0.0:4747"], ["127.0.0.1:4747 evil"]),
+        *(["2130706433:4747"], ["127.1:4747"]),
+    ],
+    ids=str,
+)
+async def test_under_a_rebound_or_odd_name_nothing_answers_at_all(
+    app: Any, places: list[str], token: Header, hosts: list[str]
+) -> None:
+    headers = [*(("Host", host) for host in hosts), token]
+    for path in places:
+        for method in ("GET", "POST", "OPTIONS"):
+            assert (await request(app, method, path, headers)).status == 421
+        assert (await dial(app, path, headers, ["tabrelay.v1"])).status == 421
+
+
+async def test_what_is_listed_exists(places: list[str]) -> None:
+    """A list that names places which are gone would soon be a list that nobody reads."""
+    assert set(FOR_EVERY_ORIGIN | FOR_OUR_PAGES | FOR_ASKING) <= set(places)
