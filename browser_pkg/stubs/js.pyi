@@ -23,6 +23,12 @@ class _Json:
 class _Object:
     def fromEntries(self, entries: Any) -> Any: ...
 
+class _Promise:
+    def withResolvers(self) -> Any: ...
+
+class _Error:
+    def new(self, message: str) -> Any: ...
+
 class _AbortController:
     signal: Any
     def abort(self, reason: object = ...) -> None: ...
@@ -38,6 +44,8 @@ performance: _Performance
 Date: _Date
 JSON: _Json
 Object: _Object
+Promise: _Promise
+Error: _Error
 AbortController: _AbortControllerFactory
 AbortSignal: _AbortSignal
 

@@ -345,6 +345,60 @@ def lasting(function: Callable[..., Any]) -> Any:
     return create_proxy(function)
 
 
+def release(*functions: Any) -> None:
+    """JavaScript has let go of functions that were given to it by `lasting`."""
+    _release(list(functions))
+
+
+def as_object(members: Mapping[str, Any]) -> Any:
+    """A JavaScript object whose members are taken as they are."""
+    return js.Object.fromEntries(to_js(list(members.items())))
+
+
+class Rejected(Exception):
+    """A JavaScript promise that was not kept."""
+
+    def __init__(self, name: str, message: str, code: Any, data: Any) -> None:
+        super().__init__(message)
+        self.name, self.message, self.code, self.data = name, message, code, data
+
+
+async def result_of(promise: Any) -> Any:
+    """What a promise comes to, as plain Python data; raises Rejected."""
+    try:
+        return to_python(await promise)
+    except JsException as error:
+        data = getattr(error, "data", None)
+        more = getattr(error, "code", None), None if data is None else to_python(data)
+        raise Rejected(error.name, error.message, *more) from None
+
+
+class Promised:
+    """A JavaScript promise that Python keeps."""
+
+    def __init__(self) -> None:
+        self._resolvers = js.Promise.withResolvers()
+        self.is_kept = False
+
+    @property
+    def promise(self) -> Any:
+        return self._resolvers.promise
+
+    def resolve(self, value: Any) -> None:
+        """`value` as `to_javascript` gives it."""
+        self.is_kept = True
+        self._resolvers.resolve(value)
+
+    def reject(self, name: str, message: str, code: int, data: Any) -> None:
+        """With an error that client.js knows for one of the protocol."""
+        self.is_kept = True
+        error = js.Error.new(message)
+        error.name, error.code, error.isProtocolError = name, code, True
+        if data is not None:
+            error.data = to_javascript(data)
+        self._resolvers.reject(error)
+
+
 def when_aborted(signal: Any, tell: Callable[[], None]) -> Callable[[], None]:
     """Call `tell` when a signal is aborted; returns what ends the watch."""
     proxy = create_proxy(lambda _event: tell())

@@ -22,6 +22,7 @@ from .outbox import Outbox
 from .parking import TTL_S, Parking, Seal
 from .questions import Answer, InputRequired, MissingCapability, Question, new_key, wire_form
 from .sessions import Session
+from .states import States, caller_key
 from .targets import Target
 from .tools import text_result
 from .wire.eras import Era
@@ -67,6 +68,7 @@ class Office:
     outbox: Outbox
     parking: Parking[Call]
     seal: Seal
+    states: States
     clock: Callable[[], float]
 
 
@@ -104,6 +106,14 @@ class Call:
     @property
     def target(self) -> Target | None:
         return self._last.target
+
+    @property
+    def caller_key(self) -> str:
+        return caller_key(self.caller, self._last.session.id)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self._office.states.of(self.caller_key)
 
     # -- running ------------------------------------------------------------------------------------------------------
 

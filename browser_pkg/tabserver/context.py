@@ -58,6 +58,12 @@ class Request(Protocol):
         """The tab that it wants, if it wants one."""
 
     @property
+    def caller_key(self) -> str:
+        """The same for all requests of one caller: see `states`."""
+
+    @property
+    def state(self) -> dict[str, Any]: ...
+    @property
     def input_responses(self) -> Mapping[str, Answer]: ...
     @property
     def request_state(self) -> Any: ...
@@ -99,6 +105,15 @@ class Context:
     def is_cancelled(self) -> bool:
         """Did the caller give up? An asynchronous handler is stopped anyway; a plain loop may look here."""
         return self._request.is_cancelled
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What handlers keep for this caller; empty at first, the same dict at its next request.
+
+        It belongs to a session, or to a client of the modern era with its token. It lives in this worker or page and is
+        gone with it; the 1,000 callers that were there last have one, each for 24 hours after its last request.
+        """
+        return self._request.state
 
     def can(self, question: Question[Any] | str) -> bool:
         """Can the client be asked this? Also by name: `"elicitation"`, `"sampling"`, `"roots"`."""

@@ -23,6 +23,7 @@ from .revisions import legacy_prompt, legacy_result
 from .sessions import Session
 from .shapes import show
 from .signature import InvalidArguments
+from .states import States
 from .targets import read_target
 from .tools import UnknownTool, failure, text_result
 from .wire.eras import META_LOG_LEVEL, Era
@@ -40,7 +41,7 @@ class Desk:
 
     def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
-        self._office = Office(outbox, Parking(), Seal(), clock)
+        self._office = Office(outbox, Parking(), Seal(), States(clock), clock)
 
     def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
         name = _text(params, "name")

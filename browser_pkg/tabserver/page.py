@@ -1,91 +1,186 @@
-"""Python tools of a page (PyScript, main thread): `offer` them through the page's own connection.
+"""Python of a page (PyScript, main thread): `offer` its tools, resources and prompts through the page's own connection.
 
-    from tabserver import tool
-    from tabserver.page import offer
     from pyscript.js_modules import tabrelay
+    from tabserver import Context, tool
+    from tabserver.page import offer
 
     @tool
-    def count_words(text: str) -> int:
+    async def count_words(text: str, ctx: Context) -> int:
         return len(text.split())
 
     offer(tabrelay.connect, server="notes")
 
-The page's client.js owns the connection; this adds the functions. It is not for PyScript's own workers: a shared worker
-can't be reached from there.
+What is declared later is offered too. The page's client.js owns the connection; this adds the functions. It is not for
+PyScript's own workers: a shared worker can't be reached from there.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from . import browser
-from .context import Outcome
+from .context import Cancel, Done, Outcome, Request
 from .messages import Refusal
-from .questions import Answer, MissingCapability, Question
+from .questions import Answer, ClientError, InputRequired, MissingCapability, Question, wire_form
+from .running import nothing_to_cancel
 from .signature import InvalidArguments
+from .states import States
+from .targets import Target
+from .templates import check_uri
 from .toolbox import Toolbox, default_toolbox
 from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
 
+Start = Callable[[Request, Done], Cancel]
+Item = dict[str, Any]
+
+# For all that this page offers: a caller is the same for every one of them.
+_states: Final = States(browser.now_s)
+
 
 def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **options: Any) -> Any:
-    """Offer every tool of this page, now and later, and return the connection that `connect` of client.js made."""
+    """Offer everything of this page, now and later, and return the connection that `connect` of client.js made.
+
+    `options` are those of `connect`: `relay`, `token`, `worker`, `modules`.
+    """
     connection = connect(browser.to_javascript({"server": server, **options}))
-    offered: dict[str, dict[str, Any]] = {}
-
-    def offer_new() -> None:
-        for description in toolbox.tools():
-            if offered.get(description["name"]) is not description:
-                offered[description["name"]] = description
-                tool = browser.to_javascript(description)
-                tool.execute = browser.lasting(_executor(toolbox, description["name"]))
-                connection.offerTool(tool)
-
-    toolbox.on_change = offer_new
-    offer_new()
+    counter = _Counter(connection, toolbox)
+    toolbox.on_change = counter.update
+    toolbox.on_update = connection.resourceUpdated
+    counter.update()
     return connection
 
 
-def _executor(toolbox: Toolbox, name: str) -> Callable[[Any, Any], Any]:
-    def execute(arguments: Any, context: Any) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+class _Counter:
+    """Lays out what a toolbox holds, and takes back what it holds no more."""
 
-        def done(outcome: Outcome) -> None:
-            if not isinstance(outcome, dict):
-                text = outcome.message if isinstance(outcome, Refusal) else "A tool of a page can't ask the client yet."
-                outcome = text_result(text, is_error=True)
-            if not answer.done():
-                answer.set_result(browser.to_javascript(outcome))
+    def __init__(self, connection: Any, toolbox: Toolbox) -> None:
+        self._connection, self._toolbox = connection, toolbox
+        self._shown: dict[tuple[str, str], _Shown] = {}
 
-        try:
-            cancel = toolbox.call(name, browser.to_python(arguments), PageRequest(context), done)
-        except InvalidArguments as error:
-            done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
-        if answer.done():
-            return answer.result()
+    def update(self) -> None:
+        box = self._toolbox
+        wanted: dict[tuple[str, str], Item] = {}
+        wanted |= {("Tool", item["name"]): item for item in box.tools()}
+        wanted |= {("Resource", item["uri"]): item for item in box.resources()}
+        wanted |= {("Resource", item["uriTemplate"]): item for item in box.templates()}
+        wanted |= {("Prompt", item["name"]): item for item in box.prompts()}
+        for key, shown in list(self._shown.items()):
+            if wanted.get(key) is not shown.item:
+                del self._shown[key]
+                shown.take_back()
+        for key, item in wanted.items():
+            if key not in self._shown:
+                self._shown[key] = _Shown(self._connection, box, *key, item)
+
+
+class _Shown:
+    """One thing that the page offers, and the functions that client.js has for it."""
+
+    def __init__(self, connection: Any, box: Toolbox, kind: str, key: str, item: Item) -> None:
+        self.item = item
+        self._box, self._key = box, key
+        self._abort = browser.Aborter()
+        self._functions: list[Any] = []
+        offered = browser.to_javascript({**item, "uri": key} if kind == "Resource" else item)
+        if kind == "Tool":
+            offered.execute = self._function(self._execute)
+            offer = connection.offerTool
+        elif kind == "Resource":
+            offered.read = self._function(lambda uri, context: _run(partial(box.read, str(uri)), context))
+            offered.complete = self._completers(box.complete_resource, check_uri(key))
+            offer = connection.offerResource
+        else:
+            offered.get = self._function(self._get)
+            names = [argument["name"] for argument in item.get("arguments", ())]
+            offered.complete = self._completers(box.complete_prompt, names)
+            offer = connection.offerPrompt
+        offer(offered, browser.as_object({"signal": self._abort.signal}))
+
+    def take_back(self) -> None:
+        self._abort.abort("withdrawn")
+        browser.release(*self._functions)
+
+    def _function(self, function: Callable[..., Any]) -> Any:
+        lasting = browser.lasting(function)
+        self._functions.append(lasting)
+        return lasting
+
+    def _execute(self, given: Any, context: Any) -> Any:
+        name = self._key
+
+        def start(request: Request, done: Done) -> Cancel:
+            try:
+                return self._box.call(name, browser.to_python(given), request, done)
+            except InvalidArguments as error:
+                done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+                return nothing_to_cancel
+
+        return _run(start, context)
+
+    def _get(self, given: Any, context: Any) -> Any:
+        return _run(partial(self._box.get_prompt, self._key, browser.to_python(given)), context)
+
+    def _completers(self, complete: Callable[..., Cancel], names: list[str]) -> Any:
+        """One function for each argument, as client.js wants them."""
+
+        def completer(name: str) -> Any:
+            def values(typed: Any, others: Any, context: Any) -> Any:
+                start = partial(complete, self._key, name, str(typed), browser.to_python(others))
+                return _run(start, context, lambda result: result["completion"]["values"])
+
+            return self._function(values)
+
+        return browser.as_object({name: completer(name) for name in names})
+
+
+def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result: result) -> Any:
+    """Run something for client.js; gives a promise of its result, of which `pick` takes a part."""
+    answer = browser.Promised()
+    unwatch: Callable[[], None] | None = None
+
+    def done(outcome: Outcome) -> None:
+        if answer.is_kept:
+            return
+        if unwatch is not None:
+            unwatch()
+        if isinstance(outcome, Refusal):
+            answer.reject(type(outcome).__name__, outcome.message, outcome.code, outcome.data)
+        elif isinstance(outcome, InputRequired):
+            asked = {key: wire_form(question) for key, question in outcome.requests.items()}
+            required = {"resultType": "input_required", "inputRequests": asked, "requestState": outcome.state}
+            answer.resolve(browser.to_javascript(required))
+        else:
+            answer.resolve(browser.to_javascript(pick(outcome)))
+
+    try:
+        cancel = start(PageRequest(context), done)
+    except Refusal as refusal:
+        done(refusal)
+    if not answer.is_kept:
         unwatch = browser.when_aborted(context.signal, lambda: cancel("The caller cancelled the call."))
-        answer.add_done_callback(lambda _: unwatch())
-        return answer
-
-    return execute
+    return answer.promise
 
 
 class PageRequest:
-    """The Request of a tool that runs in a page, made of what client.js gives to `execute`."""
+    """The Request of what runs in a page, made of the context that client.js gives."""
 
-    input_responses: Mapping[str, Answer] = {}
-    request_state: Any = None
-    target = None  # it has arrived
+    target: Target | None = None
 
     def __init__(self, context: Any) -> None:
         self._context = context
+        told = browser.to_python(context.caller)
+        self.caller_key = str(told.pop("key", ""))
+        self.caller = Caller.from_dict(told)
+        self.input_responses: Mapping[str, Answer] = browser.to_python(context.inputResponses)
+        self.request_state: Any = browser.to_python(context.requestState)
 
     @property
-    def caller(self) -> Caller:
-        return Caller.from_dict({"version": "", "capabilities": {}} | browser.to_python(self._context.caller))
+    def state(self) -> dict[str, Any]:
+        return _states.of(self.caller_key)
 
     @property
     def request_id(self) -> RequestId:
@@ -102,11 +197,27 @@ class PageRequest:
         self._context.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        self._context.log(level, browser.to_javascript(data))
+        self._context.log(level, browser.to_javascript(data), logger)
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
-        """The way from a page to the client is not there yet: to the tool it is as if no client could be asked."""
-        raise MissingCapability(question.method, question.lacking({}) or {})
+        if (needed := question.lacking(self.caller.capabilities)) is not None:
+            raise MissingCapability(question.method, needed)
+        params, options = question.params(), {"key": key} if key else {}
+        asked = self._context.ask(question.method, browser.to_javascript(params), browser.to_javascript(options))
+        try:
+            answer: Answer = await browser.result_of(asked)
+        except browser.Rejected as error:
+            raise _told(error) from None
+        return answer
 
     def close_stream(self, retry_ms: int | None) -> None:
         """A page has no stream of its own."""
+
+
+def _told(error: browser.Rejected) -> Exception:
+    """Why there is no answer, as a handler in the worker is told it."""
+    if error.name == "TimeoutError":
+        return TimeoutError(error.message)
+    if error.name == "ClientError":
+        return ClientError(error.code, error.data["message"])
+    return RuntimeError(error.message)

@@ -95,6 +95,14 @@ class Run:
         return self._request.target
 
     @property
+    def caller_key(self) -> str:
+        return self._request.caller_key
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self._request.state
+
+    @property
     def input_responses(self) -> Mapping[str, Answer]:
         return self._request.input_responses
 
@@ -134,6 +142,7 @@ class Run:
                 "era": caller.era.value,
                 "version": caller.version,
                 "capabilities": caller.capabilities,
+                "key": self.caller_key,
             },
         }
         if self.input_responses:
@@ -261,10 +270,10 @@ def _is_result(kind: str, result: Any) -> bool:
 def _no_answer(error: BaseException) -> Result:
     """Why there is no answer, as the page gets it."""
     said: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
-    if isinstance(error, Refusal | ClientError):
-        said |= {"code": error.code}
-    if isinstance(error, Refusal) and error.data is not None:
-        said |= {"data": error.data}
+    if isinstance(error, ClientError):
+        said |= {"code": error.code, "data": {"message": error.message}}
+    elif isinstance(error, Refusal):
+        said |= {"code": error.code, "data": error.data}
     return {"error": said}
 
 

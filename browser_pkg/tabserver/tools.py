@@ -25,7 +25,7 @@ from .messages import Refusal
 from .questions import InputRequired
 from .running import run
 from .schema import NotJson, SchemaError, Shapes, check, to_json
-from .shapes import Anything, Described, Map, Schema, Shape, summary
+from .shapes import Anything, Array, Described, Map, Schema, Shape, summary
 from .signature import Signature, read_signature
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -161,7 +161,8 @@ def declare(
 def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
     """What a return annotation promises: its shape and its schema.
 
-    `Any`, `None`, a bare `dict` and content promise nothing: such a tool may return text, content or a ready result.
+    `Any`, `None`, a bare `dict` or `list` and content promise nothing: such a tool may return text, content or a ready
+    result.
     """
     if _is_open(hint):
         return None
@@ -172,6 +173,8 @@ def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
         raise SchemaError(f"tool {name}, return type: {error}") from None
     inner = shape.shape if isinstance(shape, Described) else shape
     if isinstance(inner, Anything) or (isinstance(inner, Map) and not inner.value.schema()):
+        return None
+    if isinstance(inner, Array) and not inner.is_set and not inner.item.schema():
         return None
     return shape, shapes.document(shape)
 

@@ -1,8 +1,8 @@
 """The files the relay hands to browsers: found in the wheel or in the source tree, hashed, compressed, named.
 
-Groups under a hashed address (js, tabserver, pyodide, pyscript) never change there and may be cached for ever; the same
-js also has stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built from the very package that
-this process imports, so relay and tab can't disagree about the wire. This module answers no request: see faces/pages.
+Groups under a hashed address (js, tabserver, pyodide, pyscript) never change there and may be cached for ever. All of
+them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built from the very package
+that this process imports, so relay and tab can't disagree about the wire. Requests are answered in faces/pages.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import io
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from tabrelay import __version__
+from tabrelay.npm import make_package
 
 MIMES = {
     "": "text/plain; charset=utf-8",  # licences
@@ -33,6 +34,7 @@ MIMES = {
     ".png": "image/png",
     ".py": "text/x-python; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".tgz": "application/gzip",
     ".toml": "application/toml",
     ".ts": "text/plain; charset=utf-8",
     ".txt": "text/plain; charset=utf-8",
@@ -185,6 +187,14 @@ class Assets:
             return self._demo.get(rest or "index.html")
         if first == "page":
             return self._page.get(rest)
+        if first in self._runtimes:
+            # For pages that somebody writes by hand, who can't know a hash.
+            found = self._runtimes[first].get(rest)
+            return found and replace(found, immutable=False)
+        if path == "tabserver.zip":
+            return replace(self._zip, immutable=False)
+        if path == "tabrelay.tgz":
+            return self._package
         return self._js.get(path) if not rest else None
 
     def _hashed(self, group: str, hash: str, path: str) -> Asset | None:
@@ -197,6 +207,11 @@ class Assets:
     def _js_frozen(self) -> Folder:
         # Apart from the stable names, which follow the disk so that a developer sees an edit after a reload.
         return Folder(self._js.root).preload()
+
+    @cached_property
+    def _package(self) -> Asset:
+        body = make_package(self._js.root, __version__)
+        return Asset(body, None, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
 
     @cached_property
     def _zip(self) -> Asset:

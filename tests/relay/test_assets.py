@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import tabrelay
 import tabserver
 from tabrelay.assets import Assets, AssetsMissing
 
@@ -25,6 +28,10 @@ def root(tmp_path: Path) -> Path:
         "tabserver/__pycache__/a.cpython-311.pyc": "compiled",
         "tabserver/js/worker.js": WORKER,
         "tabserver/js/ports.d.ts": "export {};\n",
+        "tabserver/js/client.d.ts": "export {};\n",
+        "tabserver/js/client.js": 'export { connect } from "./connection.js";\n',
+        "tabserver/js/connection.js": 'import {\n  pair,\n} from "./pairing.js";\n',
+        "tabserver/js/pairing.js": 'import "./client.js";\n',
         "page/index.html": "<!doctype html><title>relay</title>\n" * 10,
         "page/page.js": "export {};\n",
         "demo/index.html": "<!doctype html><title>demo</title>\n" * 10,
@@ -121,7 +128,10 @@ def test_a_page_that_is_edited_is_served_anew(root: Path) -> None:
 
 def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
     made = assets(root)
-    for path in ("worker.js", "ports.d.ts", "demo/", "demo/tools.py", "page/page.js"):
+    made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.mjs")
+    paths = ["worker.js", "ports.d.ts", "demo/", "demo/tools.py", "page/page.js"]
+    paths += ["tabserver.zip", "tabrelay.tgz", "pyodide/pyodide.mjs", "pyscript/licenses/a.txt"]
+    for path in paths:
         asset = made.lookup(path)
         assert asset is not None, path
         assert not asset.immutable
@@ -168,6 +178,21 @@ def test_a_compressed_sibling_is_used_and_text_is_compressed_here(root: Path) ->
     assert gzip.decompress(wasm.gzip_body) == wasm.body
     assert script is not None and script.gzip_body is not None
     assert gzip.decompress(script.gzip_body) == script.body
+
+
+def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_every_time(root: Path) -> None:
+    package, again = assets(root).lookup("tabrelay.tgz"), assets(root).lookup("tabrelay.tgz")
+    assert package is not None and again is not None and package.body == again.body
+    assert package.mime == "application/gzip"
+    with tarfile.open(fileobj=io.BytesIO(package.body)) as archive:
+        names = archive.getnames()
+        about = archive.extractfile("package/package.json")
+        assert about is not None
+        described = json.loads(about.read())
+    files = ["package.json", "client.d.ts", "client.js", "connection.js", "pairing.js"]
+    assert names == [f"package/{name}" for name in files]
+    assert described["version"] == tabrelay.__version__
+    assert described["exports"]["."] == {"types": "./client.d.ts", "default": "./client.js"}
 
 
 def test_compression_that_makes_a_file_larger_is_left_out(root: Path) -> None:

@@ -27,7 +27,8 @@ OWN = "http://127.0.0.1:4747"
 ALLOWED = "https://app.example"
 BAD_ORIGINS = ["https://evil.example", "null", f"{OWN}.evil.example", "http://127.0.0.1:4748"]
 
-SHARED = ["/-/healthz", "/-/manifest.json", "/-/assets/js-0/worker.js", "/-/worker.js", "/-/client.js", "/-/ports.d.ts"]
+SHARED = ["/-/healthz", "/-/manifest.json", "/-/assets/js-0/worker.js", "/-/worker.js", "/-/client.js"]
+SHARED += ["/-/client.d.ts", "/-/tabserver.zip", "/-/tabrelay.tgz", "/-/pyodide/pyodide.mjs", "/-/pyscript/core.js"]
 PAGES = ["/", "/-/demo", "/-/demo/", "/-/demo/tools.py", "/-/page/page.js", "/favicon.ico", "/.well-known/x"]
 CLOSED = [
     "/demo",

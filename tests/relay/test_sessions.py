@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,9 @@ async def test_a_new_worker_is_told_level_and_subscriptions_before_the_first_cal
 
 @pytest.mark.requirement("session-outlives-relay")
 async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) -> None:
-    async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="first"):
+    async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="first") as worker:
         _, headers = await relay.initialize("notes", "2025-06-18")
+        [first] = [e.caller for e in worker.seen if isinstance(e, Opened) and e.caller.session]
         await ask(relay, headers, "logging/setLevel", {"level": "error"})
         await ask(relay, headers, "resources/subscribe", {"uri": "a:1"})
     async with RunningRelay(tmp_path) as relay, Echoing(relay.url, relay.token, "notes", inst="second") as worker:
@@ -117,6 +119,8 @@ async def test_a_session_outlives_the_relay_with_all_it_had_set(tmp_path: Path) 
         assert answer.headers["mcp-session-id"] == headers["Mcp-Session-Id"]
         [opened] = [e for e in worker.seen if isinstance(e, Opened) and e.caller.ready]
         assert opened.caller.version == "2025-06-18"
+        # On another channel, but by the same name, which does not give away the id.
+        assert opened.caller.session == first.session and first.session not in (None, headers["Mcp-Session-Id"])
         assert opened.caller.client == {"name": "test", "version": "1"}
         assert [method for method, _ in worker.asked(opened.channel)] == [
             "logging/setLevel",
@@ -187,8 +191,9 @@ def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
     id = seal.issue("notes", CALLER, 5.0)
     assert len(id) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in id)
     assert id != seal.issue("notes", CALLER, 5.0)
-    sealed = seal.read(id, "notes", "token:me")
-    assert sealed is not None and (sealed.caller, sealed.issued) == (CALLER, 5.0)
+    named = replace(CALLER, session="nobody guesses")
+    sealed = seal.read(seal.issue("notes", named, 5.0), "notes", "token:me")
+    assert sealed is not None and (sealed.caller, sealed.issued) == (named, 5.0)
 
 
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])

@@ -24,6 +24,8 @@ class RecordingRequest:
         self.said: list[tuple[Any, ...]] = []
         self.asked: list[tuple[str | None, str, dict[str, Any]]] = []
         self.answers: list[Answer] = []
+        self.caller_key = "test"
+        self.state: dict[str, Any] = {}
         self.input_responses: Mapping[str, Answer] = {}
         self.request_state: Any = None
 

@@ -266,6 +266,7 @@ def test_the_tab_learns_what_is_called_and_by_whom(house: House) -> None:
         "era": "modern",
         "version": "2026-07-28",
         "capabilities": {},
+        "key": "test",
     }
     assert json.dumps(message)
 

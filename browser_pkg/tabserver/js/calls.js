@@ -7,7 +7,7 @@
  */
 
 import { describe, McpError } from "./errors.js";
-import { InputRequired, questions } from "./questions.js";
+import { isInputRequired, questions, toRequired } from "./questions.js";
 import { plain } from "./result.js";
 
 /**
@@ -34,7 +34,7 @@ export class Calls {
     try {
       const result = await work(message, running.context());
       if (signal.aborted) return;
-      if (result instanceof InputRequired) post({ t: "required", call, ...plain(result) });
+      if (isInputRequired(result)) post({ t: "required", call, ...toRequired(result) });
       else post({ t: "result", call, json: JSON.stringify(result) });
     } catch (error) {
       if (!signal.aborted) post({ t: "error", call, ...toError(error) });
@@ -104,6 +104,7 @@ class Running {
         this.#say({ t: "log", call, level, data: plain(data), ...(logger ? { logger } : {}) });
       },
       can: (capability) => typeof caller.capabilities?.[capability] === "object",
+      ask: (method, params, { key } = {}) => this.#ask(method, params, key),
       ...questions((method, params, key) => this.#ask(method, params, key)),
     };
   }
@@ -114,8 +115,10 @@ class Running {
     this.#asked.delete(message.ask);
     if (!waiting) return;
     if ("answer" in message) return waiting.resolve(message.answer);
-    const { name, message: text, code = -32603, data } = message.error;
-    waiting.reject(Object.assign(new McpError(code, text, data), { name }));
+    const { name, message: text, code = 0, data } = message.error;
+    // Not caught, only this one is an error of the whole call; for the others the tool says what went wrong.
+    const error = name === "MissingCapability" ? new McpError(code, text, data) : new Error(text);
+    waiting.reject(Object.assign(error, { name, code, data }));
   }
 
   /** @param {string} reason */
@@ -160,9 +163,10 @@ class Running {
   }
 }
 
-/** @param {unknown} error */
+/** @param {any} error */
 function toError(error) {
   const message = describe(error);
-  if (!(error instanceof McpError)) return { message };
-  return { message, name: error.name, code: error.code, ...(error.data === undefined ? {} : { data: plain(error.data) }) };
+  if (!error?.isProtocolError || !Number.isInteger(error.code)) return { message };
+  const { name, code, data } = error;
+  return { message, name, code, ...(data === undefined ? {} : { data: plain(data) }) };
 }

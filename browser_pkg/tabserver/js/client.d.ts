@@ -325,7 +325,11 @@ export interface PromptArgument {
  */
 export type Completer =
   | readonly string[]
-  | ((typed: string, args: Record<string, string>) => Iterable<string> | Promise<Iterable<string>>);
+  | ((
+      typed: string,
+      args: Record<string, string>,
+      context: CallContext,
+    ) => Iterable<string> | Promise<Iterable<string>>);
 
 /** Who content is for, and how much it matters. */
 export interface ContentAnnotations {
@@ -350,8 +354,11 @@ export interface CallContext {
   /** Can the client be asked this? */
   can(capability: "elicitation" | "sampling" | "roots"): boolean;
   /**
-   * Show the user a form. `schema` has `type: "object"` and plain properties. Rejects with an McpError named
-   * "MissingCapability" if the client has no forms, and with `signal.reason` when the call is cancelled.
+   * Show the user a form. `schema` has `type: "object"` and plain properties.
+   *
+   * This and the other questions reject with an McpError named "MissingCapability" if the client can't be asked, with an
+   * Error named "ClientError", "InvalidAnswer" or "TimeoutError" if there is no good answer, and with `signal.reason`
+   * when the call is cancelled.
    */
   elicit<Content = Record<string, unknown>>(message: string, schema: object, options?: AskOptions): Promise<Elicited<Content>>;
   /** Ask the user to open an address: for what must not pass through the client, such as a password. */
@@ -360,6 +367,8 @@ export interface CallContext {
   sample(messages: string | Message[], options?: SampleOptions): Promise<Sampled>;
   /** The folders and files that the client works on. */
   roots(options?: AskOptions): Promise<Root[]>;
+  /** Any of these questions as MCP writes it, and the client's answer as it came. */
+  ask(method: string, params: object, options?: AskOptions): Promise<Record<string, unknown>>;
   /** The answers to an `InputRequired` that was returned before, by key. */
   inputResponses: Record<string, Record<string, unknown>>;
   /** The `state` of an `InputRequired` that was returned before; null the first time. */
@@ -383,6 +392,8 @@ export interface Caller {
   version: string;
   /** What the client says that it can be asked. */
   capabilities: Record<string, unknown>;
+  /** The same for all calls of a session, or of a modern client with its token: to keep something for it in a Map. */
+  key: string;
 }
 
 export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
@@ -449,7 +460,7 @@ export declare class InputRequired {
 
 // -- the rest ---------------------------------------------------------------------------------------------------------
 
-/** An error of the protocol. Thrown by a handler, the caller gets its code and data; a question may be answered with one. */
+/** An error of the protocol: thrown by a handler, the caller gets its code and data. */
 export declare class McpError extends Error {
   constructor(code: number, message: string, data?: unknown);
   readonly code: number;

@@ -12,6 +12,8 @@ export class McpError extends Error {
   constructor(code, message, data) {
     super(message);
     this.name = "McpError";
+    // How it is told from other errors with a code: Python in the page, or a second copy of this file, has its own class.
+    this.isProtocolError = true;
     this.code = code;
     this.data = data;
   }

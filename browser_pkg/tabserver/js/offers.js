@@ -8,7 +8,7 @@
  */
 
 import { invalidParams, ResourceNotFound } from "./errors.js";
-import { InputRequired } from "./questions.js";
+import { isInputRequired } from "./questions.js";
 import { plain, toCompletion, toContents, toMessages, toResult } from "./result.js";
 import { check } from "./schema.js";
 
@@ -86,20 +86,20 @@ export class Offers {
         /** @type {Resource} */
         const resource = this.#get(message.kind, message.name, () => new ResourceNotFound(message.uri));
         const value = await resource.read(message.uri, { ...context, variables: message.arguments });
-        return value instanceof InputRequired ? value : toContents(value, message.uri, resource.mimeType);
+        return isInputRequired(value) ? /** @type {object} */ (value) : toContents(value, message.uri, resource.mimeType);
       }
       case "prompts": {
         /** @type {Prompt} */
         const prompt = this.#get("prompts", message.name, () => withdrawn("prompt", message.name));
         checkArguments(prompt, message.arguments);
         const value = await prompt.get(message.arguments, context);
-        return value instanceof InputRequired ? value : toMessages(value, prompt.description);
+        return isInputRequired(value) ? /** @type {object} */ (value) : toMessages(value, prompt.description);
       }
       case "completion": {
         /** @type {Resource | Prompt} */
         const item = this.#get(message.of, message.name, () => withdrawn(message.of, message.name));
         const completer = Object.hasOwn(item.complete ?? {}, message.argument) ? item.complete?.[message.argument] : [];
-        return toCompletion(await complete(completer ?? [], message.typed, message.arguments));
+        return toCompletion(await complete(completer ?? [], message, context));
       }
     }
   }
@@ -115,7 +115,7 @@ export class Offers {
     const faults = check(tool.inputSchema ?? {}, args);
     if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
     const value = await tool.execute(args, context);
-    if (value instanceof InputRequired) return value;
+    if (isInputRequired(value)) return /** @type {object} */ (value);
     const { outputSchema } = tool;
     const result = /** @type {Record<string, any>} */ (await toResult(value, outputSchema !== undefined));
     if (outputSchema && !result.isError) {
@@ -184,11 +184,11 @@ function defineResource(uri, { name, title, description, mimeType, size, annotat
 
 /**
  * @param {Completer} completer
- * @param {string} typed
- * @param {Record<string, string>} args
+ * @param {{ typed: string, arguments: Record<string, string> }} message
+ * @param {CallContext} context
  */
-async function complete(completer, typed, args) {
-  if (typeof completer === "function") return (await completer(typed, args)) ?? [];
+async function complete(completer, { typed, arguments: args }, context) {
+  if (typeof completer === "function") return (await completer(typed, args, context)) ?? [];
   return completer.filter((value) => value.toLowerCase().startsWith(typed.toLowerCase()));
 }
 

@@ -5,8 +5,7 @@
  * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "./client.js"
  */
 
-import { McpError } from "./errors.js";
-import { toMessage } from "./result.js";
+import { plain, toMessage } from "./result.js";
 import { check } from "./schema.js";
 
 const MAX_TOKENS = 1024;
@@ -27,6 +26,22 @@ export class InputRequired {
     this.requests = requests;
     this.state = state;
   }
+}
+
+/**
+ * Also in its form on the wire, which Python in the page gives.
+ * @param {any} value
+ */
+export function isInputRequired(value) {
+  return value instanceof InputRequired || value?.resultType === "input_required";
+}
+
+/** @param {any} value */
+export function toRequired(value) {
+  const { requests, state } = value instanceof InputRequired
+    ? value
+    : { requests: value.inputRequests ?? {}, state: value.requestState };
+  return plain({ requests, state: state ?? null });
 }
 
 /**
@@ -96,7 +111,7 @@ function readSampled(answer) {
 
 /** @param {string} faults */
 function invalid(faults) {
-  const error = new McpError(-32603, `The client's answer is not what was asked for: ${faults}`);
+  const error = new Error(`The client's answer is not what was asked for: ${faults}`);
   error.name = "InvalidAnswer";
   return error;
 }

@@ -43,7 +43,8 @@ class Kind(StrEnum):
 @dataclass(frozen=True)
 class Caller:
     """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done. `tab`: the one
-    that it has pinned.
+    that it has pinned. `session`: names a legacy session, also when it comes back on another channel; it is not the id
+    that the client has.
 
     Without slots, so that an object that stands for many calls can keep its text.
     """
@@ -55,9 +56,10 @@ class Caller:
     capabilities: dict[str, Any] = field(default_factory=dict)
     ready: bool = False
     tab: str | None = None
+    session: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        fields = {
+        fields: dict[str, Any] = {
             "era": self.era.value,
             "version": self.version,
             "principal": self.principal,
@@ -65,7 +67,8 @@ class Caller:
             "capabilities": self.capabilities,
             "ready": self.ready,
         }
-        return fields if self.tab is None else fields | {"tab": self.tab}
+        fields |= {} if self.tab is None else {"tab": self.tab}
+        return fields if self.session is None else fields | {"session": self.session}
 
     @cached_property
     def text(self) -> str:
@@ -82,7 +85,8 @@ class Caller:
         version, principal = value.get("version"), value.get("principal")
         if not isinstance(version, str) or not isinstance(principal, str):
             raise RemoteProtocolError("a caller needs a version and a principal")
-        client, capabilities, tab = value.get("client"), value.get("capabilities"), value.get("tab")
+        client, capabilities = value.get("client"), value.get("capabilities")
+        tab, session = value.get("tab"), value.get("session")
         return cls(
             era=era,
             version=version,
@@ -91,6 +95,7 @@ class Caller:
             capabilities=capabilities if isinstance(capabilities, dict) else {},
             ready=value.get("ready") is True,
             tab=tab if isinstance(tab, str) else None,
+            session=session if isinstance(session, str) else None,
         )
 
 

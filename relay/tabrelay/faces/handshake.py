@@ -25,7 +25,7 @@ from tabrelay.faces.listening import list_changed
 from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import Answers
-from tabrelay.faces.seal import Seal
+from tabrelay.faces.seal import Seal, new_nonce
 from tabrelay.faces.sessions import Session, Sessions
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
@@ -164,6 +164,7 @@ class Handshake:
             principal=principal.id,
             client=client if isinstance(client, dict) else None,
             capabilities=capabilities if isinstance(capabilities, dict) else {},
+            session=new_nonce(),
         )
         self._sessions.check_room()
         channel = self._switch.new_channel()

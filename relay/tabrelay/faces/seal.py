@@ -45,8 +45,9 @@ class Seal:
 
     def issue(self, server: str, caller: Caller, now: float) -> str:
         """An id for a new session: visible ASCII, at most MAX_ID long, with 128 bits that nobody can guess."""
+        nonce = caller.session or new_nonce()
         for client, capabilities in _ever_shorter(caller):
-            body = orjson.dumps([caller.version, round(now), secrets.token_urlsafe(16), client, capabilities])
+            body = orjson.dumps([caller.version, round(now), nonce, client, capabilities])
             id = PREFIX + _text(self._mac(server, caller.principal, packed := zlib.compress(body, 9)) + packed)
             if len(id) <= MAX_ID:
                 return id
@@ -65,14 +66,20 @@ class Seal:
         # One session has one id: a second spelling of the same bytes is not it.
         if PREFIX + _text(raw) != id or not hmac.compare_digest(mac, self._mac(server, principal, packed)):
             return None
-        version, issued, _nonce, client, capabilities = orjson.loads(zlib.decompress(packed))
+        version, issued, nonce, client, capabilities = orjson.loads(zlib.decompress(packed))
         if version not in eras.LEGACY_VERSIONS:
             return None
-        return Sealed(Caller(Era.LEGACY, version, principal, client, capabilities, ready=True), float(issued))
+        caller = Caller(Era.LEGACY, version, principal, client, capabilities, ready=True, session=nonce)
+        return Sealed(caller, float(issued))
 
     def _mac(self, server: str, principal: str, packed: bytes) -> bytes:
         bound = hashlib.sha256(f"{server}\0{principal}".encode()).digest()
         return hmac.digest(self._key, bound + packed, "sha256")[:MAC_BYTES]
+
+
+def new_nonce() -> str:
+    """What makes an id impossible to guess. It also names the session to the browser, where it opens nothing."""
+    return secrets.token_urlsafe(16)
 
 
 def _text(raw: bytes) -> str:

@@ -1,0 +1,52 @@
+"""The page's client as an npm package, for apps with a bundler: `npm install http://127.0.0.1:4747/-/tabrelay.tgz`.
+
+Made of the very files that the relay serves, so that the two are of one version; the worker is not in it, for it comes
+from the relay that the app talks to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+
+ENTRY = "client.js"
+_IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["']\./([^"']+\.js)["'];""", re.MULTILINE)
+
+
+def make_package(folder: Path, version: str) -> bytes:
+    """The same bytes for the same files."""
+    about = {
+        "name": "tabrelay",
+        "version": version,
+        "description": "Offer a web page's functions to MCP clients.",
+        "license": "Apache-2.0",
+        "type": "module",
+        "sideEffects": False,
+        "main": ENTRY,
+        "types": "client.d.ts",
+        "exports": {".": {"types": "./client.d.ts", "default": f"./{ENTRY}"}},
+    }
+    names = ["client.d.ts", *sorted(closure(folder, ENTRY))]
+    files = {"package.json": (json.dumps(about, indent=2) + "\n").encode()}
+    files |= {name: (folder / name).read_bytes() for name in names}
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, body in files.items():
+            info = tarfile.TarInfo(f"package/{name}")
+            info.size, info.mode = len(body), 0o644
+            archive.addfile(info, io.BytesIO(body))
+    return gzip.compress(packed.getvalue(), mtime=0)
+
+
+def closure(folder: Path, entry: str) -> set[str]:
+    """A module and all that it imports, by name."""
+    found: set[str] = set()
+    ahead = {entry}
+    while ahead:
+        found |= ahead
+        ahead = {name for module in ahead for name in _IMPORT.findall((folder / module).read_text())} - found
+    return found

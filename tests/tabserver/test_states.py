@@ -1,0 +1,89 @@
+"""What handlers keep for each caller: there again at its next request, apart from everybody else's, and bounded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tabserver.context import Context
+from tabserver.states import LIFE_S, MOST_CALLERS, States, caller_key
+from tabserver.toolbox import Toolbox, tool
+from tests.support.core import MODERN, READY, Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    box = Toolbox()
+
+    @tool(toolbox=box)
+    def count(ctx: Context) -> int:
+        ctx.state["calls"] = ctx.state.get("calls", 0) + 1
+        return int(ctx.state["calls"])
+
+    return Bench(box)
+
+
+def counted(answer: dict[str, dict[str, list[dict[str, str]]]]) -> int:
+    return int(answer["result"]["content"][0]["text"])
+
+
+def call(bench: Bench, id: int, channel: str) -> int:
+    return counted(bench.request("tools/call", {"name": "count"}, id=id, channel=channel))
+
+
+def test_a_session_has_a_state_of_its_own(bench: Bench) -> None:
+    for channel in ("a", "b"):
+        bench.open(replace(READY, session=f"session {channel}"), channel)
+    assert [call(bench, 1, "a"), call(bench, 2, "a"), call(bench, 1, "b")] == [1, 2, 1]
+
+
+def test_a_session_that_comes_back_on_another_channel_finds_its_state(bench: Bench) -> None:
+    bench.open(replace(READY, session="one"), "a")
+    assert call(bench, 1, "a") == 1
+    bench.close("a", "the relay started anew")
+    bench.open(replace(READY, session="one"), "z")
+    assert call(bench, 1, "z") == 2
+
+
+def test_a_session_without_an_id_is_its_channel(bench: Bench) -> None:
+    bench.open(READY, "a")
+    bench.open(READY, "b")
+    assert [call(bench, 1, "a"), call(bench, 2, "a"), call(bench, 1, "b")] == [1, 2, 1]
+
+
+def test_a_modern_client_finds_its_state_by_token_and_name(bench: Bench) -> None:
+    others = [replace(MODERN, principal="token:other"), replace(MODERN, client={"name": "another"})]
+    told = [
+        counted(bench.modern("tools/call", {"name": "count"}, channel=f"m{number}", caller=caller))
+        for number, caller in enumerate([MODERN, *others, MODERN])
+    ]
+    assert told == [1, 1, 1, 2]
+
+
+def test_no_two_callers_share_a_key() -> None:
+    spoof = replace(MODERN, principal='p"', client={"name": "x"})
+    keys = [caller_key(caller) for caller in (MODERN, replace(MODERN, client=None), spoof, replace(READY, session="s"))]
+    assert len(set(keys)) == len(keys)
+
+
+def test_whoever_was_there_longest_ago_goes_first() -> None:
+    states = States(lambda: 0.0)
+    for number in range(MOST_CALLERS):
+        states.of(f"caller {number}")["number"] = number
+    states.of("caller 0")
+    states.of("one more")
+    assert len(states) == MOST_CALLERS
+    assert states.of("caller 0") == {"number": 0}
+    assert states.of("caller 1") == {}
+
+
+def test_a_state_that_nobody_used_for_long_goes() -> None:
+    now = 0.0
+    states = States(lambda: now)
+    states.of("old")["kept"] = True
+    now = LIFE_S
+    states.of("new")["kept"] = True
+    now = LIFE_S + 1
+    states.of("another")
+    assert len(states) == 2 and states.of("old") == {} and states.of("new") == {"kept": True}
