@@ -163,6 +163,9 @@ def node_packages(with_dev: bool) -> None:
     say("== installing npm packages" + ("" if with_dev else " (Pyodide and PyScript)"))
     flags = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     path = os.pathsep.join([str(Path(node).parent), search_path()])
+    # npm removes what it is not asked for: until it is done, nothing counts as installed.
+    for stamp in stamps.values():
+        stamp.unlink(missing_ok=True)
     run(npm, "install", *flags, *([] if with_dev else ["--omit=dev"]), env={"PATH": path})
     stamps[with_dev].write_text(value)
 
