@@ -1,4 +1,4 @@
-"""The official conformance suite: runs it against a URL, and reads what it found."""
+"""The official conformance suite: runs it against a URL or against clients, and reads what it found."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.support.node import SUITE, node
 
@@ -25,10 +26,10 @@ class Scenario:
     untried: tuple[str, ...]
 
 
-async def scored(revision: str) -> frozenset[str]:
-    """The server scenarios that a revision of the specification requires."""
+async def scored(revision: str, side: Literal["Server", "Client"] = "Server") -> frozenset[str]:
+    """The scenarios that a revision of the specification requires of one side."""
     listing = await node(SUITE, "list", "--requirements", revision)
-    section = listing.out.partition("Server scenarios")[2].partition("Client scenarios")[0]
+    section = listing.out.partition(f"{side} scenarios")[2].partition("\n\n")[0]
     return frozenset(re.findall(r"^  - (\S+)$", section, re.MULTILINE))
 
 
@@ -40,17 +41,30 @@ async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
     return found
 
 
+async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:
+    """`command` is started once per scenario, with the address of the suite's server behind it."""
+    required = await scored(revision, "Client")
+    flags = ("--command", command, "--requirements", revision, "--timeout", "280000", "-o", folder)
+    ended = await node(SUITE, "client", *flags, timeout_s=300, env=env)
+    found = _read(folder, required)
+    assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
+    return found
+
+
 def _read(folder: Path, required: frozenset[str]) -> dict[str, Scenario]:
     found = {}
-    for path in sorted(folder.glob("server-*/checks.json")):
-        name = re.sub(r"-\d{4}-\d\d-\d\dT[\dZ-]+$", "", path.parent.name.removeprefix("server-"))
+    for path in sorted(folder.rglob("checks.json")):
+        where = path.parent.relative_to(folder).as_posix().removeprefix("server-")
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[\dZ-]+$", "", where)
         checks = json.loads(path.read_text())
         counts = Counter(check["status"] for check in checks)
         problems = tuple(
             f"{check['id']}: {check['status']} {check.get('errorMessage', '')}"
             for check in checks
-            if check["status"] not in ("SUCCESS", "INFO")
+            if check["status"] not in ("SUCCESS", "INFO", "SKIPPED")
         )
-        untried = tuple(check["id"] for check in checks if check["status"] == "INFO" and check["id"] not in TRAFFIC)
+        untried = tuple(
+            check["id"] for check in checks if check["status"] in ("INFO", "SKIPPED") and check["id"] not in TRAFFIC
+        )
         found[name] = Scenario(name, name in required, counts["SUCCESS"], problems, untried)
     return found

@@ -45,6 +45,11 @@ class Answer:
         value: str | None = self._response.headers.get(name)
         return value
 
+    def asked(self, name: str) -> str | None:
+        """A header of the request that this answers."""
+        value: str | None = self._response.request.headers.get(name)
+        return value
+
     async def chunks(self) -> AsyncGenerator[bytes]:
         with _translated(self._idle_ms):
             async for chunk in self._response.aiter_bytes():

@@ -10,7 +10,7 @@ import re
 import signal
 from typing import Any, Final
 
-from tabrelay.verbs import flags, running
+from tabrelay.verbs import flags, running, signin
 from tabrelay.verbs.outcome import USAGE, Stop
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -28,10 +28,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="K:V",
         help="send this header (may be repeated); ${NAME} in it is taken from the environment",
     )
-    token = parser.add_mutually_exclusive_group()
-    token.add_argument("--token-env", metavar="NAME", help="the token is in this environment variable")
-    token.add_argument("--token-file", metavar="FILE", help="the token is in this file")
-    token.add_argument("--token-command", metavar="COMMAND", help="the token is what this command prints")
     parser.add_argument(
         "--timeout", type=float, default=300.0, metavar="SECONDS", help="the longest wait for an answer (default 300)"
     )
@@ -45,6 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--log-level", metavar="LEVEL", help="how much is said on stderr (default warning)")
     flags.address_flags(parser)
+    signin.add_flags(parser)
 
 
 def size(text: str) -> int:
@@ -102,7 +99,7 @@ def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
         raise Stop("--timeout must be more than 0 seconds.")
     try:
         target = _target(args, settings)
-        credentials = _credentials(args, settings, given.pop("authorization", None), os.environ)
+        credentials = signin.credentials(args, settings.home, given.pop("authorization", None), os.environ)
     except (TargetError, CredentialsError) as problem:
         raise Stop(str(problem)) from None
     for value in given.values():
@@ -129,29 +126,3 @@ def _target(args: argparse.Namespace, settings: Any) -> Any:
     if args.host is not None or args.port is not None:
         return NameTarget(args.target, lambda: fixed)
     return NameTarget(args.target, lambda: running.address(settings.home) or fixed)
-
-
-def _credentials(args: argparse.Namespace, settings: Any, header: str | None, env: Any) -> Any:
-    from pathlib import Path
-
-    from tabrelay.bridge.credentials import Command, Fixed, TokenFile, bearer
-    from tabrelay.bridge.target import is_url
-
-    if header is not None:
-        if args.token_env or args.token_file or args.token_command:
-            raise Stop("There are two tokens: one by --header Authorization, one by another flag.")
-        return Fixed(bearer(header), "It does not take the token of --header.")
-    if args.token_env:
-        if not env.get(args.token_env):
-            raise Stop(f"The environment has no variable {args.token_env}, which --token-env names.")
-        return Fixed(bearer(env[args.token_env]), f"It does not take the token in ${args.token_env}.")
-    if args.token_file:
-        return TokenFile(Path(args.token_file).expanduser(), "It does not take the token of --token-file.")
-    if args.token_command:
-        import shlex
-
-        return Command(shlex.split(args.token_command))
-    if not is_url(args.target):
-        hint = "Was the relay started by somebody else, or with another --home?"
-        return TokenFile(settings.home / "token", hint, is_required=False)
-    return Fixed(None, "It wants a token: see --token-env, --token-command and --header.")

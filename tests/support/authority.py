@@ -1,0 +1,100 @@
+"""An MCP server that wants a token, and the authorization server that gives it: one of each, on one port.
+
+It keeps count of what it is asked, so that a test can say how often the user was troubled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from tests.support.upstream import Reply, Upstream
+
+
+class Authority(Upstream):
+    """`good` are the access tokens that are taken; `lifetime_s` is what new ones say of themselves."""
+
+    def __init__(self, **on: Any) -> None:
+        super().__init__(on)
+        self.good: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.lifetime_s: int | None = 3600
+        self.gives_refresh = True
+        self.refuses_refresh = False
+        self.denies = False
+        self.metadata: dict[str, Any] = {}
+        self.forms: list[dict[str, str]] = []
+        self._number = 0
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def revoke(self) -> None:
+        self.good.clear()
+
+    async def _handle(self, reply: Reply) -> None:
+        path = urlsplit(reply.seen.path).path
+        if path == "/mcp":
+            token = reply.seen.headers.get("authorization", "").removeprefix("Bearer ")
+            if token not in self.good:
+                where = f"{self.base}/.well-known/oauth-protected-resource/mcp"
+                await reply.body(b"", 401, WWW_Authenticate=f'Bearer resource_metadata="{where}"')
+                return
+            await super()._handle(reply)
+            return
+        self.asked[path] += 1
+        known = {
+            "/.well-known/oauth-protected-resource/mcp": self._resource,
+            "/.well-known/oauth-authorization-server": self._describe,
+            "/register": self._register,
+            "/authorize": self._authorize,
+            "/token": self._token,
+        }
+        handler = known.get(path)
+        await (handler(reply) if handler is not None else reply.body(b"", 404))
+
+    async def _resource(self, reply: Reply) -> None:
+        await reply.json({"resource": self.url, "authorization_servers": [self.base]})
+
+    async def _describe(self, reply: Reply) -> None:
+        found = {
+            "issuer": self.base,
+            "authorization_endpoint": f"{self.base}/authorize",
+            "token_endpoint": f"{self.base}/token",
+            "registration_endpoint": f"{self.base}/register",
+            "response_types_supported": ["code"],
+            "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        }
+        await reply.json({**found, **self.metadata})
+
+    async def _register(self, reply: Reply) -> None:
+        wanted = json.loads(reply.seen.body)
+        await reply.json({**wanted, "client_id": f"client-{self.asked['/register']}"}, 201)
+
+    async def _authorize(self, reply: Reply) -> None:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(reply.seen.path).query).items()}
+        assert query["code_challenge_method"] == "S256"
+        answer = {"error": "access_denied", "error_description": "not <you>"} if self.denies else {"code": "code-1"}
+        back = query["redirect_uri"] + "?" + urlencode({**answer, "state": query["state"]})
+        await reply.body(b"", 302, Location=back)
+
+    async def _token(self, reply: Reply) -> None:
+        form = {name: values[0] for name, values in parse_qs(reply.seen.body.decode()).items()}
+        self.forms.append(form)
+        self.asked[form["grant_type"]] += 1
+        if form["grant_type"] == "refresh_token" and self.refuses_refresh:
+            await reply.json({"error": "invalid_grant"}, 400)
+            return
+        self._number += 1
+        token = {"access_token": f"secret-access-{self._number}", "token_type": "bearer"}
+        if self.lifetime_s is not None:
+            token |= {"expires_in": self.lifetime_s}  # type: ignore[dict-item]
+        if self.gives_refresh and form["grant_type"] != "client_credentials":
+            token |= {"refresh_token": f"secret-refresh-{self._number}"}
+        self.good.add(token["access_token"])
+        await reply.json(token)
