@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Final, NoReturn
 
 from .calls import BUSY, Call, Kind, Office, Seat, Start
 from .catalogue import Catalogue
 from .context import Outcome, Result
+from .hints import unknown
 from .messages import Refusal, read_level
 from .outbox import Outbox
 from .parking import Parking, Seal, digest
@@ -162,14 +162,7 @@ def _nothing_to_cancel(reason: str) -> None:
 
 
 def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> NoReturn:
-    known = [str(item.get("name")) for item in offered]
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    if near:
-        hint = f" Did you mean {' or '.join(json.dumps(word, ensure_ascii=False) for word in near)}?"
-    else:
-        hint = f" There are: {', '.join(known[:10])}{', …' if len(known) > 10 else ''}." if known else ""
-    shown = json.dumps(name[:128], ensure_ascii=False)
-    raise Refusal(INVALID_PARAMS, f"Unknown {noun} {shown}.{hint or f' No {noun}s are offered right now.'}")
+    raise Refusal(INVALID_PARAMS, unknown(noun, name, offered))
 
 
 def _wishes(session: Session, params: Params) -> tuple[RequestId | None, str | None]:

@@ -53,14 +53,19 @@ def aim(request: Request, named: Target | None = None) -> Target | None:
     return Target(pinned, is_pinned=True) if pinned is not None else wish
 
 
-def call_tool(listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request) -> Errand:
+def call_tool(
+    listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request, named: Target | None
+) -> Errand:
+    """`named`: a tab, by other means than the tool's arguments."""
     entry = listing.find("tools", name)
-    arguments, named = take_argument(arguments, entry.item["inputSchema"] if entry else None)
+    own_key = entry.own_key if entry else name
+    arguments, by_argument = take_argument(arguments, entry.item["inputSchema"] if entry else None)
 
     def message(own_name: str) -> Message:
         return {"kind": "tools", "name": own_name, "arguments": arguments}
 
-    return Errand("tools", name, "tools", aim(request, named), message, partial(box.call, name, arguments))
+    target = aim(request, named or by_argument)
+    return Errand("tools", name, "tools", target, message, partial(box.call, own_key, arguments))
 
 
 def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> Errand | None:

@@ -7,7 +7,7 @@ knows a browser, a socket or MCP's messages. Who is there is kept in `presence`,
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import errands
@@ -21,10 +21,13 @@ from .pulse import Later, Pulse
 from .resources import ResourceNotFound
 from .running import nothing_to_cancel
 from .runs import WORKER, Run
+from .statics import call_static
 from .tabs import Message, Port, Tab
+from .targets import Target, with_argument
 from .timing import Timing
 from .toolbox import Toolbox
 from .tools import UnknownTool
+from .wire.statics import STATIC_NAMES, STATIC_TOOLS
 
 
 class Hub:
@@ -53,6 +56,7 @@ class Hub:
         # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
         self._held: dict[str, Errand] = {}
         self._numbers = itertools.count(1)
+        self._has_statics = False
         self._is_change_due = False
         self._made: Listing | None = None
         self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
@@ -63,7 +67,18 @@ class Hub:
     def use_timing(self, timing: Timing) -> None:
         self._pulse.timing = self._presence.timing = timing
 
+    def use_statics(self, has_statics: bool) -> None:
+        """Does this server have the static tools? The relay says so."""
+        if has_statics is not self._has_statics:
+            self._has_statics = has_statics
+            self.changed()
+
     # -- tabs ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def known_tabs(self) -> Mapping[str, Tab]:
+        """Also those whose page is being loaded again."""
+        return self._presence.tabs
 
     @property
     def tabs(self) -> list[Tab]:
@@ -131,7 +146,7 @@ class Hub:
         if self._made is None:
             box = self._toolbox
             own = {
-                "tools": box.tools(),
+                "tools": [*(STATIC_TOOLS if self._has_statics else ()), *box.tools()],
                 "resources": box.resources(),
                 "templates": box.templates(),
                 "prompts": box.prompts(),
@@ -140,7 +155,13 @@ class Hub:
         return self._made
 
     def tools(self) -> list[dict[str, Any]]:
-        return self.listing.items("tools")
+        if not self._has_statics:
+            return self.listing.items("tools")
+        # Whoever has `tabs_list` can name a tab: say how.
+        return [with_argument(entry.item) if entry.tabs else entry.item for entry in self.tool_entries()]
+
+    def tool_entries(self) -> Iterable[Entry]:
+        return self.listing.entries("tools")
 
     def resources(self) -> list[dict[str, Any]]:
         return self.listing.items("resources")
@@ -183,8 +204,12 @@ class Hub:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
-        errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request)
+    def call(
+        self, name: str, arguments: dict[str, Any], request: Request, done: Done, named: Target | None = None
+    ) -> Cancel:
+        if self._has_statics and name in STATIC_NAMES:
+            return call_static(self, name, arguments, request, done)
+        errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request, named)
         try:
             return self._begin(errand, request, done, UnknownTool(name))
         except Astray as error:

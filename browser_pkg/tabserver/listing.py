@@ -58,9 +58,14 @@ class _List:
     def __init__(self, kind: str, own: list[Item], tabs: list[Tab]) -> None:
         self._kind = kind
         self._key = KINDS[kind]
-        # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
-        self.entries = {str(item[self._key]): Entry(item, str(item[self._key])) for item in own}
         self.aliases: dict[str, Entry] = {}
+        # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
+        self.entries: dict[str, Entry] = {}
+        for item in own:
+            key = str(item[self._key])
+            # Two of its own have one name only if one of them is a static tool, and those come first.
+            name = self._suffixed(key, mark_of(item), ()) if key in self.entries else key
+            self.entries[name] = Entry(item if name == key else item | {self._key: name}, key)
         is_named = self._key == "name"
         groups: dict[str, dict[str, list[tuple[Offer, Tab]]]] = {}
         for tab in tabs:

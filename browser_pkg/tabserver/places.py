@@ -75,14 +75,14 @@ def find_place(
     if target is None or target.tab is None:
         if entry is None:
             return None
-        return Place(None, key) if is_own else _in_tab(entry.tabs[0], kind, entry.own_key)
+        return Place(None, entry.own_key) if is_own else _in_tab(entry.tabs[0], kind, entry.own_key)
     tab = tabs.get(target.tab)
     if tab is not None and key in tab.offers[kind]:
         return _in_tab(tab, kind, key)
     if entry is None or is_own:
         if tab is None and entry is None:
             raise _gone(target, tabs, departed)
-        return Place(None, key) if is_own else None
+        return Place(None, entry.own_key) if entry is not None else None
     if tab is None:
         raise _gone(target, tabs, departed)
     if tab in entry.tabs:

@@ -26,6 +26,8 @@ ASKING_TAB: Final = "$tab"
 # For models, which can't write `_meta`: taken out before the tool sees its arguments.
 TAB_ARGUMENT: Final = "_tab"
 
+_ARGUMENT: Final = {"type": "string", "description": "Optional: the id of the tab to use, from tabs_list."}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -47,6 +49,15 @@ def read_target(meta: Mapping[str, Any]) -> Target | None:
     if META_PIN in meta and not isinstance(pins, bool):
         raise Refusal(INVALID_PARAMS, f"params._meta.{META_PIN}: expected boolean, got {show(pins)}")
     return Target(id, pins=pins)
+
+
+def with_argument(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tab's tool, with the argument that names a tab, unless it has such an argument itself."""
+    schema = tool["inputSchema"]
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict) or TAB_ARGUMENT in properties:
+        return tool
+    return tool | {"inputSchema": schema | {"properties": properties | {TAB_ARGUMENT: _ARGUMENT}}}
 
 
 def take_argument(arguments: dict[str, Any], schema: Any) -> tuple[dict[str, Any], Target | None]:

@@ -48,7 +48,7 @@ class Relay:
         self._url = url
         self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
-        self._registry = Registry(self._shelf, declared=settings.servers)
+        self._registry = Registry(self._shelf, declared=settings.servers, static_tools=settings.static_tools)
         self._assets = assets
         self._switch = Switch(self._registry, settings, drain.changed)
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))

@@ -41,6 +41,7 @@ class Settings:
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
     servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
     plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
+    static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
@@ -120,8 +121,12 @@ class Settings:
                 object.__setattr__(self, item.name, tuple(getattr(self, item.name)))
             elif isinstance(item.default, int | float) and getattr(self, item.name) < 0:
                 raise ConfigError(f"{item.name} can't be negative.")
-        # A name that is opened to plain pages is known from the start, like any other that was declared.
-        object.__setattr__(self, "servers", tuple(dict.fromkeys((*self.servers, *self.plain))))
+        # A name of which something is said is known from the start, like any other that was declared.
+        named = (*self.servers, *self.plain, *self.static_tools)
+        object.__setattr__(self, "servers", tuple(dict.fromkeys(named)))
+        if both := set(self.plain) & set(self.static_tools):
+            text = "is opened to plain pages, which know nothing of static tools. Choose one of the two."
+            raise ConfigError(f'"{min(both)}" {text}')
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
         if self.port > 65535:

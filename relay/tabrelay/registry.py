@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tabrelay.calls import Peer
@@ -13,6 +13,7 @@ from tabrelay.drain import unavailable
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.shelf import Catalogue, Shelf
 from tabserver.wire.names import check_server_name
+from tabserver.wire.statics import STATIC_TOOLS
 
 
 @dataclass(slots=True)
@@ -33,8 +34,17 @@ class Entry:
 class Registry:
     """name -> Entry. A name is known once it was declared, paired or seen; the shelf remembers it over restarts."""
 
-    def __init__(self, shelf: Shelf, *, declared: Iterable[str] = (), wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        declared: Iterable[str] = (),
+        static_tools: Iterable[str] = (),
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`static_tools`: the names that have those, from before their first browser."""
         self._wall = wall
+        self._static_tools = frozenset(static_tools)
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
@@ -60,6 +70,17 @@ class Registry:
                 else "No server has that name."
             )
         return entry
+
+    def recall(self, name: str) -> Catalogue | None:
+        """What can be said of a server while its browser is away: its last catalogue, with static tools if it has them.
+
+        Also if it never had a browser: a client that reads the list once, and now, must find them in it.
+        """
+        catalogue = self.find(name).catalogue
+        if name not in self._static_tools:
+            return catalogue.without_statics() if catalogue else None
+        catalogue = catalogue or Catalogue({"capabilities": {"tools": {"listChanged": True}}})
+        return replace(catalogue, tools=(*STATIC_TOOLS, *catalogue.without_statics().tools))
 
     def holder(self, name: str) -> Peer | None:
         """Who holds the name, if anyone does; never raises."""

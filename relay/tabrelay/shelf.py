@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import orjson
 
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
+from tabserver.wire.statics import is_static
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ class Catalogue:
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+
+    def without_statics(self) -> Catalogue:
+        """Those belong to the relay's settings, which may be others by now."""
+        return replace(self, tools=tuple(tool for tool in self.tools if not is_static(tool)))
 
     def changes(self, before: Catalogue | None) -> frozenset[str]:
         """Which lists are others now, by the names that MCP has for such news."""

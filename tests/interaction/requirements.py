@@ -170,6 +170,16 @@ REQUIREMENTS = (
         "initialize, server/discover and every list answer while the browser is away, also after a restart.",
     ),
     Requirement(
+        "static-tools",
+        "Tabrelay: tabs, clients that read the list once",
+        "A server that has static tools lists them from before its first browser, and no other server does.",
+    ),
+    Requirement(
+        "pins",
+        "Tabrelay: tabs, pins",
+        "A caller's requests go to the tab that it pinned, also with another worker and after a restart.",
+    ),
+    Requirement(
         "list-changed",
         "Tabrelay: discovery",
         "Clients that listen are told when the browser that comes has other lists, and only then.",

@@ -49,6 +49,7 @@ async def legacy_call(relay: RunningRelay, headers: dict[str, str], **arguments:
     return said(await relay.http.post("/notes", json=body, headers=headers))
 
 
+@pytest.mark.requirement("pins")
 async def test_a_sessions_pin_is_told_to_the_next_worker_and_outlives_the_relay(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
         _, headers = await relay.initialize("notes")
@@ -65,6 +66,7 @@ async def test_a_sessions_pin_is_told_to_the_next_worker_and_outlives_the_relay(
         assert await legacy_call(relay, headers) == "None"
 
 
+@pytest.mark.requirement("pins")
 async def test_a_modern_callers_pin_comes_with_its_next_request_also_after_a_restart(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, PinningWorker(relay):
         assert said(await relay.call("notes", "any", {"tab": "3f9a12bc"})) == "None"

@@ -13,11 +13,15 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Welcomed:
-    """The link is up. `resumed` is False when this is a new session: whatever was open before is gone."""
+    """The link is up. `resumed` is False when this is a new session: whatever was open before is gone.
+
+    `static_tools`: the relay says that this server has them.
+    """
 
     resumed: bool
     epoch: str
     build: str
+    static_tools: bool = False
 
 
 @dataclass(frozen=True, slots=True)

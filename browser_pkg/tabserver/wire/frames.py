@@ -110,7 +110,9 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume."""
+    """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume.
+    `static_tools`: this server has them.
+    """
 
     sid: str
     epoch: str
@@ -118,6 +120,7 @@ class Terms:
     grace_ms: int = 30_000
     max_message: int = 16 * 1024 * 1024
     window: int = 1024
+    static_tools: bool = False
 
 
 # name -> (type, required). A field of another type is a violation; a field that is not listed is ignored, so that a
@@ -140,6 +143,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "grace_ms": (int, True),
         "max_msg": (int, True),
         "window": (int, True),
+        "static": (bool, False),
     },
     "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
     "msg": {
@@ -223,6 +227,7 @@ def hello_header(greeting: Greeting, sid: str | None, rx: int) -> str:
 
 
 def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
+    more = {"static": True} if terms.static_tools else {}
     return encode(
         t="welcome",
         sid=terms.sid,
@@ -233,6 +238,7 @@ def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
         grace_ms=terms.grace_ms,
         max_msg=terms.max_message,
         window=terms.window,
+        **more,
     )
 
 

@@ -292,9 +292,9 @@ class Link(Generic[P]):
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
         self._receiver.max_message = frame["max_msg"]
-        self._greeted(frame["resumed"], frame["epoch"], frame["build"], now)
+        self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, frame.get("static", False))
 
-    def _greeted(self, resumed: bool, epoch: str, build: str, now: float) -> None:
+    def _greeted(self, resumed: bool, epoch: str, build: str, now: float, static_tools: bool = False) -> None:
         self._move("greeted")
         self._timers.clear()
         self._sender.replay()
@@ -302,7 +302,7 @@ class Link(Generic[P]):
         self._acknowledged(now)
         if self._role is Role.DIALER:
             self._timers["watchdog"] = now + self._limits.watchdog_s
-        self._events.append(Welcomed(resumed, epoch, build))
+        self._events.append(Welcomed(resumed, epoch, build, static_tools))
 
     # -- acknowledging and timers -------------------------------------------------------------------------------------
 

@@ -179,8 +179,8 @@ class Handshake:
             call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
             reply: Reply = await self._switch.ask(server, call)
             return reply.payload.encode(), True
-        entry = self._switch.registry.find(server)
-        result = recall_legacy("initialize", message["params"], server, entry.catalogue)
+        catalogue = self._switch.registry.recall(server)
+        result = recall_legacy("initialize", message["params"], server, catalogue)
         return orjson.dumps(jsonrpc.result_message(message["id"], result)), False
 
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ class Handshake:
             return None
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.find(session.server).catalogue
+        catalogue = self._switch.registry.recall(session.server)
         result = recall_legacy(message["method"], params, session.server, catalogue)
         if result is None:
             return None

@@ -68,7 +68,7 @@ class Librarian:
         desk = self._desks.pop(server, None)
         if desk is not None:
             desk.peer.end(desk.channel, "the catalogue is read anew")
-        self._before.setdefault(server, self._switch.registry.find(server).catalogue)
+        self._before.setdefault(server, self._switch.registry.recall(server))
         self._read(server)
 
     def close(self) -> None:

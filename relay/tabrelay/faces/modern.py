@@ -97,7 +97,7 @@ class Modern:
             result = (
                 None
                 if self._switch.is_up(server)
-                else recall_modern(message["method"], server, self._switch.registry.find(server).catalogue)
+                else recall_modern(message["method"], server, self._switch.registry.recall(server))
             )
             if result is not None:
                 await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)))

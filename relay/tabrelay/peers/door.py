@@ -161,6 +161,7 @@ class Door:
             build=self._build,
             grace_ms=round(self._limits.grace_s * 1000),
             max_message=self._limits.max_message,
+            static_tools=server in self._settings.static_tools,
         )
         peer = TabPeer(
             server,

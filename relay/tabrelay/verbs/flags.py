@@ -73,6 +73,13 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         metavar="ORIGIN",
         help="another origin whose pages may use this relay (may be repeated)",
     )
+    parser.add_argument(
+        "--static-tools",
+        action="append",
+        metavar="NAME",
+        help="give this server tabs_list, tools_list, tool_call and tab_pin, for clients that read the tool list once, "
+        "at their start, and so would miss what pages offer later (may be repeated)",
+    )
     home_flag(parser)
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"
