@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import config, pair, pairs, serve, stdio, token
+from tabrelay.verbs import call, config, pair, pairs, serve, stdio, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, stdio, token, pair, pairs, config)
+VERBS = (serve, stdio, call, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,6 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         "  tabrelay demo                 start the relay and open the demo page\n"
         "  tabrelay serve notes          start the relay for your own page\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
+        "  tabrelay tools notes          list a server's tools\n"
+        "  tabrelay call demo add -a a=2 -a b=3    call one\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"

@@ -11,8 +11,11 @@ from tabrelay.verbs.outcome import OK
 
 def add(verbs: Any) -> None:
     about = "Connect a client that only speaks stdin and stdout to a server of the relay, or to any MCP server by URL."
-    parser = flags.verb(verbs, "stdio", about, "tabrelay stdio notes\n  tabrelay stdio https://mcp.example.com/mcp")
+    parser = flags.verb(
+        verbs, "stdio", about, "tabrelay stdio notes\n  tabrelay stdio https://mcp.example.com/mcp --check"
+    )
     reach.add_flags(parser)
+    parser.add_argument("--check", action="store_true", help="try it: connect, list the tools, say what works, and end")
     parser.add_argument("--no-server-stream", action="store_true", help="do not listen to what the server says unasked")
     parser.add_argument("--serial", action="store_true", help="send a request only when the one before is answered")
     parser.set_defaults(run=_stdio)
@@ -21,12 +24,23 @@ def add(verbs: Any) -> None:
 def _stdio(args: argparse.Namespace) -> int:
     import asyncio
 
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
     outbound, credentials = reach.outbound(args)
-    asyncio.run(_run(args, outbound, credentials))
-    return OK
+    try:
+        if args.check:
+            from tabrelay.verbs.check import check
+
+            return await check(args, outbound, credentials)
+        await _bridge(args, outbound, credentials)
+        return OK
+    finally:
+        await outbound.close()
 
 
-async def _run(args: argparse.Namespace, outbound: Any, credentials: Any) -> None:
+async def _bridge(args: argparse.Namespace, outbound: Any, credentials: Any) -> None:
     import asyncio
     import sys
 
@@ -34,7 +48,7 @@ async def _run(args: argparse.Namespace, outbound: Any, credentials: Any) -> Non
     from tabrelay.bridge.bridge import Bridge
 
     if sys.stdin.isatty():
-        print("Waiting for MCP messages on stdin, one per line.", file=sys.stderr)
+        print("Waiting for MCP messages on stdin, one per line. (To try the connection: --check)", file=sys.stderr)
     await reach.prepare(credentials)
     pipes.use_bytes()
     output = pipes.Stdout()
@@ -46,4 +60,3 @@ async def _run(args: argparse.Namespace, outbound: Any, credentials: Any) -> Non
         await bridge.run(pipes.Stdin().chunks())
     finally:
         await output.close()
-        await outbound.close()

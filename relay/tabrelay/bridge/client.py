@@ -1,0 +1,202 @@
+"""A small MCP client, for people and scripts at a terminal. It speaks through the bridge, and so has all its patience.
+
+Speaks both eras: it asks a server for the modern one first, and shakes hands with those that don't know it. It is not
+an SDK: values are plain JSON, and only what the verbs need is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tabrelay import __version__
+from tabrelay.bridge import faults
+from tabrelay.bridge.bridge import Bridge
+from tabrelay.bridge.message import dump, load
+from tabrelay.bridge.outbound import Outbound
+from tabserver.wire import jsonrpc
+from tabserver.wire.eras import (
+    META_CAPABILITIES,
+    META_CLIENT,
+    META_SERVER_INFO,
+    META_VERSION,
+    MODERN_VERSIONS,
+    NEWEST_LEGACY,
+)
+
+INFO: Final = {"name": "tabrelay", "version": __version__}
+MAX_ROUNDS: Final = 10
+MAX_PAGES: Final = 1000
+
+Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
+Step = Callable[[dict[str, Any]], None]
+
+
+class ClientError(Exception):
+    """What the server or the bridge answered instead of a result."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(str(error.get("message", "no reason was given")))
+        self.code = error.get("code")
+        self.data = error.get("data")
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Nobody could be asked: no connection, no time, no token. Not: the server says no."""
+        return self.code in (faults.FAILED, faults.REFUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the server says of itself."""
+
+    version: str
+    server: dict[str, Any] = field(default_factory=dict)
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    instructions: str | None = None
+
+    @property
+    def is_modern(self) -> bool:
+        return self.version in MODERN_VERSIONS
+
+
+class Client:
+    """Use it with `async with`, and `greet` first. `answer` is asked what the server asks of its user."""
+
+    def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_listener: bool = False) -> None:
+        self.broken = asyncio.Event()  # an output of the bridge's: this one never breaks
+        self._bridge = Bridge(outbound, self, has_listener=has_listener)
+        self._answer = answer
+        self._capabilities: dict[str, Any] = {} if answer is None else {"elicitation": {"form": {}, "url": {}}}
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._steps: dict[int, Step] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._meta: dict[str, Any] = {}
+
+    async def __aenter__(self) -> Client:
+        self._running = asyncio.create_task(self._bridge.run(self._chunks()))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._lines.put_nowait(b"")
+        await self._running
+
+    async def greet(self) -> Greeting:
+        """Raises ClientError."""
+        self._meta = {
+            META_VERSION: MODERN_VERSIONS[0],
+            META_CAPABILITIES: self._capabilities,
+            META_CLIENT: INFO,
+        }
+        try:
+            found = await self.request("server/discover")
+        except ClientError as error:
+            is_about_token = isinstance(error.data, dict) and error.data.get("status") in (401, 403)
+            if error.code == faults.FAILED or is_about_token:
+                raise
+        else:
+            if set(MODERN_VERSIONS) & set(found.get("supportedVersions", ())):
+                server = found.get("_meta", {}).get(META_SERVER_INFO, {})
+                return Greeting(MODERN_VERSIONS[0], server, found.get("capabilities", {}), found.get("instructions"))
+        self._meta = {}
+        params = {"protocolVersion": NEWEST_LEGACY, "capabilities": self._capabilities, "clientInfo": INFO}
+        found = await self.request("initialize", params)
+        await self._send(jsonrpc.notification("notifications/initialized"))
+        server, capabilities = found.get("serverInfo", {}), found.get("capabilities", {})
+        return Greeting(str(found.get("protocolVersion")), server, capabilities, found.get("instructions"))
+
+    async def all(self, method: str, member: str) -> list[dict[str, Any]]:
+        """Every page of a list. Raises ClientError."""
+        found: list[dict[str, Any]] = []
+        cursor: dict[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            page = await self.request(method, cursor)
+            found += [row for row in page.get(member, ()) if isinstance(row, dict)]
+            if page.get("nextCursor") is None:
+                break
+            cursor = {"cursor": page["nextCursor"]}
+        return found
+
+    async def call(self, tool: str, arguments: dict[str, Any], on_step: Step | None = None) -> dict[str, Any]:
+        """A tool's result; questions of the server's are answered on the way. Raises ClientError."""
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
+        for _ in range(MAX_ROUNDS):
+            result: dict[str, Any] = await self.request("tools/call", params, on_step)
+            if result.get("resultType") != "input_required":
+                return result
+            params = {"name": tool, "arguments": arguments, "inputResponses": await self._responses(result)}
+            if "requestState" in result:
+                params["requestState"] = result["requestState"]
+        raise ClientError({"code": jsonrpc.INTERNAL_ERROR, "message": f"It asked for more {MAX_ROUNDS} times."})
+
+    async def request(self, method: str, params: dict[str, Any] | None = None, on_step: Step | None = None) -> Any:
+        """Raises ClientError. Whoever gives up cancels it."""
+        id = next(self._ids)
+        meta = {**self._meta, **({"progressToken": id} if on_step is not None else {})}
+        whole = {**(params or {}), **({"_meta": meta} if meta else {})}
+        if on_step is not None:
+            self._steps[id] = on_step
+        self._waiting[id] = asyncio.get_running_loop().create_future()
+        await self._send(jsonrpc.request(id, method, whole))
+        try:
+            answer = await self._waiting[id]
+        except asyncio.CancelledError:
+            await self._send(jsonrpc.notification("notifications/cancelled", {"requestId": id}))
+            raise
+        finally:
+            self._waiting.pop(id, None)
+            self._steps.pop(id, None)
+        if "error" in answer:
+            raise ClientError(answer["error"])
+        return answer["result"] if isinstance(answer["result"], dict) else {}
+
+    # -- the bridge's two ends -----------------------------------------------------------------------------------------
+
+    async def _send(self, value: dict[str, Any]) -> None:
+        self._lines.put_nowait(dump(value) + b"\n")
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while line := await self._lines.get():
+            yield line
+
+    async def write(self, line: bytes) -> None:
+        """What the server says."""
+        message = load(line)
+        method, params = message.get("method"), message.get("params") or {}
+        if method is None:
+            waiting = self._waiting.get(message.get("id"))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+        elif "id" in message:
+            task = asyncio.create_task(self._reply(message["id"], method, params))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif method == "notifications/progress" and params.get("progressToken") in self._steps:
+            self._steps[params["progressToken"]](params)
+
+    async def _reply(self, id: Any, method: str, params: dict[str, Any]) -> None:
+        """A question of the handshake era."""
+        if method == "ping":
+            await self._send(jsonrpc.result_message(id, {}))
+        elif method == "elicitation/create" and self._answer is not None:
+            await self._send(jsonrpc.result_message(id, await self._answer(method, params)))
+        else:
+            text = f"This client does not know {method}."
+            await self._send(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
+
+    async def _responses(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Questions of the modern era, which come in the place of a result."""
+        found = {}
+        for key, question in (result.get("inputRequests") or {}).items():
+            if question.get("method") != "elicitation/create" or self._answer is None:
+                text = f"It asks for {question.get('method')}, which this client can't give."
+                raise ClientError({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
+            found[key] = await self._answer("elicitation/create", question.get("params") or {})
+        return found

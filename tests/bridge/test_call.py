@@ -1,0 +1,331 @@
+"""`tabrelay tools`, `tabrelay call` and `tabrelay stdio --check`, as people and scripts start them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import pty
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.bridge.client import Client, ClientError
+from tabrelay.bridge.credentials import Fixed
+from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.target import UrlTarget
+from tabrelay.bridge.upstream import Upstream as Http
+from tabserver import Context, Elicit, Image, ToolError
+from tabserver.toolbox import Toolbox, tool
+from tests.support.cpython_worker import CPythonWorker
+from tests.support.relay import RunningRelay
+from tests.support.upstream import Reply, Upstream, hang, result, status
+
+WAIT_S = 30.0
+
+
+class Tools(Toolbox):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cancelled = asyncio.Event()
+
+        @tool(toolbox=self)
+        def add(a: int, b: int = 1) -> int:
+            """Add two numbers."""
+            return a + b
+
+        @tool(toolbox=self)
+        def fail() -> str:
+            """Fail."""
+            raise ToolError("it \x1b[31mburns")
+
+        @tool(toolbox=self)
+        def picture() -> Image:
+            """A picture."""
+            return Image(b"\x89PNG picture", "image/png")
+
+        @tool(toolbox=self)
+        async def steps(context: Context) -> str:
+            """Take three steps."""
+            for step in (1, 2, 3):
+                context.progress(step, 3, f"step {step}")
+                await asyncio.sleep(0.02)
+            return "done"
+
+        @tool(toolbox=self)
+        async def greet(context: Context) -> str:
+            """Ask who it is."""
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+            answer: Any = await context.ask(Elicit("Who are you?", schema))
+            return f"Hello {answer.content['name']}"
+
+        @tool(toolbox=self)
+        async def hang(context: Context) -> str:
+            """Run until cancelled."""
+            context.progress(1, 2)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
+            return "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    home: Path
+    url: str
+    tools: Tools
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    home, tools = tmp_path / "home", Tools()
+    async with RunningRelay(home) as relay, CPythonWorker(relay.url, relay.token, "notes", tools):
+        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
+        yield Stage(home, relay.url, tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+async def tabrelay(*arguments: Any, cwd: Path | None = None, stdin: bytes = b"") -> Ended:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tabrelay", *map(str, arguments), stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd
+    )
+    try:
+        async with asyncio.timeout(WAIT_S):
+            out, err = await process.communicate(stdin)
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    assert b"Traceback" not in err, err
+    return Ended(process.returncode or 0, out.decode(), err.decode())
+
+
+async def test_tools_are_listed_and_called_by_name(stage: Stage, tmp_path: Path) -> None:
+    here = ("notes", "--home", stage.home)
+    listed = await tabrelay("tools", *here)
+    assert listed.code == 0 and listed.out.startswith("add\n    Add two numbers.\n      a: integer\n")
+    one = await tabrelay("tools", *here, "--tool", "add", "-f", "json")
+    assert [row["name"] for row in json.loads(one.out)] == ["add"]
+    none = await tabrelay("tools", *here, "--tool", "multiply")
+    assert (none.code, none.out) == (4, "") and "no tool 'multiply'" in none.err
+
+    called = await tabrelay("call", *here, "add", "--args", '{"a": 2, "b": 3}')
+    assert (called.code, called.out, called.err) == (0, "5\n", "")
+    pairs = await tabrelay("call", *here, "add", "--args", '{"a": 2}', "-a", "b=40", "-f", "json")
+    assert json.loads(pairs.out)["structuredContent"] == 42
+    (tmp_path / "args.json").write_text('{"a": 7}')
+    assert (await tabrelay("call", *here, "add", "--args", f"@{tmp_path}/args.json")).out == "8\n"
+    assert (await tabrelay("call", *here, "add", "--args", "-", stdin=b'{"a": 8}')).out == "9\n"
+
+    failed = await tabrelay("call", *here, "fail")
+    assert (failed.code, failed.out) == (1, "it \x1b[31mburns\n"), "in a pipe, bytes are bytes"
+    wrong = await tabrelay("call", *here, "add", "-a", "a=x")
+    assert wrong.code in (1, 4)
+
+
+async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -> None:
+    here = ("notes", "--home", stage.home)
+    shown = await tabrelay("call", *here, "picture", cwd=tmp_path)
+    assert shown.out == "[image, image/png: picture-1.png]\n"
+    assert (tmp_path / "picture-1.png").read_bytes() == b"\x89PNG picture"
+    (tmp_path / "out").mkdir()
+    written = await tabrelay("call", *here, "picture", "-f", "markdown", "-o", "out/page.md", cwd=tmp_path)
+    text = (tmp_path / "out" / "page.md").read_bytes()
+    assert written.err == f"Output written to out/page.md ({len(text)} bytes)\n" and written.out == ""
+    assert text == b"![image](out/picture-1.png)\n"
+    whole = await tabrelay("call", *here, "picture", "-f", "json", "-o", tmp_path / "whole.json")
+    assert whole.code == 0
+    [block] = json.loads((tmp_path / "whole.json").read_text())["content"]
+    assert base64.b64decode(block["data"]) == b"\x89PNG picture"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["call", "notes", ""], "empty"),
+        (["call", "notes", "add", "--args", "{"], "not JSON"),
+        (["call", "notes", "add", "--args", "[1]"], "JSON object"),
+        (["call", "notes", "add", "--args", "@nowhere"], "can't be read"),
+        (["call", "notes", "add", "-a", "a"], "NAME=VALUE"),
+        (["call", "notes", "add", "-o", "../x"], ".."),
+        (["call", "notes", "add", "-o", "nowhere/x"], "no directory"),
+        (["call", "notes", "add", "-f", "xml"], "invalid choice"),
+        (["call", "http://example.com/", "add"], "--allow-insecure-http"),
+        (["tools"], "URL|NAME"),
+    ],
+)
+async def test_what_is_typed_wrong_is_said_before_anything_is_called(arguments: list[str], words: str) -> None:
+    ended = await tabrelay(*arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+
+
+async def test_exit_codes_tell_who_is_to_blame(tmp_path: Path) -> None:
+    flags = ("--home", tmp_path, "--grant", "none")
+    assert (await tabrelay("call", "http://127.0.0.1:9/", "x", *flags)).code == 3
+    async with Upstream({"server/discover": status(401)}) as server:
+        refused = await tabrelay("call", server.url, "x", *flags)
+        assert refused.code == 3 and "--token-env" in refused.err
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "No such tool"}}
+    async with Upstream({"tools/call": status(200, json.dumps(error).encode())}) as server:
+        unknown = await tabrelay("call", server.url, "x", *flags)
+        assert (unknown.code, unknown.err) == (4, "No such tool\n")
+
+
+async def test_a_question_of_the_server_is_asked_at_the_terminal_and_the_bar_is_drawn(stage: Stage) -> None:
+    """A real terminal: the only place where there is somebody to ask, and something to draw on."""
+    for name, typed, expected in (("greet", b"y\nAda\n", "Hello Ada"), ("steps", b"", "done")):
+        master, slave = pty.openpty()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tabrelay", "call", "notes", name, "--home", str(stage.home)),
+            stdin=slave,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=slave,
+        )
+        os.close(slave)
+        os.write(master, typed)
+        seen = b""
+
+        def read(master: int = master) -> bytes:
+            try:
+                return os.read(master, 65536)
+            except OSError:
+                return b""
+
+        async with asyncio.timeout(WAIT_S):
+            while chunk := await asyncio.to_thread(read):
+                seen += chunk
+            out, _ = await process.communicate()
+        os.close(master)
+        assert (process.returncode, out.decode().strip()) == (0, expected), seen
+        assert (b"Who are you?" if typed else "[████████················]  33%  step 1".encode()) in seen
+
+
+async def test_without_a_terminal_nobody_is_asked(stage: Stage) -> None:
+    ended = await tabrelay("call", "notes", "greet", "--home", stage.home)
+    assert ended.code in (1, 4) and "Hello" not in ended.out
+
+
+async def test_ctrl_c_cancels_the_call(stage: Stage) -> None:
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "tabrelay", "call", "notes", "hang", "--home", str(stage.home))
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    async with asyncio.timeout(WAIT_S):
+        while not stage.tools.cancelled.is_set() and process.returncode is None:
+            if await _is_running(stage):
+                process.send_signal(signal.SIGINT)
+                break
+        _, err = await process.communicate()
+        await stage.tools.cancelled.wait()
+    assert (process.returncode, err) == (130, b"Cancelled.\n")
+
+
+async def _is_running(stage: Stage) -> bool:
+    import httpx2
+
+    token = (stage.home / "token").read_text().strip()
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        status = (await http.get(f"{stage.url}/-/status", headers={"Authorization": f"Bearer {token}"})).json()
+    return any(server.get("running") or server.get("calls") for server in status["servers"])
+
+
+# -- --check -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_check_says_on_one_screen_that_it_works(stage: Stage) -> None:
+    ended = await tabrelay("stdio", "notes", "--home", stage.home, "--check")
+    assert ended.code == 0 and len(ended.out.splitlines()) < 20
+    assert "protocol   2026-07-28" in ended.out
+    assert "tools      6: add, fail, picture, steps, greet, hang" in ended.out
+    assert '{"command": "tabrelay", "args": ["stdio", "notes"]}' in ended.out
+
+
+async def test_a_check_says_what_does_not_work_and_what_to_do(tmp_path: Path) -> None:
+    down = await tabrelay("stdio", "notes", "--home", tmp_path, "--port", 9, "--check")
+    assert down.code == 1 and "Connection refused" in down.out and "tabrelay serve notes" in down.out
+    async with Upstream({"server/discover": status(401)}) as server:
+        refused = await tabrelay("stdio", server.url, "--grant", "none", "--home", tmp_path, "--check")
+        assert refused.code == 1 and "upstream returned 401" in refused.out and "It does not work." in refused.out
+
+
+async def test_a_check_of_an_older_server_shakes_hands(tmp_path: Path) -> None:
+    async with Upstream({"tools/list": result({"tools": []})}, version="2025-06-18") as server:
+        ended = await tabrelay("stdio", server.url, "--home", tmp_path, "--check")
+        assert ended.code == 0 and "protocol   2025-06-18, with a handshake" in ended.out
+
+
+# -- the client itself -------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def client(server: Upstream) -> AsyncIterator[Client]:
+    outbound = Outbound(Http(UrlTarget(server.url)), Fixed(None, "No."), {}, Limits(timeout_ms=10_000))
+    async with Client(outbound) as talk:
+        yield talk
+    await outbound.close()
+
+
+async def test_pages_of_a_list_are_put_together() -> None:
+    async def pages(reply: Reply) -> None:
+        cursor = reply.seen.message["params"].get("cursor", 0)
+        await reply.result({"tools": [{"name": str(cursor)}], **({"nextCursor": cursor + 1} if cursor < 3 else {})})
+
+    async with Upstream({"tools/list": pages}) as server, client(server) as talk:
+        await talk.greet()
+        assert [row["name"] for row in await talk.all("tools/list", "tools")] == ["0", "1", "2", "3"]
+
+
+async def test_a_server_that_asks_for_ever_is_left() -> None:
+    more = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
+    async with Upstream({"tools/call": result(more)}) as server, client(server) as talk:
+        await talk.greet()
+        with pytest.raises(ClientError, match="10 times"):
+            await talk.call("x", {})
+        assert len(server.all("tools/call")) == 10
+
+
+async def test_questions_that_nobody_can_answer_are_refused() -> None:
+    asked = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}}
+    replies: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def call(reply: Reply) -> None:
+        await reply.stream()
+        await reply.event(asked)
+        await reply.event({**asked, "id": "p", "method": "ping"})
+        answers = [await replies.get(), await replies.get()]
+        await reply.answer({"content": [], "answers": answers})
+        await reply.end()
+
+    async def take(reply: Reply) -> None:
+        await reply.accepted()
+        replies.put_nowait(reply.seen.message)
+
+    async with Upstream({"tools/call": call, "answer": take}) as server, client(server) as talk:
+        await talk.greet()
+        answers = {row["id"]: row for row in (await talk.call("x", {}))["answers"]}
+        assert answers["q"]["error"]["code"] == -32601 and answers["p"]["result"] == {}
+
+
+async def test_whoever_gives_up_cancels() -> None:
+    async with Upstream({"tools/call": hang}) as server, client(server) as talk:
+        await talk.greet()
+        calling = asyncio.create_task(talk.call("x", {}))
+        [seen] = await server.until_seen("tools/call")
+        calling.cancel()
+        [cancelled] = await server.until_seen("notifications/cancelled")
+        assert cancelled.message["params"] == {"requestId": seen.message["id"]}
