@@ -1,4 +1,4 @@
-"""The wire runs where it will live: its tests pass, unchanged, inside Pyodide."""
+"""What lives in the browser runs there: its tests pass, unchanged, inside Pyodide."""
 
 import json
 import shutil
@@ -20,10 +20,11 @@ def find_node() -> str:
     return node
 
 
-def test_the_wire_tests_pass_inside_pyodide(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("tests", ["tests/wire", "tests/schema"])
+def test_what_lives_in_the_browser_passes_its_tests_there(tests: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert RUNTIME.is_dir(), "the runtime assets are missing; `make test` prepares them"
     script = Path(__file__).parent / "support" / "pyodide.mjs"
-    command = [find_node(), str(script), str(RUNTIME), str(ROOT), sysconfig.get_path("purelib"), "tests/wire"]
+    command = [find_node(), str(script), str(RUNTIME), str(ROOT), sysconfig.get_path("purelib"), tests]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
     counts = json.loads(run.stdout.splitlines()[-1])

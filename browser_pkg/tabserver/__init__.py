@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .bounds import Bounds
     from .content import Audio, Embedded, Image, Link, Message, Text
     from .context import Context
     from .messages import Refusal
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
         Sampled,
     )
     from .resources import ResourceNotFound
-    from .schema import SchemaError
+    from .shapes import SchemaError
     from .toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
-    from .tools import ToolError
+    from .tools import ToolError, ToolResult
 
 _NAMES = {
+    ".bounds": ("Bounds",),
     ".content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
     ".context": ("Context",),
     ".messages": ("Refusal",),
@@ -56,14 +58,15 @@ _NAMES = {
         "Sampled",
     ),
     ".resources": ("ResourceNotFound",),
-    ".schema": ("SchemaError",),
+    ".shapes": ("SchemaError",),
     ".toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
-    ".tools": ("ToolError",),
+    ".tools": ("ToolError", "ToolResult"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Audio",
+    "Bounds",
     "ClientError",
     "Context",
     "Declined",
@@ -87,6 +90,7 @@ __all__ = [
     "SchemaError",
     "Text",
     "ToolError",
+    "ToolResult",
     "Toolbox",
     "default_toolbox",
     "prompt",

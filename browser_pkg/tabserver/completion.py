@@ -13,7 +13,7 @@ from typing import Any, Final
 from .context import Cancel, Done, Outcome
 from .messages import Refusal
 from .running import run
-from .schema import SchemaError
+from .shapes import SchemaError
 from .signature import Signature, choices
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 

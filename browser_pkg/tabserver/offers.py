@@ -11,16 +11,17 @@ from .templates import check_uri
 Item = dict[str, Any]
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_SHOWN: Final = ("title", "description")
-_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations", "_meta")
+_SHOWN: Final = ("title", "description", "icons", "_meta")
+_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations")
 _RESOURCE_FIELDS: Final = ("name", *_SHOWN, "mimeType", "size", "annotations")
-_ARGUMENT_FIELDS: Final = ("name", *_SHOWN, "required")
+_ARGUMENT_FIELDS: Final = ("name", "title", "description", "required")
 _TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "title": (str, "a string"),
     "description": (str, "a string"),
     "mimeType": (str, "a string"),
     "size": (int, "a number of bytes"),
     "annotations": (dict, "an object"),
+    "icons": (list, "an array"),
     "_meta": (dict, "an object"),
     "required": (bool, "a boolean"),
 }

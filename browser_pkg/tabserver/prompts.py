@@ -19,7 +19,7 @@ from .context import Cancel, Done, Outcome, Request
 from .messages import Refusal
 from .questions import InputRequired
 from .running import run
-from .signature import InvalidArguments, Signature, describe, read_signature
+from .signature import InvalidArguments, Signature, describe, name_of, read_signature
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 
@@ -74,9 +74,11 @@ def declare_prompt(
     title: str | None = None,
     description: str | None = None,
     complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
 ) -> Prompt:
     """Make a Prompt of a function; raises SchemaError as `declare` of a tool does."""
-    name = name or function.__name__
+    name = name_of(function, name, "prompt")
     owner = f"prompt {name}"
     signature = read_signature(function, owner)
     described: dict[str, Any] = {"name": name}
@@ -91,6 +93,7 @@ def declare_prompt(
         for key, prop in signature.properties.items()
     ]:
         described["arguments"] = arguments
+    described |= {key: value for key, value in {"icons": icons, "_meta": meta}.items() if value}
     return Prompt(name, signature, Completions(owner, signature, complete), described)
 
 

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
+from .compounds import Record
 from .content import Block, Message, Role
 from .messages import Refusal
-from .schema import SchemaError, Shapes
-from .shapes import Reading, Record, Schema, Shape, show, summary
+from .schema import Shapes
+from .shapes import Reading, Schema, SchemaError, Shape, show, summary
 from .wire.jsonrpc import MISSING_CAPABILITY
 
 T = TypeVar("T")
@@ -135,7 +136,8 @@ class Elicit(Generic[T]):
         if not isinstance(shape, Record):
             raise SchemaError(f"a form needs a dataclass or a TypedDict, not {self.schema!r}")
         schema = shapes.document(shape)
-        schema.pop("additionalProperties", None)
+        for extra in ("additionalProperties", "description"):
+            schema.pop(extra, None)
         for name, prop in schema["properties"].items():
             _check_flat(shape.name, name, prop)
         return shape, schema

@@ -22,8 +22,9 @@ from .context import Cancel, Done, Outcome, Request
 from .messages import Refusal
 from .questions import InputRequired
 from .running import run
-from .schema import SchemaError, to_json
-from .signature import InvalidArguments, Signature, read_signature
+from .schema import to_json
+from .shapes import SchemaError
+from .signature import InvalidArguments, Signature, name_of, read_signature
 from .templates import check_uri, match
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
@@ -110,6 +111,8 @@ def declare_resource(
     size: int | None = None,
     annotations: dict[str, Any] | None = None,
     complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
 ) -> Resource:
     """Make a Resource of a function; raises SchemaError if URI and signature do not belong together."""
     try:
@@ -119,13 +122,15 @@ def declare_resource(
     owner = f"resource {uri}"
     signature = read_signature(function, owner)
     _compare(owner, variables, signature)
-    described: dict[str, Any] = {"uriTemplate" if variables else "uri": uri, "name": name or function.__name__}
+    described: dict[str, Any] = {"uriTemplate" if variables else "uri": uri, "name": name_of(function, name, owner)}
     optional = {
         "title": title,
         "description": description or inspect.getdoc(function),
         "mimeType": mime_type,
         "size": size,
         "annotations": annotations,
+        "icons": icons,
+        "_meta": meta,
     }
     described |= {key: value for key, value in optional.items() if value is not None}
     return Resource(uri, signature, Completions(owner, signature, complete), described, bool(variables))

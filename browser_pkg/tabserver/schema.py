@@ -1,7 +1,8 @@
 """Which Python type has which shape, the JSON Schema of a whole value, and Python values turned into JSON.
 
-Covers what a tool's signature needs: scalars, collections, Literal, Enum, unions, dataclasses, TypedDict, dates, and
-Annotated[..., "a description"]. A type outside that list is refused when the tool is declared, never during a call.
+Covers what a tool's signature needs: scalars, collections, Literal, Enum, unions, dataclasses, TypedDict, NamedTuple,
+dates, generics, types that contain themselves, and Annotated[..., "a description", Bounds(ge=1)]. A type outside that
+list is refused when the tool is declared, never during a call.
 """
 
 from __future__ import annotations
@@ -10,35 +11,21 @@ import collections.abc as abc
 import dataclasses
 import datetime
 import enum
+import inspect
 import json
 import math
+import re
 import types
 import typing
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .shapes import (
-    SCALARS,
-    Anything,
-    Array,
-    Choice,
-    Described,
-    Either,
-    Json,
-    Map,
-    Property,
-    Reading,
-    Record,
-    Row,
-    Schema,
-    Shape,
-    at,
-)
-
-
-class SchemaError(TypeError):
-    """A type that has no JSON form."""
+from .bounds import keywords_of
+from .compounds import Described, Either, Named, Property, Record
+from .generics import fill, parameters_of, resolve
+from .shapes import SCALARS, Anything, Array, Choice, Json, Map, Reading, Row, Schema, SchemaError, Shape, at
 
 
 class NotJson(ValueError):
@@ -60,9 +47,9 @@ _QUALIFIERS: Final = ("Required", "NotRequired", "ReadOnly")
 
 @dataclass(slots=True)
 class Shapes:
-    """Builds the shapes of one signature, and remembers the records so that a type may contain itself."""
+    """Builds the shapes of one signature, and remembers those with a name so that a type may contain itself."""
 
-    _records: dict[Any, Record] = field(default_factory=dict)
+    _named: dict[Any, Record | Named] = field(default_factory=dict)
     _open: set[Any] = field(default_factory=set)
 
     def of(self, hint: Any) -> Shape:
@@ -70,32 +57,54 @@ class Shapes:
         if hint in (Any, object):
             return Anything()
         if origin is typing.Annotated:
-            text = next((note for note in args[1:] if isinstance(note, str)), None)
-            keywords = {key: value for note in args[1:] if isinstance(note, dict) for key, value in note.items()}
-            return Described(self.of(args[0]), text, keywords) if text or keywords else self.of(args[0])
+            return self._annotated(args[0], args[1:])
         if origin in (typing.Union, types.UnionType):
             return Either(tuple(self.of(arg) for arg in args))
         if origin is typing.Literal:
             return self._literal(args)
         if hint is None or hint in SCALARS:
             return SCALARS[type(None) if hint is None else hint]
-        if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            return self._enum(hint)
-        if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
-            return self._record(hint)
-        return self._collection(hint, origin or hint, args)
+        if isinstance(hint, typing.TypeVar):
+            return self._variable(hint)
+        kind = origin or hint
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return self._enum(kind)
+        if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
+            return self._record(hint, kind)
+        if hasattr(kind, "__value__"):  # type X = ...
+            return self._alias(hint, kind)
+        return self._collection(hint, kind, args)
 
     def document(self, shape: Shape) -> Schema:
         """The schema of a whole value: the root spelt out, and what refers to itself under `$defs`."""
         inner = shape.shape if isinstance(shape, Described) else shape
         schema = inner.expanded() if isinstance(inner, Record) else shape.schema()
-        loops = {record.name: record.expanded() for record in self._records.values() if record.is_recursive}
+        loops = {named.name: named.expanded() for named in self._named.values() if named.is_recursive}
         return schema | ({"$defs": loops} if loops else {})
 
+    def _annotated(self, hint: Any, notes: tuple[Any, ...]) -> Shape:
+        shape, text = self.of(hint), None
+        keywords: Schema = {}
+        for note in notes:
+            # A plain text, or typing_extensions.Doc.
+            said = note if isinstance(note, str) else getattr(note, "documentation", None)
+            text = text or (said if isinstance(said, str) else None)
+            try:
+                keywords |= keywords_of(note, shape.kinds)
+            except ValueError as error:
+                raise SchemaError(str(error)) from None
+        return Described(shape, text, keywords) if text or keywords else shape
+
+    def _variable(self, hint: typing.TypeVar) -> Shape:
+        """A type variable that nobody has filled in: whatever it may be."""
+        if hint.__constraints__:
+            return Either(tuple(self.of(one) for one in hint.__constraints__))
+        return self.of(Any if hint.__bound__ is None else hint.__bound__)
+
     def _literal(self, args: tuple[Any, ...]) -> Shape:
-        if any(isinstance(arg, bytes | enum.Enum) for arg in args):
-            raise SchemaError("a Literal of bytes or enum members has no JSON form; use the Enum itself")
-        return Choice(tuple((arg, arg) for arg in args))
+        if any(isinstance(arg, bytes) for arg in args):
+            raise SchemaError("a Literal of bytes has no JSON form; use text")
+        return Choice(tuple((arg.value if isinstance(arg, enum.Enum) else arg, arg) for arg in args))
 
     def _enum(self, hint: type[enum.Enum]) -> Shape:
         members = tuple((member.value, member) for member in hint)
@@ -114,36 +123,72 @@ class Shapes:
             item = self.of(args[0]) if args else Anything()
             return Array(item, _ARRAYS[origin], is_set=origin in (set, frozenset, abc.Set))
         if origin in _MAPS:
-            if args and args[0] not in (str, Any):
-                raise SchemaError(f"{_name(hint)} has no JSON form: the keys of a JSON object are strings")
-            return Map(self.of(args[1]) if args else Anything())
+            return Map(self.of(args[1]), self._key(hint, args[0])) if args else Map(Anything())
+        if isinstance(origin, type) and issubclass(origin, tuple) and hasattr(origin, "_fields"):  # NamedTuple
+            hints = resolve(origin)
+            return Row(tuple(self.of(hints.get(name, Any)) for name in origin._fields), lambda items: origin(*items))
         if hasattr(hint, "__supertype__"):  # NewType
             return self.of(hint.__supertype__)
-        if hasattr(hint, "__value__"):  # type X = ...
-            return self.of(hint.__value__)
         raise SchemaError(
             f"{_name(hint)} has no JSON form; use str, int, float, bool, list, dict, tuple, set, Literal, Enum, "
             "datetime, a dataclass or a TypedDict"
         )
 
-    def _record(self, hint: Any) -> Record:
-        if hint in self._records:
-            record = self._records[hint]
-            record.is_recursive = record.is_recursive or hint in self._open
-            return record
-        taken = {record.name for record in self._records.values()}
-        name = hint.__name__
-        while name in taken:
-            name += "_"
-        is_dict = typing.is_typeddict(hint)
-        record = self._records[hint] = Record(name, dict if is_dict else lambda values: hint(**values))
+    def _key(self, hint: Any, key: Any) -> Shape | None:
+        """What the names of a JSON object are. None: any text."""
+        if key in (str, Any):
+            return None
+        shape = self.of(key)
+        is_text = isinstance(shape, Choice) and shape.kinds == {"string"}
+        if not is_text and key is not int:
+            raise SchemaError(
+                f"{_name(hint)} has no JSON form: the keys of a JSON object are strings; use str, int, or a Literal or "
+                "Enum of strings"
+            )
+        return shape
+
+    def _alias(self, hint: Any, alias: Any) -> Shape:
+        if (known := self._met(hint)) is not None:
+            return known
+        named = self._named[hint] = Named(self._new_name(hint), Anything())
         self._open.add(hint)
         try:
-            hints = resolve(hint)
-            record.properties = self._typed_dict(hint, hints) if is_dict else self._dataclass(hint, hints)
+            named.shape = self.of(fill(alias.__value__, parameters_of(hint)))
+            named.kinds  # noqa: B018  a type that is nothing but itself has none, and says so here
+        except RecursionError:
+            raise SchemaError(f"type {named.name} is defined by nothing but itself") from None
+        finally:
+            self._open.discard(hint)
+        return named
+
+    def _record(self, hint: Any, origin: Any) -> Shape:
+        if (known := self._met(hint)) is not None:
+            return known
+        is_dict = typing.is_typeddict(origin)
+        make = dict if is_dict else lambda values: origin(**values)
+        record = self._named[hint] = Record(self._new_name(hint), make, about=_about(origin))
+        self._open.add(hint)
+        try:
+            given = parameters_of(hint)
+            hints = {name: fill(inner, given) for name, inner in resolve(origin).items()}
+            record.properties = self._typed_dict(origin, hints) if is_dict else self._dataclass(origin, hints)
         finally:
             self._open.discard(hint)
         return record
+
+    def _met(self, hint: Any) -> Record | Named | None:
+        """A type that came before; if it is still being made, it contains itself."""
+        known = self._named.get(hint)
+        if known is not None:
+            known.is_recursive = known.is_recursive or hint in self._open
+        return known
+
+    def _new_name(self, hint: Any) -> str:
+        taken = {named.name for named in self._named.values()}
+        name = "_".join([_short(typing.get_origin(hint) or hint), *map(_short, typing.get_args(hint))])
+        while name in taken:
+            name += "_"
+        return name
 
     def _dataclass(self, hint: Any, hints: dict[str, Any]) -> dict[str, Property]:
         properties: dict[str, Property] = {}
@@ -166,23 +211,15 @@ class Shapes:
 
     def prop(self, hint: Any, default: Any, missing: Any, is_made: bool = False) -> Property:
         """One property. A default that JSON can't hold still works; it is just not shown in the schema."""
+        shape = self.of(hint)
         if default is missing:
-            return Property(self.of(hint), is_required=not is_made)
+            return Property(shape, is_required=not is_made)
+        if default is None and check(shape, None, ""):
+            shape = Either((shape, SCALARS[type(None)]))  # x: int = None means what it says
         try:
-            return Property(self.of(hint), False, to_json(default, "default"), True)
+            return Property(shape, False, to_json(default, "default"), True)
         except NotJson:
-            return Property(self.of(hint), False)
-
-
-def resolve(owner: Any) -> dict[str, Any]:
-    """The annotations of a function or class as types, whether they were written as strings or not."""
-    try:
-        return typing.get_type_hints(owner, include_extras=True)
-    except NameError as error:
-        raise SchemaError(
-            f"{_name(owner)}: annotation {error.name!r} can't be found; define or import it at the top of the module, "
-            "outside `if TYPE_CHECKING`"
-        ) from None
+            return Property(shape, False)
 
 
 def check(shape: Shape, value: Json, path: str) -> list[str]:
@@ -204,6 +241,8 @@ def to_json(value: Any, path: str) -> Json:
         return value
     if isinstance(value, datetime.datetime | datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, uuid.UUID):
+        return str(value)
     if isinstance(value, abc.Mapping):
         return {_key(key, path): to_json(item, at(path, str(key))) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -229,3 +268,13 @@ def _key(key: object, path: str) -> str:
 
 def _name(hint: Any) -> str:
     return getattr(hint, "__qualname__", None) or str(hint)
+
+
+def _short(hint: Any) -> str:
+    return re.sub(r"\W+", "_", getattr(hint, "__name__", None) or str(hint)).strip("_")
+
+
+def _about(hint: Any) -> str | None:
+    """What its author wrote about a class; a dataclass without words has its own signature there."""
+    text = hint.__dict__.get("__doc__")
+    return inspect.cleandoc(text) if text and not text.startswith(f"{hint.__name__}(") else None

@@ -1,7 +1,8 @@
 """Shapes: each gives its JSON Schema, and reads a JSON value with faults that name the path.
 
-Which Python type has which shape is decided in `schema`. This is deliberately no general JSON Schema validator: a
-schema that a page wrote by hand is checked by that page.
+These are the simple ones and collections; what is put together of named parts is in `compounds`. Which Python type has
+which shape is decided in `schema`. This is deliberately no general JSON Schema validator: a schema that a page wrote by
+hand is checked by that page.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import datetime
 import difflib
 import json
 import math
+import re
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -18,6 +21,10 @@ Json = Any
 Schema = dict[str, Any]
 
 FAULTS_SHOWN: Final = 8
+
+
+class SchemaError(TypeError):
+    """A type that has no JSON form."""
 
 
 @dataclass(slots=True)
@@ -144,6 +151,7 @@ SCALARS: Final[dict[Any, Scalar]] = {
     datetime.datetime: Scalar("date-time string", _STRING, datetime.datetime.fromisoformat, (("format", "date-time"),)),
     datetime.date: Scalar("date string", _STRING, datetime.date.fromisoformat, (("format", "date"),)),
     datetime.time: Scalar("time string", _STRING, datetime.time.fromisoformat, (("format", "time"),)),
+    uuid.UUID: Scalar("UUID string", _STRING, uuid.UUID, (("format", "uuid"),)),
 }
 
 
@@ -216,9 +224,10 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """tuple[X, Y]: a fixed number of items, each of its own type."""
+    """tuple[X, Y] and NamedTuple: a fixed number of items, each of its own type."""
 
     items: tuple[Shape, ...]
+    make: Callable[[list[Any]], Any] = tuple
     kinds: frozenset[str] = _ARRAY
 
     @property
@@ -236,144 +245,42 @@ class Row:
             reading.fault(path, f"expected {self.label}, got {got}")
             return None
         pairs = enumerate(zip(self.items, value, strict=True))
-        return tuple([shape.read(item, f"{path}[{index}]", reading) for index, (shape, item) in pairs])
+        return self.make([shape.read(item, f"{path}[{index}]", reading) for index, (shape, item) in pairs])
 
 
-_OBJECT: Final = frozenset({"object"})
+OBJECT: Final = frozenset({"object"})
+_INTEGER: Final = re.compile(r"-?[0-9]{1,100}")
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """dict[str, X]."""
+    """dict[str, X]; `key`: what the names must be, if not any string."""
 
     value: Shape
-    kinds: frozenset[str] = _OBJECT
+    key: Shape | None = None
+    kinds: frozenset[str] = OBJECT
     label: str = "object"
 
     def schema(self) -> Schema:
         inner = self.value.schema()
-        return {"type": "object"} | ({"additionalProperties": inner} if inner else {})
+        schema: Schema = {"type": "object"} | ({"additionalProperties": inner} if inner else {})
+        if self.key is None:
+            return schema
+        names = {"pattern": r"^-?[0-9]+$"} if "number" in self.key.kinds else {"enum": self.key.schema()["enum"]}
+        return schema | {"propertyNames": names}
 
     def read(self, value: Json, path: str, reading: Reading) -> Any:
         if not isinstance(value, dict):
             reading.fault(path, f"expected object, got {show(value)}")
             return None
-        return {key: self.value.read(item, at(path, key), reading) for key, item in value.items()}
+        return {
+            self._read_key(key, at(path, key), reading): self.value.read(item, at(path, key), reading)
+            for key, item in value.items()
+        }
 
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    shape: Shape
-    is_required: bool
-    default: Json = None
-    has_default: bool = False
-
-    def schema(self) -> Schema:
-        return self.shape.schema() | ({"default": self.default} if self.has_default else {})
-
-
-@dataclass(slots=True)
-class Record:
-    """Named properties: a dataclass, a TypedDict, or the arguments of a tool. Names that are not listed are refused."""
-
-    name: str
-    make: Callable[[dict[str, Any]], Any]
-    noun: str = "property"
-    properties: dict[str, Property] = field(default_factory=dict)
-    is_recursive: bool = False
-    kinds: frozenset[str] = _OBJECT
-
-    @property
-    def label(self) -> str:
-        return "object"
-
-    def schema(self) -> Schema:
-        return {"$ref": f"#/$defs/{self.name}"} if self.is_recursive else self.expanded()
-
-    def expanded(self) -> Schema:
-        schema: Schema = {"type": "object", "properties": {k: p.schema() for k, p in self.properties.items()}}
-        if required := [name for name, prop in self.properties.items() if prop.is_required]:
-            schema["required"] = required
-        return schema | {"additionalProperties": False}
-
-    def read(self, value: Json, path: str, reading: Reading) -> Any:
-        if not isinstance(value, dict):
-            reading.fault(path, f"expected object, got {show(value)}")
-            return None
-        before = len(reading.faults)
-        for key in value:
-            if key not in self.properties:
-                absent = [name for name in self.properties if name not in value]
-                reading.fault(at(path, key), f"unknown {self.noun}{suggest(key, absent)}")
-        made: dict[str, Any] = {}
-        for key, prop in self.properties.items():
-            if key in value:
-                made[key] = prop.shape.read(value[key], at(path, key), reading)
-            elif prop.is_required:
-                reading.fault(at(path, key), f"missing, expected {prop.shape.label}")
-        if len(reading.faults) > before or not reading.builds:
-            return None
-        try:
-            return self.make(made)
-        except (TypeError, ValueError) as error:
-            # A dataclass may have rules of its own in __post_init__.
-            reading.fault(path, str(error) or type(error).__name__)
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    """A union: the first member that fits wins."""
-
-    members: tuple[Shape, ...]
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        every = [member.kinds for member in self.members]
-        return frozenset() if not all(every) else frozenset().union(*every)
-
-    @property
-    def label(self) -> str:
-        return " or ".join(member.label for member in self.members)
-
-    def schema(self) -> Schema:
-        return {"anyOf": [member.schema() for member in self.members]}
-
-    def read(self, value: Json, path: str, reading: Reading) -> Any:
-        near: list[Reading] = []
-        for member in self.members:
-            trial = Reading(reading.builds)
-            read = member.read(value, path, trial)
-            if not trial.faults:
-                return read
-            if not member.kinds or kind_of(value) in member.kinds:
-                near.append(trial)
-        # One member of the right kind: its own faults say more than a list of all members.
-        if len(near) == 1:
-            reading.faults += near[0].faults
-        else:
-            reading.fault(path, f"expected {self.label}, got {show(value)}")
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """Annotated[X, "text", {"keyword": value}]: a description, and what else the schema shall say. Not checked here."""
-
-    shape: Shape
-    text: str | None = None
-    keywords: Schema = field(default_factory=dict)
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return self.shape.kinds
-
-    @property
-    def label(self) -> str:
-        return self.shape.label
-
-    def schema(self) -> Schema:
-        return self.shape.schema() | ({"description": self.text} if self.text else {}) | self.keywords
-
-    def read(self, value: Json, path: str, reading: Reading) -> Any:
-        return self.shape.read(value, path, reading)
+    def _read_key(self, key: str, path: str, reading: Reading) -> Any:
+        if self.key is None:
+            return key
+        # A name is always text, also where the type says that it is a number.
+        is_number = "number" in self.key.kinds and _INTEGER.fullmatch(key)
+        return self.key.read(int(key) if is_number else key, path, reading)

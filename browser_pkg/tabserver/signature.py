@@ -5,15 +5,19 @@ Used alike for tools, whose arguments are JSON, and for prompts and resource tem
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
+import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .compounds import Described, Either, Named, Property, Record
 from .context import Context, Request
-from .schema import SchemaError, Shapes, resolve
-from .shapes import Choice, Described, Either, Property, Reading, Record, Schema, Shape, summary
+from .generics import resolve
+from .schema import Shapes
+from .shapes import Choice, Reading, Schema, SchemaError, Shape, summary
 
 
 class InvalidArguments(ValueError):
@@ -69,11 +73,11 @@ def _from_text(shape: Shape, text: str) -> Any:
 
 def read_signature(function: Callable[..., Any], owner: str, schema: Schema | None = None) -> Signature:
     """`owner` begins the text of a SchemaError, such as "tool add"."""
-    hints, shapes = resolve(function), Shapes()
+    hints, shapes = resolve(_written(function)), Shapes()
     record, context_name = Record(owner, dict, noun="argument"), None
     for parameter in inspect.signature(function).parameters.values():
         hint = hints.get(parameter.name, Any)
-        if hint is Context:
+        if hint is Context or Context in typing.get_args(hint):  # Context | None, for functions that are also called
             context_name = parameter.name
             continue
         if schema is not None:
@@ -90,6 +94,22 @@ def read_signature(function: Callable[..., Any], owner: str, schema: Schema | No
     return Signature(function, record, shapes.document(record), context_name, returns)
 
 
+def _written(function: Callable[..., Any]) -> Any:
+    """Where its annotations stand: of a `partial` in what it wraps, of an object that can be called in its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    is_plain = inspect.isroutine(function) or isinstance(function, type)
+    return function if is_plain else type(function).__call__
+
+
+def name_of(function: Callable[..., Any], name: str | None, noun: str) -> str:
+    """The name that was given, else the function's own; a `functools.partial`, for one, has none."""
+    found = name or getattr(function, "__name__", None)
+    if not found:
+        raise SchemaError(f"{noun}: {function!r} has no name of its own; give it one: name=…")
+    return str(found)
+
+
 def describe(shape: Shape) -> str | None:
     """The text of Annotated[..., "text"]."""
     return shape.text if isinstance(shape, Described) else None
@@ -97,7 +117,7 @@ def describe(shape: Shape) -> str | None:
 
 def choices(shape: Shape) -> list[str]:
     """The texts that a Literal or an Enum allows, also inside a union."""
-    if isinstance(shape, Described):
+    if isinstance(shape, Described) or (isinstance(shape, Named) and not shape.is_recursive):
         return choices(shape.shape)
     if isinstance(shape, Either):
         return [text for member in shape.members for text in choices(member)]

@@ -149,6 +149,9 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool | None = None,
     input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]: ...
 def tool(
@@ -163,6 +166,9 @@ def tool(
     idempotent: bool | None = None,
     open_world: bool | None = None,
     input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
     """Offer a function as a tool. With `input_schema`, that is offered instead of what the signature says."""
@@ -182,6 +188,9 @@ def tool(
             description=description,
             annotations=annotations,
             input_schema=input_schema,
+            output_schema=output_schema,
+            icons=icons,
+            meta=meta,
         )
         (default_toolbox if toolbox is None else toolbox).add(declared)
         return function
@@ -200,6 +209,8 @@ def resource(
     size: int | None = None,
     annotations: dict[str, Any] | None = None,
     complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]:
     """Offer what a function returns as a resource. With `{arguments}` in the URI it is a template."""
@@ -215,6 +226,8 @@ def resource(
             size=size,
             annotations=annotations,
             complete=complete,
+            icons=icons,
+            meta=meta,
         )
         (default_toolbox if toolbox is None else toolbox).add(declared)
         return function
@@ -231,6 +244,8 @@ def prompt(
     title: str | None = None,
     description: str | None = None,
     complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> Callable[[F], F]: ...
 def prompt(
@@ -241,12 +256,16 @@ def prompt(
     title: str | None = None,
     description: str | None = None,
     complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
     """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that finds them."""
 
     def register(function: F) -> F:
-        declared = declare_prompt(function, name=name, title=title, description=description, complete=complete)
+        declared = declare_prompt(
+            function, name=name, title=title, description=description, complete=complete, icons=icons, meta=meta
+        )
         (default_toolbox if toolbox is None else toolbox).add(declared)
         return function
 

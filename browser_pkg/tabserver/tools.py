@@ -15,18 +15,21 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
+from .compounds import bare
 from .content import CONTENT, Content, is_block, to_block
 from .context import Cancel, Done, Outcome, Request, Result
 from .messages import Refusal
 from .questions import InputRequired
 from .running import run
-from .schema import NotJson, SchemaError, Shapes, check, to_json
-from .shapes import Anything, Array, Described, Map, Schema, Shape, summary
-from .signature import Signature, read_signature
+from .schema import NotJson, Shapes, check, to_json
+from .shapes import Anything, Array, Map, Schema, SchemaError, Shape, summary
+from .signature import Signature, name_of, read_signature
+
+T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -41,6 +44,33 @@ class UnknownTool(LookupError):
 
 class ToolError(Exception):
     """Raised by a tool to say what went wrong in its own words: the caller sees the text as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult(Generic[T]):
+    """A whole result: what the model reads beside what programs read, or an error with content.
+
+    As a return type, `ToolResult[Weather]` promises that `structured` is a Weather.
+    """
+
+    content: str | Content | Sequence[str | Content] = ()
+    structured: T | None = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+
+    def to_dict(self) -> Result:
+        """Raises NotJson."""
+        items = [self.content] if isinstance(self.content, str | Content) else self.content
+        blocks = [to_block(item) for item in items]
+        plain = None if self.structured is None else to_json(self.structured, "result")
+        if plain is not None and not blocks:
+            blocks = [to_block(_text(plain))]
+        result: Result = {"content": blocks}
+        if plain is not None:
+            result["structuredContent"] = plain
+        if self.is_error:
+            result["isError"] = True
+        return result | ({"_meta": self.meta} if self.meta else {})
 
 
 def text_result(text: str, *, is_error: bool = False) -> Result:
@@ -60,6 +90,8 @@ def failure(error: BaseException) -> Outcome:
 
 def to_result(value: Any) -> Result:
     """Any value as a CallToolResult. One that already is a result, or a list of content blocks, is taken as it is."""
+    if isinstance(value, ToolResult):
+        return value.to_dict()
     if isinstance(value, str | Content):
         return {"content": [to_block(value)]}
     if value is None:
@@ -84,6 +116,10 @@ def _any_block(item: Any) -> dict[str, Any]:
 
 def _is_content(value: Any) -> bool:
     return isinstance(value, list) and all(is_block(block) for block in value)
+
+
+def _structured(plain: Any) -> Result:
+    return text_result(_text(plain)) | {"structuredContent": plain}
 
 
 def _text(plain: Any) -> str:
@@ -118,13 +154,16 @@ class Tool:
         try:
             if self.returns is None:
                 return to_result(value)
-            plain = to_json(value, "result")
+            plain = None if isinstance(value, ToolResult) else to_json(value, "result")
+            result = value.to_dict() if isinstance(value, ToolResult) else _structured(plain)
         except NotJson as error:
             return text_result(f'Tool "{self.name}" returned what can\'t be sent: {error}', is_error=True)
-        if faults := check(self.returns, plain, "result"):
+        if result.get("isError"):
+            return result
+        if faults := check(self.returns, result.get("structuredContent"), "result"):
             text = f'Tool "{self.name}" returned what its return type does not allow:\n{summary(faults)}'
             return text_result(text, is_error=True)
-        return text_result(_text(plain)) | {"structuredContent": plain}
+        return result
 
 
 def declare(
@@ -135,12 +174,15 @@ def declare(
     description: str | None = None,
     annotations: dict[str, bool] | None = None,
     input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
 ) -> Tool:
     """Make a Tool of a function; raises SchemaError, naming function and parameter, for what has no JSON form.
 
-    With an `input_schema` of its author's own, it is offered as it is, and the arguments are passed on as they come.
+    A schema of its author's own is offered as it is; what it is about is passed on as it comes.
     """
-    name = name or function.__name__
+    name = name_of(function, name, "tool")
     if not _NAME.fullmatch(name):
         raise SchemaError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' or '.'")
     signature = read_signature(function, f"tool {name}", input_schema)
@@ -150,11 +192,11 @@ def declare(
     if text := description or inspect.getdoc(function):
         described["description"] = text
     described["inputSchema"] = signature.schema
-    returns = _promise(name, signature.returns)
+    returns = (Anything(), output_schema) if output_schema is not None else _promise(name, signature.returns)
     if returns is not None:
         described["outputSchema"] = returns[1]
-    if annotations:
-        described["annotations"] = annotations
+    optional = {"annotations": annotations, "icons": icons, "_meta": meta}
+    described |= {key: value for key, value in optional.items() if value}
     return Tool(name, signature, None if returns is None else returns[0], described)
 
 
@@ -164,14 +206,16 @@ def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
     `Any`, `None`, a bare `dict` or `list` and content promise nothing: such a tool may return text, content or a ready
     result.
     """
-    if _is_open(hint):
+    if hint is ToolResult or _is_open(hint):
         return None
+    if typing.get_origin(hint) is ToolResult:
+        hint = typing.get_args(hint)[0]
     shapes = Shapes()
     try:
         shape = shapes.of(hint)
     except SchemaError as error:
         raise SchemaError(f"tool {name}, return type: {error}") from None
-    inner = shape.shape if isinstance(shape, Described) else shape
+    inner = bare(shape)
     if isinstance(inner, Anything) or (isinstance(inner, Map) and not inner.value.schema()):
         return None
     if isinstance(inner, Array) and not inner.is_set and not inner.item.schema():

@@ -12,7 +12,7 @@ import pytest
 from tabserver.content import Embedded, Image, Message
 from tabserver.context import Context
 from tabserver.prompts import declare_prompt
-from tabserver.schema import SchemaError
+from tabserver.shapes import SchemaError
 from tabserver.toolbox import Toolbox, default_toolbox, prompt
 from tests.support.core import Bench
 

@@ -11,7 +11,7 @@ import pytest
 from tabserver.content import Audio, Image, Link, Message, Text, to_block
 from tabserver.context import Context
 from tabserver.questions import Declined, Elicit, ElicitUrl, InvalidAnswer, ListRoots, Root, Sample
-from tabserver.schema import SchemaError
+from tabserver.shapes import SchemaError
 from tests.support.request import RecordingRequest
 
 

@@ -10,7 +10,7 @@ import pytest
 from tabserver.content import Audio, Embedded, Image, Text
 from tabserver.context import Context
 from tabserver.resources import ResourceNotFound, declare_resource, to_contents
-from tabserver.schema import SchemaError
+from tabserver.shapes import SchemaError
 from tabserver.toolbox import Toolbox, resource, resource_updated
 from tabserver.wire.eras import META_SUBSCRIPTION
 from tabserver.wire.frames import Kind

@@ -17,7 +17,7 @@ import pytest
 from tabserver.content import Image, Link
 from tabserver.context import Context, Outcome, Result
 from tabserver.messages import Refusal
-from tabserver.schema import SchemaError
+from tabserver.shapes import SchemaError
 from tabserver.signature import InvalidArguments
 from tabserver.toolbox import Toolbox, default_toolbox, tool
 from tabserver.tools import Tool, ToolError, UnknownTool, declare, to_result
@@ -308,7 +308,7 @@ def test_the_bare_decorator_registers_in_the_default_toolbox_and_leaves_the_func
     ("hint", "text"),
     [
         (complex, "tool f, parameter x: complex has no JSON form"),
-        (dict[int, str], "the keys of a JSON object are strings"),
+        (dict[float, str], "the keys of a JSON object are strings"),
         (list[bytes], "bytes has no JSON form"),
     ],
 )

@@ -254,8 +254,16 @@ export interface ToolDefinition {
   /** A JSON Schema for what `execute` returns. */
   outputSchema?: object;
   annotations?: Annotations;
+  icons?: Icon[];
   /** What else clients may want to know, by names with a prefix, as MCP writes them. */
   _meta?: Record<string, unknown>;
+}
+
+/** A picture for lists of what there is. `src` is an https or data address. */
+export interface Icon {
+  src: string;
+  mimeType?: string;
+  sizes?: string[];
 }
 
 /** Hints for the client. It does not have to believe them. */
@@ -286,6 +294,8 @@ export interface ResourceDefinition {
   /** In bytes. */
   size?: number;
   annotations?: ContentAnnotations;
+  icons?: Icon[];
+  _meta?: Record<string, unknown>;
 }
 
 export interface Resource extends ResourceDefinition {
@@ -303,6 +313,8 @@ export interface PromptDefinition {
   title?: string;
   description?: string;
   arguments?: PromptArgument[];
+  icons?: Icon[];
+  _meta?: Record<string, unknown>;
 }
 
 export interface Prompt extends PromptDefinition {

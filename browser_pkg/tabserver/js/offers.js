@@ -166,20 +166,20 @@ export class Offers {
 
 /** What the worker gets to know of each kind. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
-  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, _meta }) =>
-    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, _meta }),
+  tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, _meta }) =>
+    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, icons, _meta }),
   resources: ({ uri, ...rest }) => plain({ uri, ...defineResource(uri, rest) }),
   templates: ({ uri, ...rest }) => plain({ uriTemplate: uri, ...defineResource(uri, rest) }),
-  prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args }) =>
-    plain({ name, title, description, arguments: args }),
+  prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args, icons, _meta }) =>
+    plain({ name, title, description, arguments: args, icons, _meta }),
 };
 
 /**
  * @param {string} uri
  * @param {Omit<Resource, "uri">} resource
  */
-function defineResource(uri, { name, title, description, mimeType, size, annotations }) {
-  return { name: name ?? uri, title, description, mimeType, size, annotations };
+function defineResource(uri, { name, title, description, mimeType, size, annotations, icons, _meta }) {
+  return { name: name ?? uri, title, description, mimeType, size, annotations, icons, _meta };
 }
 
 /**

@@ -1,0 +1,188 @@
+"""Shapes that are put together: records, unions, named types, and types with a description or bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .bounds import check_bounds
+from .shapes import OBJECT, Choice, Json, Reading, Schema, Shape, at, kind_of, show, suggest
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    shape: Shape
+    is_required: bool
+    default: Json = None
+    has_default: bool = False
+
+    def schema(self) -> Schema:
+        return self.shape.schema() | ({"default": self.default} if self.has_default else {})
+
+
+@dataclass(slots=True)
+class Record:
+    """Named properties: a dataclass, a TypedDict, or the arguments of a tool. Names that are not listed are refused."""
+
+    name: str
+    make: Callable[[dict[str, Any]], Any]
+    noun: str = "property"
+    about: str | None = None
+    properties: dict[str, Property] = field(default_factory=dict)
+    is_recursive: bool = False
+    kinds: frozenset[str] = OBJECT
+
+    @property
+    def label(self) -> str:
+        return "object"
+
+    def schema(self) -> Schema:
+        return {"$ref": f"#/$defs/{self.name}"} if self.is_recursive else self.expanded()
+
+    def expanded(self) -> Schema:
+        schema: Schema = {"type": "object"} | ({"description": self.about} if self.about else {})
+        schema["properties"] = {k: p.schema() for k, p in self.properties.items()}
+        if required := [name for name, prop in self.properties.items() if prop.is_required]:
+            schema["required"] = required
+        return schema | {"additionalProperties": False}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        if not isinstance(value, dict):
+            reading.fault(path, f"expected object, got {show(value)}")
+            return None
+        before = len(reading.faults)
+        for key in value:
+            if key not in self.properties:
+                absent = [name for name in self.properties if name not in value]
+                reading.fault(at(path, key), f"unknown {self.noun}{suggest(key, absent)}")
+        made: dict[str, Any] = {}
+        for key, prop in self.properties.items():
+            if key in value:
+                made[key] = prop.shape.read(value[key], at(path, key), reading)
+            elif prop.is_required:
+                reading.fault(at(path, key), f"missing, expected {prop.shape.label}")
+        if len(reading.faults) > before or not reading.builds:
+            return None
+        try:
+            return self.make(made)
+        except (TypeError, ValueError) as error:
+            # A dataclass may have rules of its own in __post_init__.
+            reading.fault(path, str(error) or type(error).__name__)
+            return None
+
+
+@dataclass(slots=True)
+class Named:
+    """`type X = …`, which may speak of itself. `shape` is filled in when X is known."""
+
+    name: str
+    shape: Shape
+    is_recursive: bool = False
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return self.shape.kinds
+
+    @property
+    def label(self) -> str:
+        return self.name if self.is_recursive else self.shape.label
+
+    def schema(self) -> Schema:
+        return {"$ref": f"#/$defs/{self.name}"} if self.is_recursive else self.expanded()
+
+    def expanded(self) -> Schema:
+        return self.shape.schema()
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        return self.shape.read(value, path, reading)
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A union: the first member that fits wins."""
+
+    members: tuple[Shape, ...]
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        every = [member.kinds for member in self.members]
+        return frozenset() if not all(every) else frozenset().union(*every)
+
+    @property
+    def label(self) -> str:
+        return " or ".join(dict.fromkeys(member.label for member in self.members))
+
+    def schema(self) -> Schema:
+        return {"anyOf": [member.schema() for member in self.members]}
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        near: list[tuple[Shape, Reading]] = []
+        for member in self.members:
+            trial = Reading(reading.builds)
+            read = member.read(value, path, trial)
+            if not trial.faults:
+                return read
+            if not member.kinds or kind_of(value) in member.kinds:
+                near.append((member, trial))
+        meant = self._meant(value, near)
+        if meant is None:
+            reading.fault(path, f"expected {self.label}, got {show(value)}")
+        else:
+            reading.faults += meant.faults
+        return None
+
+    def _meant(self, value: Json, near: list[tuple[Shape, Reading]]) -> Reading | None:
+        """Of the members that the value could have meant, the one whose own faults say more than a list of all."""
+        if len(near) == 1:
+            return near[0][1]
+        tagged = [trial for member, trial in near if _has_tag(member, value)]
+        if len(tagged) == 1:
+            return tagged[0]
+        if near and all(isinstance(bare(member), Record) for member, _ in near):
+            return min((trial for _, trial in near), key=lambda trial: len(trial.faults))
+        return None
+
+
+def _has_tag(member: Shape, value: Json) -> bool:
+    """Has the value a property that only this record can have, such as `kind: Literal["circle"]`?"""
+    record = bare(member)
+    if not isinstance(record, Record) or not isinstance(value, dict):
+        return False
+    tags = {name: shape for name, prop in record.properties.items() if isinstance(shape := bare(prop.shape), Choice)}
+    return any(name in value and any(known == value[name] for known, _ in tag.members) for name, tag in tags.items())
+
+
+def bare(shape: Shape) -> Shape:
+    """A shape without its description and its name."""
+    while isinstance(shape, Described | Named):
+        shape = shape.shape
+    return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Annotated[X, "text", Bounds(…)]: a description, and what else the schema shall say."""
+
+    shape: Shape
+    text: str | None = None
+    keywords: Schema = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return self.shape.kinds
+
+    @property
+    def label(self) -> str:
+        return self.shape.label
+
+    def schema(self) -> Schema:
+        return self.shape.schema() | ({"description": self.text} if self.text else {}) | self.keywords
+
+    def read(self, value: Json, path: str, reading: Reading) -> Any:
+        before = len(reading.faults)
+        read = self.shape.read(value, path, reading)
+        if len(reading.faults) == before:
+            for fault in check_bounds(self.keywords, value):
+                reading.fault(path, fault)
+        return read
