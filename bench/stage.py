@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,24 @@ class Child:
         self._process.stdout.close()
 
 
+def family_cpu_s(ancestor: int, name: str) -> float:
+    """Processor time so far of all living descendants of a process whose name contains `name`: a browser is many."""
+    parents, times = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            head, _, tail = path.read_text().rpartition(")")
+            fields = tail.split()
+            parents[int(path.parent.name)] = int(fields[1])
+            times[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S if name in head else 0.0
+
+    def is_descendant(pid: int) -> bool:
+        while pid in parents and pid != ancestor:
+            pid = parents[pid]
+        return pid == ancestor
+
+    return sum(time for pid, time in times.items() if is_descendant(pid))
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A server under test and the peer behind it."""
@@ -127,13 +145,17 @@ def forwarder(pin: bool = True) -> Iterator[Pair]:
 
 @contextlib.contextmanager
 def lone_relay(
-    *, on: set[int] | None = None, env: Mapping[str, str] | None = None, program: str = "tabrelay"
+    *,
+    on: set[int] | None = None,
+    env: Mapping[str, str] | None = None,
+    program: str = "tabrelay",
+    flags: Sequence[str] = (),
 ) -> Iterator[Child]:
     """The product as users start it, with a state directory of its own and nobody behind it yet."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
-        flags = ("serve", SERVER, "--port", "0", "--json", "--home", home)
-        server = Child(program, *flags, on=on, env={**ROOMY, **(env or {})})
+        command = ("serve", SERVER, "--port", "0", "--json", "--home", home, *flags)
+        server = Child(program, *command, on=on, env={**ROOMY, **(env or {})})
         stack.callback(server.stop)
         yield server
 

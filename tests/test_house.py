@@ -130,7 +130,7 @@ def test_versions_are_exact_wherever_they_are_pinned() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
     package = json.loads((ROOT / "package.json").read_text())
-    pins = {**package["dependencies"], **package["devDependencies"]}
+    pins = {**package["dependencies"], **package["optionalDependencies"], **package["devDependencies"]}
     assert [
         f"{name} {pin}" for name, pin in pins.items() if not re.fullmatch(r"\d+\.\d+\.\d+(-[a-z]+\.\d+)?", pin)
     ] == []

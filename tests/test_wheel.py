@@ -81,6 +81,9 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabrelay/_assets/pyodide/pyodide.asm.wasm",
         "tabrelay/_assets/pyodide/pyodide.asm.wasm.gz",
         "tabrelay/_assets/pyodide/python_stdlib.zip",
+        "tabrelay/_assets/pyodide/python_stdlib_source.zip",
+        "tabrelay/_assets/snapshot/snapshot.bin",
+        "tabrelay/_assets/snapshot/snapshot.json",
         "tabrelay/_assets/pyscript/core.js",
     }
     assert not [name for name in names if "__pycache__" in name or name.endswith((".map", ".pyc"))]
@@ -116,6 +119,7 @@ def test_the_demo_runs_with_network_and_node_cut_off(installed: Path, tmp_path: 
     assert saw["wasm"] == ["0061736d", "application/wasm"]
     assert saw["library"] == "PK"
     assert saw["tools"] == DEMO_TOOLS
+    assert saw["booted_from"] == "snapshot"
     tap.read()
     assert tap.checked["relay"] > 0
     tap.finish()

@@ -66,7 +66,7 @@ export function bootNotice(boot) {
     ? {
         lamp: "caution",
         title: "Fetching Python",
-        text: "The first visit brings Python into this browser: about 13 MB, from your own computer. Then it is cached.",
+        text: "The first visit brings Python into this browser: about 30 MB, from your own computer. Then it is cached.",
       }
     : { lamp: "caution", title: "Starting Python", text: "The worker that serves all tabs of this browser starts." };
 }

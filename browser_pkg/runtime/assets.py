@@ -1,8 +1,8 @@
 """Prepares the runtime assets: what a browser needs of Pyodide and PyScript, ready to be served.
 
-Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript}`, lays a `.gz` sibling
-beside each one that shrinks, and puts the licences next to what they cover. It downloads nothing and decides nothing
-about serving: `.ci/setup.py` brings the packages, the relay's `assets` module finds the result.
+Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript}`, compiles Python's library,
+lays a `.gz` sibling beside each file that shrinks, and puts the licences next to what they cover. It downloads nothing
+and decides nothing about serving: `.ci/setup.py` brings the packages, the relay's `assets` module finds the result.
 """
 
 from __future__ import annotations
@@ -12,16 +12,23 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "node_modules"
 TARGET = ROOT / "build" / "assets"
-NOTICES = Path(__file__).resolve().parent / "notices"
+HERE = Path(__file__).resolve().parent
+NOTICES = HERE / "notices"
 STAMP = TARGET / ".stamp"
 
-PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-lock.json")
+# Under the name that Pyodide asks for lies the compiled library, so that PyScript pages start faster too. Its own, of
+# source files, is what a worker falls back to if it can't start from ours.
+LIBRARY = "python_stdlib.zip"
+LIBRARY_SOURCE = "python_stdlib_source.zip"
+COMPILE_TIMEOUT_S = 600
 
 # PyScript loads its plug-ins with every page, and what a plug-in loads in turn only when it is used. Tool pages use
 # neither the editor nor the terminal: the plug-ins stay, so that nothing is missed, and what is behind them stays out.
@@ -37,10 +44,10 @@ Say = Callable[[str], None]
 
 
 def fingerprint() -> str:
-    """Changes when the assets would: the two pinned versions, this file, and the notices."""
+    """Changes when the assets would: the two pinned versions, the scripts that make them, and the notices."""
     pins = json.loads((ROOT / "package.json").read_text())["dependencies"]
     digest = hashlib.sha256(json.dumps(pins, sort_keys=True).encode())
-    for path in [Path(__file__), *sorted(NOTICES.iterdir())]:
+    for path in [Path(__file__), HERE / "bake.mjs", HERE / "library.py", *sorted(NOTICES.iterdir())]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
@@ -49,12 +56,14 @@ def is_fresh() -> bool:
     return STAMP.is_file() and STAMP.read_text() == fingerprint()
 
 
-def prepare(say: Say = print) -> None:
+def prepare(node: str, say: Say = print) -> None:
     """Make `build/assets` anew. The old one stays in place until the new one is whole."""
     check_versions()
     draft = TARGET.with_name("assets.draft")
     shutil.rmtree(draft, ignore_errors=True)
     _copy_pyodide(draft / "pyodide")
+    say("  compiling Python's library")
+    _compile_library(node, draft / "pyodide" / LIBRARY)
     _copy_pyscript(draft / "pyscript")
     files = [path for path in sorted(draft.rglob("*")) if path.is_file()]
     for number, path in enumerate(files, 1):
@@ -78,12 +87,12 @@ def check_versions() -> None:
             )
 
 
-def compress(path: Path) -> None:
+def compress(path: Path, level: int = 9) -> None:
     """Lay `path.gz` beside `path` if that saves a tenth. No time in the header: same input, same bytes."""
     raw = path.read_bytes()
     if len(raw) < SMALLEST_GZIP_BYTES:
         return
-    packed = gzip.compress(raw, compresslevel=9, mtime=0)
+    packed = gzip.compress(raw, compresslevel=level, mtime=0)
     if len(packed) < 0.9 * len(raw):
         path.with_name(path.name + ".gz").write_bytes(packed)
 
@@ -92,10 +101,16 @@ def _copy_pyodide(target: Path) -> None:
     target.mkdir(parents=True)
     for name in PYODIDE_FILES:
         shutil.copyfile(PACKAGES / "pyodide" / name, target / name)
+    shutil.copyfile(PACKAGES / "pyodide" / LIBRARY, target / LIBRARY_SOURCE)
     # The package itself carries no licence file.
     shutil.copyfile(NOTICES / "MPL-2.0.txt", target / "LICENSE")
     for path in NOTICES.iterdir():
         shutil.copyfile(path, target / path.name)
+
+
+def _compile_library(node: str, target: Path) -> None:
+    command = [node, str(HERE / "bake.mjs"), "library", str(PACKAGES / "pyodide"), str(target)]
+    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
 
 
 def _copy_pyscript(target: Path) -> None:

@@ -21,11 +21,12 @@ class AssetsHook(BuildHookInterface[Any]):
             return
         root = Path(self.root)
         prepared = root / "build" / "assets"
-        if not (prepared / ".stamp").is_file():
+        if not (prepared / ".stamp").is_file() or not (prepared / "snapshot" / "snapshot.json").is_file():
             raise RuntimeError("the runtime assets are not prepared; `make build` prepares them and builds the wheel")
         for group, folder in {
             "pyodide": prepared / "pyodide",
             "pyscript": prepared / "pyscript",
+            "snapshot": prepared / "snapshot",
             "demo": root / "web_demo",
         }.items():
             for path in sorted(folder.rglob("*")):

@@ -24,6 +24,7 @@ from .hub import Hub
 from .reconnect import State, Transport
 from .server import Server
 from .sockets import DialError
+from .thaw import thaw
 from .timing import Timing
 from .toolbox import default_toolbox
 from .wire.errors import ServerNameError
@@ -43,8 +44,7 @@ _PLAIN_WORDS: Final = {
 
 def start(shim: browser.Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Bring up the worker; returns what takes over a page's port."""
-    # The state of `random` may come out of a memory snapshot, the same in every browser.
-    random.seed()
+    thaw()
     return Worker(shim, relay, build, version).accept
 
 

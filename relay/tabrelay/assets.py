@@ -1,8 +1,9 @@
 """The files the relay hands to browsers: found in the wheel or in the source tree, hashed, compressed, named.
 
-Groups under a hashed address (js, tabserver, pyodide, pyscript) never change there and may be cached for ever. All of
-them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built from the very package
-that this process imports, so relay and tab can't disagree about the wire. Requests are answered in faces/pages.
+Groups under a hashed address (js, tabserver, pyodide, pyscript, snapshot) never change there and may be cached for
+ever. All of them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built from
+the very package that this process imports, so relay and tab can't disagree about the wire; a memory snapshot is offered
+only if it was made of just these files. Requests are answered in faces/pages.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import gzip
 import hashlib
 import importlib.util
 import io
+import json
 import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tabrelay import __version__
 from tabrelay.npm import make_package
@@ -115,13 +118,13 @@ class Assets:
     """Every group by name. Directories may be missing until they are needed: ``check`` says so in one sentence."""
 
     def __init__(
-        self, *, tabserver: Path, page: Path, demo: Path, pyodide: Path, pyscript: Path, fix: str = ""
+        self, *, tabserver: Path, page: Path, demo: Path, pyodide: Path, pyscript: Path, snapshot: Path, fix: str = ""
     ) -> None:
         self._tabserver = tabserver
         self._js = Folder(tabserver / "js", is_live=True)
         self._page = Folder(page, is_live=True)
         self._demo = Folder(demo, is_live=True)
-        self._runtimes = {"pyodide": Folder(pyodide), "pyscript": Folder(pyscript)}
+        self._runtimes = {"pyodide": Folder(pyodide), "pyscript": Folder(pyscript), "snapshot": Folder(snapshot)}
         self._fix = fix
 
     @classmethod
@@ -145,6 +148,7 @@ class Assets:
             demo=demo,
             pyodide=made / "pyodide",
             pyscript=made / "pyscript",
+            snapshot=made / "snapshot",
             fix=fix,
         )
 
@@ -159,19 +163,42 @@ class Assets:
     @cached_property
     def build(self) -> str:
         """Names the code that runs in the browser: a worker of another build is told so."""
-        return hashlib.sha256(f"{self._js_frozen.hash} {self._zip.etag}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{self._js_frozen.hash} {self.tabserver.etag}".encode()).hexdigest()[:16]
 
-    def manifest(self) -> dict[str, str]:
+    def manifest(self) -> dict[str, Any]:
         self.check()
         prefix = "/-/assets"
-        return {
+        manifest = {
             "version": __version__,
             "build": self.build,
-            "tabserver": f"{prefix}/tabserver-{self._zip.etag}/tabserver.zip",
+            "tabserver": f"{prefix}/tabserver-{self.tabserver.etag}/tabserver.zip",
             "pyodide": f"{prefix}/pyodide-{self._runtimes['pyodide'].hash}/",
             "pyscript": f"{prefix}/pyscript-{self._runtimes['pyscript'].hash}/",
             "js": f"{prefix}/js-{self._js_frozen.hash}/",
         }
+        if self.snapshot is None:
+            return manifest
+        url = f"{prefix}/snapshot-{self._runtimes['snapshot'].hash}/snapshot.bin"
+        return {**manifest, "snapshot": {"url": url, "integrity": self.snapshot["integrity"]}}
+
+    @property
+    def pyodide(self) -> Path:
+        return self._runtimes["pyodide"].root
+
+    @cached_property
+    def snapshot_must_fit(self) -> str:
+        """A snapshot holds modules already imported and offsets into the library's zip: it fits nothing else."""
+        return hashlib.sha256(f"{self.tabserver.etag} {self._runtimes['pyodide'].hash}".encode()).hexdigest()[:16]
+
+    @cached_property
+    def snapshot(self) -> dict[str, Any] | None:
+        """What is known of the snapshot, if there is one that fits. Without one, workers boot from the files."""
+        try:
+            about = json.loads((self._runtimes["snapshot"].root / "snapshot.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        fits = isinstance(about, dict) and about.get("fits") == self.snapshot_must_fit
+        return about if fits and isinstance(about.get("integrity"), str) else None
 
     def index(self) -> Asset | None:
         """The relay's own page."""
@@ -192,14 +219,14 @@ class Assets:
             found = self._runtimes[first].get(rest)
             return found and replace(found, immutable=False)
         if path == "tabserver.zip":
-            return replace(self._zip, immutable=False)
+            return replace(self.tabserver, immutable=False)
         if path == "tabrelay.tgz":
             return self._package
         return self._js.get(path) if not rest else None
 
     def _hashed(self, group: str, hash: str, path: str) -> Asset | None:
         if group == "tabserver":
-            return self._zip if (hash, path) == (self._zip.etag, "tabserver.zip") else None
+            return self.tabserver if (hash, path) == (self.tabserver.etag, "tabserver.zip") else None
         folder = self._js_frozen if group == "js" else self._runtimes.get(group)
         return folder.get(path, immutable=True) if folder is not None and folder.hash == hash else None
 
@@ -214,7 +241,8 @@ class Assets:
         return Asset(body, None, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
 
     @cached_property
-    def _zip(self) -> Asset:
+    def tabserver(self) -> Asset:
+        """The browser package as it is imported here, zipped."""
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
             for file in sorted(self._tabserver.rglob("*.py"))

@@ -52,7 +52,8 @@ def root(tmp_path: Path) -> Path:
 
 def assets(root: Path) -> Assets:
     return Assets(
-        **{name: root / name for name in ("tabserver", "page", "demo", "pyodide", "pyscript")}, fix="Do this."
+        **{name: root / name for name in ("tabserver", "page", "demo", "pyodide", "pyscript", "snapshot")},
+        fix="Do this.",
     )
 
 
@@ -213,6 +214,38 @@ def test_the_zip_holds_the_python_of_the_package_and_is_the_same_every_time(root
     with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
         assert archive.namelist() == ["tabserver/__init__.py", "tabserver/wire/__init__.py"]
         assert archive.read("tabserver/__init__.py") == b"X = 1\n"
+
+
+def give_snapshot(root: Path, fits: str | None = None) -> None:
+    folder = root / "snapshot"
+    folder.mkdir(exist_ok=True)
+    (folder / "snapshot.bin").write_bytes(b"memory")
+    about = {"fits": assets(root).snapshot_must_fit if fits is None else fits, "integrity": "sha256-x"}
+    (folder / "snapshot.json").write_text(json.dumps(about))
+
+
+def test_a_snapshot_made_of_these_files_is_offered_with_its_hash(root: Path) -> None:
+    assert "snapshot" not in assets(root).manifest()
+    give_snapshot(root)
+    made = assets(root)
+    offered = made.manifest()["snapshot"]
+    assert offered["integrity"] == "sha256-x"
+    asset = made.lookup(offered["url"].removeprefix("/-/"))
+    assert asset is not None and asset.body == b"memory" and asset.immutable
+
+
+@pytest.mark.parametrize("changed", ["tabserver/wire/__init__.py", "pyodide/pyodide.mjs"])
+def test_a_snapshot_made_of_other_files_is_not_offered(root: Path, changed: str) -> None:
+    give_snapshot(root)
+    (root / changed).write_text("CHANGED = 1\n")
+    assert "snapshot" not in assets(root).manifest()
+
+
+@pytest.mark.parametrize("about", ["", "[]", "{", '{"fits": null}'])
+def test_a_snapshot_of_which_nothing_sound_is_known_is_not_offered(root: Path, about: str) -> None:
+    give_snapshot(root)
+    (root / "snapshot/snapshot.json").write_text(about)
+    assert "snapshot" not in assets(root).manifest()
 
 
 @pytest.mark.parametrize("missing", ["pyodide/pyodide.mjs", "pyscript/core.js", "tabserver/js/worker.js"])

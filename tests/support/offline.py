@@ -34,6 +34,8 @@ ALL_OFFERED = """async ({ token, expected }) => {
   }
 }"""
 
+BOOTED_FROM = """async () => (await import("/-/client.js")).connect({ server: "demo" }).boot?.from"""
+
 
 def raise_loopback() -> None:
     """A new namespace has a loopback device that is down. The same as `ip link set lo up`, without needing `ip`."""
@@ -77,8 +79,8 @@ async def demo(command: str, home: str, tap: dict[str, str]) -> AsyncIterator[di
         await process.wait()
 
 
-async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
-    """Open the page and wait until the relay lists what it offers."""
+async def see_tools(ready: dict[str, Any], expected: set[str]) -> tuple[list[str], str]:
+    """Open the page and wait until the relay lists what it offers; says too what its Python came from."""
     settings = load_settings()
     base = ready["base_url"]
     async with async_playwright() as playwright:
@@ -95,9 +97,10 @@ async def see_tools(ready: dict[str, Any], expected: set[str]) -> set[str]:
         except TimeoutError:
             text = await page.inner_text("body")
             raise AssertionError(f"the page does not offer {sorted(expected)}; it says:\n{text}") from None
+        booted_from = await page.evaluate(BOOTED_FROM)
         await browser.close()
     assert not wrong, wrong
-    return set(seen)
+    return sorted(seen), booted_from
 
 
 async def look(command: str, home: str, expected: set[str], tap: dict[str, str]) -> dict[str, Any]:
@@ -105,13 +108,15 @@ async def look(command: str, home: str, expected: set[str], tap: dict[str, str])
         base = ready["base_url"]
         manifest = json.loads(get(f"{base}/-/manifest.json")[0])
         wasm, wasm_type = get(f"{base}{manifest['pyodide']}pyodide.asm.wasm")
+        tools, booted_from = await see_tools(ready, expected)
         library, _ = get(f"{base}{manifest['pyodide']}python_stdlib.zip")
         return {
             "interfaces": [name for _, name in socket.if_nameindex()],
             "health": json.loads(get(f"{base}/-/healthz")[0]),
             "wasm": [wasm[:4].hex(), wasm_type],
             "library": library[:2].decode(),
-            "tools": sorted(await see_tools(ready, expected)),
+            "tools": tools,
+            "booted_from": booted_from,
         }
 
 

@@ -30,8 +30,17 @@ class RunningRelay:
 
     recorder: Recorder
 
-    def __init__(self, home: Path, *, port: int = 0, specs: Sequence[Spec] = (), **settings: Any) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        port: int = 0,
+        specs: Sequence[Spec] = (),
+        assets: Assets | None = None,
+        **settings: Any,
+    ) -> None:
         self._specs = specs
+        self._assets = assets
         self._socket = bind("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
         self.settings = Settings(home=home, port=self.port, **settings)
@@ -49,7 +58,8 @@ class RunningRelay:
 
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
-        app = create_app(self.settings, specs=self._specs, tokens=self.tokens, assets=Assets.find(), drain=self.drain)
+        assets = self._assets or Assets.find()
+        app = create_app(self.settings, specs=self._specs, tokens=self.tokens, assets=assets, drain=self.drain)
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         self._server = Runner(configure(self.recorder, self.settings), ready.set)

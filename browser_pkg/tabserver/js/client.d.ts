@@ -189,6 +189,8 @@ export interface Boot {
   /** Bytes so far, and in all if that is known. */
   loaded?: number;
   total?: number;
+  /** When ready: what Python came from. "stock" is slow; `detail` then says why the fast way was not taken. */
+  from?: "snapshot" | "files" | "stock";
   detail?: string;
 }
 

@@ -1,16 +1,17 @@
 /**
  * Watches the downloads of a boot: counts bytes, and notices when one fails or when nothing moves any more.
- * It tells; what to do about it is the worker's business.
+ * It tells; what to do about it is the business of boot.js.
  */
 
-const TIMEOUT_MS = 60_000;
 const TELL_EVERY_MS = 100;
 
 export class Meter {
   /** Rejects when the boot can't succeed any more; never resolves. @type {Promise<never>} */
   failed;
 
+  #patience_ms;
   #tell;
+  #fetch = self.fetch.bind(self);
   #loaded = 0;
   #total = 0;
   #isTotalKnown = true;
@@ -21,8 +22,12 @@ export class Meter {
   /** @type {(error: Error) => void} */
   #reject = () => {};
 
-  /** @param {(loaded: number, total: number | undefined) => void} tell */
-  constructor(tell) {
+  /**
+   * @param {number} patience_ms
+   * @param {(loaded: number, total: number | undefined) => void} [tell] without it, bytes are not counted: that takes time
+   */
+  constructor(patience_ms, tell) {
+    this.#patience_ms = patience_ms;
     this.#tell = tell;
     this.failed = new Promise((_, reject) => {
       this.#reject = reject;
@@ -51,17 +56,19 @@ export class Meter {
   }
 
   /**
-   * Look on while a response is read. The bytes of a clone are counted, so that Pyodide gets the response it asked for:
-   * browsers keep compiled wasm only for a response that came from the network.
-   * @param {Promise<Response>} pending
+   * Fetch, and look on while the response is read. The bytes of a clone are counted, so that the caller gets the response
+   * it asked for: browsers keep compiled wasm only for a response that came from the network.
    * @param {RequestInfo | URL} input
+   * @param {RequestInit} [init]
    */
-  async watch(pending, input) {
+  async fetch(input, init) {
     const url = input instanceof Request ? input.url : String(input);
-    const response = await pending.catch((error) => this.fail(new Error(`Could not load ${url}: ${error.message}`)));
+    const response = await this.#fetch(input, init).catch((error) =>
+      this.fail(new Error(`Could not load ${url}: ${error.message}`)),
+    );
     if (!response.ok) this.fail(new Error(`Could not load ${url}: the relay answered ${response.status}.`));
     this.#rearm();
-    const reader = response.clone().body?.getReader();
+    const reader = this.#tell && response.clone().body?.getReader();
     if (reader) this.#count(reader, response.headers).catch((error) => this.#reject(error));
     return response;
   }
@@ -90,15 +97,15 @@ export class Meter {
     if (now - this.#toldAt < TELL_EVERY_MS) return;
     this.#toldAt = now;
     const isTotalKnown = this.#isTotalKnown && this.#loaded <= this.#total;
-    this.#tell(this.#loaded, isTotalKnown ? this.#total : undefined);
+    this.#tell?.(this.#loaded, isTotalKnown ? this.#total : undefined);
   }
 
   /** The time-out counts from the last sign of progress: a slow network is not a failure. */
   #rearm() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
-      () => this.#reject(new Error(`Python did not start: no progress for ${TIMEOUT_MS / 1000} s.`)),
-      TIMEOUT_MS,
+      () => this.#reject(new Error(`Python did not start: no progress for ${this.#patience_ms / 1000} s.`)),
+      this.#patience_ms,
     );
   }
 }

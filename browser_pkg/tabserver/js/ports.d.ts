@@ -130,14 +130,26 @@ export interface Manifest {
   build: string;
   tabserver: string;
   pyodide: string;
+  /** Absent if there is none that was made of just these files. */
+  snapshot?: { url: string; integrity: string };
 }
 
-/** The part of Pyodide that worker.js uses. */
+/** The part of Pyodide that boot.js uses. */
 export interface Pyodide {
   unpackArchive(archive: ArrayBuffer, format: string, options?: { extractDir?: string }): void;
   pyimport(name: string): any;
+  /** Emscripten's: the C library and the memory. Not public. */
+  _module: any;
+}
+
+export interface PyodideOptions {
+  indexURL: string;
+  stdLibURL?: string;
+  createPyodideModule?: unknown;
+  /** Not public: may go or change with any version. */
+  _loadSnapshot?: Promise<Uint8Array>;
 }
 
 export interface PyodideModule {
-  loadPyodide(options: { indexURL: string }): Promise<Pyodide>;
+  loadPyodide(options: PyodideOptions): Promise<Pyodide>;
 }

@@ -4,10 +4,10 @@
  * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file of its
  * own with one static line, `import "http://localhost:4747/-/worker.js";`. It knows nothing of MCP, tools or sockets.
  *
- * @import { BootMessage, FromPage, FromWorker, Manifest, PyodideModule } from "./ports.js"
+ * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
  */
 
-import { Meter } from "./meter.js";
+import { boot, lastLine } from "./boot.js";
 import * as shim from "./shim.js";
 
 const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
@@ -40,12 +40,15 @@ scope.onconnect = async (/** @type {MessageEvent} */ event) => {
   else early.add(port);
 };
 
-boot().then(handOver, giveUp);
+// `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may stand still.
+const boot_ms = Number(new URL(import.meta.url).searchParams.get("boot_ms")) || undefined;
+boot(relay, (python, { build, version }) => python.pyimport("tabserver.worker").start(shim, relay, build, version), tell, boot_ms)
+  .then(handOver, giveUp);
 
-/** @param {(port: MessagePort) => void} take */
-function handOver(take) {
+/** @param {Awaited<ReturnType<typeof boot<(port: MessagePort) => void>>>} started */
+function handOver({ made: take, from, detail }) {
   accept = take;
-  tell({ t: "boot", stage: "ready" });
+  tell({ t: "boot", stage: "ready", from, ...(detail ? { detail } : {}) });
   for (const port of early) take(port);
   early.clear();
 }
@@ -53,9 +56,7 @@ function handOver(take) {
 /** @param {unknown} error */
 function giveUp(error) {
   console.error("tabrelay: the worker could not start", error);
-  // Of a Python traceback the last line says what happened; the console has the rest.
-  const lines = (error instanceof Error ? error.message : String(error)).trim().split("\n");
-  tell({ t: "boot", stage: "failed", detail: lines.at(-1) ?? "" });
+  tell({ t: "boot", stage: "failed", detail: lastLine(error) });
   for (const port of early) awaitRetry(port);
   early.clear();
 }
@@ -83,48 +84,4 @@ function tell(message) {
  */
 function post(port, message) {
   port.postMessage(message);
-}
-
-/**
- * Bring up Python and return its way to take over a port.
- * @returns {Promise<(port: MessagePort) => void>}
- */
-async function boot() {
-  const realFetch = scope.fetch;
-  const realInstantiate = WebAssembly.instantiateStreaming;
-  const meter = new Meter((loaded, total) => {
-    tell({ t: "boot", stage: "download", loaded, ...(total ? { total } : {}) });
-  });
-  try {
-    return await Promise.race([meter.failed, load(meter)]);
-  } finally {
-    meter.stop();
-    scope.fetch = realFetch;
-    WebAssembly.instantiateStreaming = realInstantiate;
-  }
-}
-
-/** @param {Meter} meter */
-async function load(meter) {
-  // Pyodide logs a failed download or a wasm that does not compile and then waits for ever: these two make it known.
-  const realFetch = scope.fetch.bind(scope);
-  const realInstantiate = WebAssembly.instantiateStreaming;
-  scope.fetch = (input, init) => meter.watch(realFetch(input, init), input);
-  WebAssembly.instantiateStreaming = async (source, imports) => {
-    const instance = await realInstantiate(source, imports).catch((error) => meter.fail(error));
-    meter.arrived();
-    tell({ t: "boot", stage: "start" });
-    return instance;
-  };
-
-  const response = await fetch(new URL("/-/manifest.json", relay), { cache: "no-cache" });
-  const manifest = /** @type {Manifest} */ (await response.json());
-  const indexURL = new URL(manifest.pyodide, relay).href;
-  const [module, archive] = await Promise.all([
-    /** @type {Promise<PyodideModule>} */ (import(`${indexURL}pyodide.mjs`)),
-    fetch(new URL(manifest.tabserver, relay)).then((reply) => reply.arrayBuffer()),
-  ]);
-  const pyodide = await module.loadPyodide({ indexURL });
-  pyodide.unpackArchive(archive, "zip");
-  return pyodide.pyimport("tabserver.worker").start(shim, relay, manifest.build, manifest.version);
 }

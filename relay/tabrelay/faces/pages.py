@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -16,7 +17,7 @@ from fastapi.responses import JSONResponse
 from tabrelay import __version__
 from tabrelay.assets import Asset, Assets, AssetsMissing
 from tabrelay.faces.reports import ROUTE as REPORTS
-from tabrelay.policy import Principal, Refuse
+from tabrelay.policy import Principal, Refuse, is_loopback
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -34,6 +35,7 @@ PAGE_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 
+LARGE = 1024 * 1024  # of a file: worth a thought about how it is sent
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
 
 
@@ -132,7 +134,7 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
     """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
     if asset is None:
         return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
-    zipped = asset.gzip_body if _accepts_gzip(request.headers.get("accept-encoding", "")) else None
+    zipped = asset.gzip_body if _wants_gzip(asset, request) else None
     etag = f'"{asset.etag}-gz"' if zipped is not None else f'"{asset.etag}"'
     headers = {
         **headers,
@@ -148,6 +150,13 @@ def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Res
     if zipped is not None:
         headers["Content-Encoding"] = "gzip"
     return Response(asset.body if zipped is None else zipped, headers={**headers, "Content-Type": asset.mime})
+
+
+def _wants_gzip(asset: Asset, request: Request) -> bool:
+    """A browser on this computer takes longer to unpack a large file than to get it as it is."""
+    if len(asset.body) > LARGE and is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
+        return False
+    return _accepts_gzip(request.headers.get("accept-encoding", ""))
 
 
 def _accepts_gzip(header: str) -> bool:

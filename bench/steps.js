@@ -1,0 +1,28 @@
+// A worker as it would be with only some of what boot.js does, for bench/boot.py: `?step=` in its address says how much.
+// What follows the boot is the product's own.
+
+const { relay, step } = Object.fromEntries(new URL(import.meta.url).searchParams);
+const ports = [];
+self.onconnect = ({ ports: [port] }) => ports.push(port);
+
+const manifest = await (await fetch(`${relay}/-/manifest.json`)).json();
+const indexURL = relay + manifest.pyodide;
+const [shim, { expand }, { loadPyodide }] = await Promise.all([
+  import(`${relay}/-/shim.js`),
+  import(`${relay}/-/snapshot.js`),
+  import(`${indexURL}pyodide.mjs`),
+]);
+const bytes = async (url) => (await fetch(url)).arrayBuffer();
+
+const options = {
+  stock: () => ({ stdLibURL: `${indexURL}python_stdlib_source.zip` }),
+  library: () => ({}),
+  snapshot: () => ({ _loadSnapshot: bytes(new URL("whole.bin", import.meta.url)) }),
+  sparse: () => ({ _loadSnapshot: bytes(relay + manifest.snapshot.url).then(expand) }),
+}[step]();
+const archive = options._loadSnapshot ? undefined : bytes(relay + manifest.tabserver);
+const python = await loadPyodide({ indexURL, ...options });
+if (archive) python.unpackArchive(await archive, "zip");
+const accept = python.pyimport("tabserver.worker").start(shim, `${relay}/`, manifest.build, manifest.version);
+for (const port of ports) accept(port);
+self.onconnect = ({ ports: [port] }) => accept(port);

@@ -1,0 +1,280 @@
+"""How Python comes up in a worker: from the snapshot as a rule, and however it can if something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page
+
+from tabrelay.assets import Asset, Assets
+from tests.support.relay import RunningRelay
+from tests.support.site import Site
+
+SERVER = "boot"
+PATIENCE_MS = 2_000
+
+PAGE = """<!doctype html>
+<title>Booting</title>
+<script type="module">
+import { connect } from "RELAY/-/client.js";
+const options = { server: "boot", relay: "RELAY", token: "TOKEN", worker: "/WORKER", modules: ["/tools.py"] };
+globalThis.connection = connect(options);
+connection.offerTool({ name: "title", description: "The page's title.", execute: () => document.title });
+</script>
+"""
+CONNECTED = "connection.state.state === 'connected' && connection.catalogue?.tools.some(({ name }) => name === 'title')"
+
+TOOLS = '''"""What a snapshot could have frozen."""
+
+import random
+import secrets
+import time
+import uuid
+from datetime import datetime
+
+from tabserver import tool
+
+
+@tool
+def chance() -> list[str]:
+    """Three kinds of chance."""
+    return [str(random.random()), secrets.token_hex(), str(uuid.uuid4())]
+
+
+@tool
+def clock() -> dict[str, object]:
+    """What time it is, and where."""
+    now = datetime.now().astimezone()
+    return {
+        "offset_s": now.utcoffset().total_seconds(),
+        "name": now.tzname(),
+        "constants": [time.timezone, time.altzone, time.daylight, *time.tzname],
+        "age_s": abs(time.time() - now.timestamp()),
+    }
+'''
+
+
+class Tampered(Assets):
+    """The real files, but for what a test does to the one whose address contains `marked`."""
+
+    marked = "/snapshot-"
+    tamper: Callable[[Asset], Asset | None] = staticmethod(lambda asset: asset)
+    about: Callable[[dict[str, Any]], dict[str, Any]] = staticmethod(lambda manifest: manifest)
+
+    def lookup(self, path: str) -> Asset | None:
+        asset = super().lookup(path)
+        return self.tamper(asset) if asset is not None and self.marked in path else asset
+
+    def manifest(self) -> dict[str, Any]:
+        return self.about(super().manifest())
+
+
+def tampered() -> Tampered:
+    assets = Tampered.find()
+    assert isinstance(assets, Tampered)
+    assert assets.snapshot is not None, "no snapshot fits these files: python3 .ci/setup.py snapshot"
+    return assets
+
+
+class Stand:
+    """A relay with the assets given, and a web app of another origin whose pages boot a worker."""
+
+    def __init__(self, relay: RunningRelay, site: Site) -> None:
+        self._site = site
+        self.relay = relay
+        for name, query in (("patient", ""), ("impatient", f"?boot_ms={PATIENCE_MS}")):
+            (site.folder / f"{name}.js").write_text(f'import "{relay.url}/-/worker.js{query}";')
+            filled = PAGE.replace("RELAY", relay.url).replace("TOKEN", relay.token)
+            (site.folder / f"{name}.html").write_text(filled.replace("WORKER", f"{name}.js"))
+        (site.folder / "tools.py").write_text(TOOLS)
+
+    async def visit(self, context: BrowserContext, name: str = "patient") -> Page:
+        """Open a page and do not wait for Python."""
+        page = await context.new_page()
+        await page.goto(f"{self._site.origin}/{name}.html")
+        await page.wait_for_function("globalThis.connection !== undefined")
+        return page
+
+    async def call(self, tool: str) -> Any:
+        response = await self.relay.call(SERVER, tool)
+        return json.loads(response.json()["result"]["content"][0]["text"])
+
+    async def works(self) -> None:
+        response = await self.relay.call(SERVER, "title")
+        assert response.json()["result"]["content"][0]["text"] == "Booting"
+
+
+@asynccontextmanager
+async def standing(folder: Path, assets: Assets | None = None) -> AsyncIterator[Stand]:
+    (folder / "app").mkdir()
+    with Site(folder / "app") as site:
+        known = RunningRelay(folder / "home", assets=assets, servers=(SERVER,), allow_origins=(site.origin,))
+        async with known as relay:
+            yield Stand(relay, site)
+
+
+async def booted(page: Page, settings: ModuleType) -> dict[str, Any]:
+    """Wait until it is connected; gives what the worker said of its boot."""
+    await page.wait_for_function(CONNECTED, timeout=settings.BOOT_TIMEOUT_MS)
+    boot: dict[str, Any] = await page.evaluate("connection.boot")
+    assert boot["stage"] == "ready"
+    return boot
+
+
+# -- the fast way ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_starts_from_the_snapshot_with_chance_and_time_of_its_own(
+    browser: Browser, settings: ModuleType, tmp_path: Path
+) -> None:
+    chances = []
+    async with standing(tmp_path) as stand:
+        for zone, offset_h, constants in (
+            ("Asia/Tokyo", 9, [-32400, -32400, 0, "UTC+0900", "UTC+0900"]),
+            ("America/Phoenix", -7, [25200, 25200, 0, "UTC-0700", "UTC-0700"]),
+        ):
+            context = await browser.new_context(timezone_id=zone)
+            page = await stand.visit(context)
+            assert (await booted(page, settings))["from"] == "snapshot"
+            await stand.works()
+            clock = await stand.call("clock")
+            assert clock["offset_s"] == offset_h * 3600
+            assert clock["constants"] == constants
+            assert clock["name"] == constants[-1]
+            assert clock["age_s"] < 60
+            chances.append(await stand.call("chance"))
+            await context.close()
+    assert all(one != other for one, other in zip(*chances, strict=True))
+
+
+async def test_without_a_snapshot_that_fits_a_worker_starts_from_the_files(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets = tampered()
+    assets.about = lambda manifest: {key: value for key, value in manifest.items() if key != "snapshot"}
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        assert await booted(page, settings) == {"t": "boot", "stage": "ready", "from": "files"}
+        await stand.works()
+
+
+async def test_a_call_that_comes_while_python_starts_waits_and_is_answered(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets, arrived, goes_on = tampered(), threading.Event(), threading.Event()
+
+    def hold(asset: Asset) -> Asset:
+        arrived.set()
+        assert goes_on.wait(60)
+        return asset
+
+    assets.tamper = hold
+    async with standing(tmp_path, assets) as stand:
+        try:
+            page = await stand.visit(context)
+            assert await asyncio.to_thread(arrived.wait, settings.BOOT_TIMEOUT_MS / 1000)
+            calling = asyncio.create_task(stand.relay.call(SERVER, "title"))
+            # The worker is up and says so, Python is not, and nobody has given up.
+            await page.wait_for_function("connection.boot?.stage === 'download'")
+            await stand.relay.http.get("/-/status")
+            assert not calling.done()
+        finally:
+            goes_on.set()
+        assert (await calling).json()["result"]["content"][0]["text"] == "Booting"
+        assert (await booted(page, settings))["from"] == "snapshot"
+
+
+# -- what can go wrong -------------------------------------------------------------------------------------------------
+
+
+def missing(_asset: Asset) -> None:
+    return None
+
+
+def damaged(asset: Asset) -> Asset:
+    middle = len(asset.body) // 2
+    flipped = asset.body[:middle] + bytes([asset.body[middle] ^ 1]) + asset.body[middle + 1 :]
+    return replace(asset, body=flipped, gzip_body=None)
+
+
+def emptied(asset: Asset) -> Asset:
+    """A memory with the right head and nothing else: Python falls over as soon as it runs in it."""
+    length, count, offset = struct.unpack_from("<III", asset.body)
+    start = 8 + 8 * count
+    head = asset.body[start : start + 4096]
+    return replace(asset, body=struct.pack("<IIII", length, 1, offset, len(head)) + head, gzip_body=None)
+
+
+def integrity(body: bytes) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(body).digest()).decode()
+
+
+@pytest.mark.parametrize("tamper", [missing, damaged, emptied], ids=lambda tamper: str(tamper.__name__))
+async def test_a_bad_snapshot_costs_time_and_nothing_else(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path, tamper: Callable[[Asset], Asset | None]
+) -> None:
+    assets = tampered()
+    assets.tamper = tamper
+    if tamper is emptied:  # vouched for, and wrong all the same
+        url = assets.manifest()["snapshot"]["url"]
+        bad = assets.lookup(url.removeprefix("/-/"))
+        assert bad is not None
+        snapshot = {"url": url, "integrity": integrity(bad.body)}
+        assets.about = lambda manifest: {**manifest, "snapshot": snapshot}
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        boot = await booted(page, settings)
+        assert boot["from"] == "stock"
+        assert boot["detail"]
+        if tamper is damaged:
+            assert boot["detail"] == "The memory snapshot is damaged."
+        await stand.works()
+
+
+async def test_a_snapshot_that_never_comes_is_not_waited_for_for_ever(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets, ends = tampered(), threading.Event()
+
+    def stall(asset: Asset) -> Asset:
+        ends.wait(settings.BOOT_TIMEOUT_MS / 1000)
+        return asset
+
+    assets.tamper = stall
+    async with standing(tmp_path, assets) as stand:
+        try:
+            page = await stand.visit(context, "impatient")
+            boot = await booted(page, settings)
+            assert boot["from"] == "stock"
+            assert "no progress for 2 s" in boot["detail"]
+            await stand.works()
+        finally:
+            ends.set()
+
+
+async def test_if_nothing_helps_the_page_says_what_and_a_retry_starts_anew(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets = tampered()
+    assets.marked = "pyodide.asm.wasm"
+    assets.tamper = missing
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        await page.wait_for_function("connection.state.why === 'boot_failed'", timeout=settings.BOOT_TIMEOUT_MS)
+        assert "pyodide.asm.wasm: the relay answered 404" in await page.evaluate("connection.state.message")
+        del assets.tamper
+        await page.evaluate("connection.retry()")
+        assert (await booted(page, settings))["from"] == "snapshot"
+        await stand.works()
