@@ -25,6 +25,7 @@ class Tab:
     def __init__(self, session: CDPSession) -> None:
         self._session = session
         self._id = ""
+        self._target = ""
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         session.on("Target.receivedMessageFromTarget", self._received)
@@ -34,6 +35,7 @@ class Tab:
         session = await browser.new_browser_cdp_session()
         tab = cls(session)
         target = (await session.send("Target.createTarget", {"url": url}))["targetId"]
+        tab._target = target
         attached = await session.send("Target.attachToTarget", {"targetId": target, "flatten": False})
         tab._id = attached["sessionId"]
         return tab
@@ -55,6 +57,10 @@ class Tab:
             raise RuntimeError(f"{method}: {message['error']['message']}")
         result: dict[str, Any] = message["result"]
         return result
+
+    async def show(self) -> None:
+        """Bring it to the front, as a click on it does."""
+        await self._session.send("Target.activateTarget", {"targetId": self._target})
 
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression, or of the promise that it gives."""
