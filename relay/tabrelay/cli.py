@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import call, config, pair, pairs, serve, stdio, token
+from tabrelay.verbs import call, config, flags, install, pair, pairs, serve, stdio, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, stdio, call, token, pair, pairs, config)
+VERBS = (serve, stdio, call, install, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = flags.Parser(
         prog="tabrelay",
         description="A browser tab is an MCP server: the relay between MCP clients and the pages you have open.",
         epilog="Examples:\n"
@@ -44,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay tools notes          list a server's tools\n"
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"
+        "  tabrelay install cursor notes write a server into a client's configuration\n"
+        "  tabrelay uninstall cursor notes         take it out again\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabrelay.bridge.events import Event, Events, EventTooLarge
@@ -52,6 +52,7 @@ def test_a_server_can_not_send_its_clients_away_for_ever() -> None:
     assert read(b"retry: 999999999\n\n")[1].retry_ms == 60_000
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(LINES)), st.integers(1, 5))
 def test_it_does_not_matter_where_the_chunks_are_cut(lines: list[str], size: int) -> None:
     for end in ("\n", "\r\n", "\r"):

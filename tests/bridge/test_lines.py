@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabrelay.bridge.lines import Lines, TooLong
@@ -30,6 +30,7 @@ def test_lines_end_with_lf_or_crlf_and_blank_ones_do_not_count(data: bytes, expe
     assert lines_of(data) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([b"abc", "ä€𝄞".encode(), b"\r\n", b"\n", b" ", b"x" * 40])), st.integers(1, 7))
 def test_it_does_not_matter_where_the_chunks_are_cut(parts: list[bytes], size: int) -> None:
     data = b"".join(parts)

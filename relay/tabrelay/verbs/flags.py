@@ -12,8 +12,23 @@ from typing import Any
 from tabrelay.verbs.outcome import Stop
 
 
-def verb(verbs: Any, name: str, about: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
+class Parser(argparse.ArgumentParser):
+    """With `mixes`, flags may stand between arguments that may be left out; argparse alone takes these for left out."""
+
+    mixes = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self.mixes:
+            return super().parse_known_args(args, namespace)
+        self.mixes = False  # the call comes back here
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.mixes = True
+
+
+def verb(verbs: Any, name: str, about: str, example: str) -> Parser:
+    parser: Parser = verbs.add_parser(
         name,
         help=about,
         description=about,

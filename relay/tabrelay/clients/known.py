@@ -1,0 +1,149 @@
+"""The clients that are known: where their files are on each system, and what an entry looks like in each."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """This user on this computer."""
+
+    home: Path
+    platform: str = sys.platform
+    roaming: Path | None = None
+    config: Path | None = None
+
+    @classmethod
+    def here(cls, env: Mapping[str, str] | None = None) -> Place:
+        env = os.environ if env is None else env
+        roaming, config = env.get("APPDATA"), env.get("XDG_CONFIG_HOME")
+        home = Path(env["HOME"]) if sys.platform != "win32" and env.get("HOME") else Path.home()
+        return cls(home, sys.platform, Path(roaming) if roaming else None, Path(config) if config else None)
+
+    @property
+    def apps(self) -> Path:
+        """Where desktop programs keep their settings."""
+        if self.platform == "darwin":
+            return self.home / "Library" / "Application Support"
+        if self.platform == "win32":
+            return self.roaming or self.home / "AppData" / "Roaming"
+        return self.config or self.home / ".config"
+
+    @property
+    def dots(self) -> Path:
+        """Where terminal programs do."""
+        return self.config or self.home / ".config"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How a client starts the bridge: a program and its arguments."""
+
+    command: str
+    args: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """`root` is where in the file the servers are; `project` its file inside a project, if it has one."""
+
+    name: str
+    title: str
+    path: Callable[[Place], Path]
+    root: tuple[str, ...] = ("mcpServers",)
+    entry: Callable[[Launch], dict[str, Any]] = lambda launch: {"command": launch.command, "args": [*launch.args]}
+    project: str | None = None
+    format: str = "json"
+    after: str = "Restart it to load the server."
+
+
+def _typed(launch: Launch) -> dict[str, Any]:
+    return {"type": "stdio", "command": launch.command, "args": [*launch.args]}
+
+
+def _local(launch: Launch) -> dict[str, Any]:
+    return {"type": "local", "command": [launch.command, *launch.args], "enabled": True}
+
+
+def _zed(place: Place) -> Path:
+    return (place.apps / "Zed" if place.platform == "win32" else place.dots / "zed") / "settings.json"
+
+
+_KIRO = ".kiro/settings/mcp.json"
+_CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+
+CLIENTS: tuple[Client, ...] = (
+    Client(
+        "claude-code",
+        "Claude Code",
+        lambda place: place.home / ".claude.json",
+        entry=_typed,
+        project=".mcp.json",
+        after="Sessions that run see it after /mcp, new ones at once.",
+    ),
+    Client("claude-desktop", "Claude Desktop", lambda place: place.apps / "Claude" / "claude_desktop_config.json"),
+    Client(
+        "cursor",
+        "Cursor",
+        lambda place: place.home / ".cursor" / "mcp.json",
+        project=".cursor/mcp.json",
+        after="Switch it on in Settings, MCP.",
+    ),
+    Client(
+        "vscode",
+        "VS Code",
+        lambda place: place.apps / "Code" / "User" / "mcp.json",
+        root=("servers",),
+        entry=_typed,
+        project=".vscode/mcp.json",
+        after="Start it with the command: MCP: List Servers.",
+    ),
+    Client(
+        "codex",
+        "Codex",
+        lambda place: place.home / ".codex" / "config.toml",
+        root=("mcp_servers",),
+        format="toml",
+        after="New sessions have it.",
+    ),
+    Client("windsurf", "Windsurf", lambda place: place.home / ".codeium" / "windsurf" / "mcp_config.json"),
+    Client("zed", "Zed", _zed, root=("context_servers",), after="Zed loads it by itself."),
+    Client(
+        "gemini",
+        "Gemini CLI",
+        lambda place: place.home / ".gemini" / "settings.json",
+        project=".gemini/settings.json",
+        after="New sessions have it.",
+    ),
+    Client(
+        "opencode",
+        "opencode",
+        lambda place: place.dots / "opencode" / "opencode.json",
+        root=("mcp",),
+        entry=_local,
+        project="opencode.json",
+        after="New sessions have it.",
+    ),
+    Client("cline", "Cline", lambda place: place.apps / "Code" / "User" / _CLINE),
+    Client(
+        "kiro", "Kiro", lambda place: place.home / ".kiro" / "settings" / "mcp.json", project=".kiro/settings/mcp.json"
+    ),
+    Client("lm-studio", "LM Studio", lambda place: place.home / ".lmstudio" / "mcp.json"),
+)
+BY_NAME = {client.name: client for client in CLIENTS}
+
+
+def starts_bridge(entry: Any) -> bool:
+    """Was this entry written by us, for the bridge?"""
+    if not isinstance(entry, dict):
+        return False
+    command, args = entry.get("command"), entry.get("args")
+    words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
+    is_ours = any("tabrelay" in str(word) for word in words[:3])
+    return is_ours and "stdio" in words
