@@ -1,0 +1,167 @@
+"""What becomes of worker and calls when pages reload or leave, and when worker or browser sleep or die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from mcp import MCPError
+from mcp_types import CallToolResult, TextContent
+from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright
+
+from tests.support.chaos import Way
+from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, Stage
+
+STARTED = "activity.some(({ name, phase }) => name === 'NAME' && phase === 'started')"
+
+
+def text(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@pytest.fixture
+async def stage(context: BrowserContext, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        yield stage
+
+
+async def offered(page: Page, settings: ModuleType) -> None:
+    await page.wait_for_function(OFFERED.replace("TOOL", "work"), timeout=settings.BOOT_TIMEOUT_MS)
+
+
+async def worker_target(browser: Browser) -> tuple[Any, str]:
+    """A way to the browser's targets, and the one that is the worker of this stage."""
+    session = await browser.new_browser_cdp_session()
+    found = (await session.send("Target.getTargets"))["targetInfos"]
+    [worker] = [target["targetId"] for target in found if target["type"] == "shared_worker"]
+    return session, worker
+
+
+async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_tab(
+    stage: Stage, settings: ModuleType
+) -> None:
+    page = await stage.open(settings.BOOT_TIMEOUT_MS)
+    async with stage.relay.client() as client:
+        in_worker = asyncio.create_task(client.call_tool("work_in_worker", {"key": "worker", "ms": 3_000}))
+        in_tab = asyncio.create_task(client.call_tool("gate", {"key": "tab"}))
+        await page.wait_for_function(STARTED.replace("NAME", "work_in_worker"))
+        await stage.runs(page, "tab")
+        await page.reload()
+        # What ran in the page is gone with it, and its caller is told so at once; what runs in the worker goes on.
+        gone = await in_tab
+        assert gone.is_error and "Counting tab" in text(gone)
+        assert text(await in_worker) == "worker;"
+        await offered(page, settings)
+        assert text(await client.call_tool("work", {"key": "again"})) == "again;"
+        assert (await client.call_tool("worker_runs", {})).structured_content == {"worker": 1}
+    assert stage.proxy.sockets_accepted == 1
+
+
+async def test_the_worker_outlives_a_visit_elsewhere(stage: Stage, settings: ModuleType) -> None:
+    page = await stage.open(settings.BOOT_TIMEOUT_MS)
+    async with stage.relay.client() as client:
+        await client.call_tool("work_in_worker", {"key": "before"})
+        await page.goto("about:blank")
+        # Nobody is there to run the page's tools; the worker's own still are.
+        assert text(await client.call_tool("work_in_worker", {"key": "meanwhile"})) == "meanwhile;"
+        await page.go_back()
+        await offered(page, settings)
+        assert text(await client.call_tool("work", {"key": "back"})) == "back;"
+        counted = (await client.call_tool("worker_runs", {})).structured_content
+    assert counted == {"before": 1, "meanwhile": 1}
+    assert stage.proxy.sockets_accepted == 1
+
+
+async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
+    stage: Stage, browser: Browser, settings: ModuleType
+) -> None:
+    first = await stage.open(settings.BOOT_TIMEOUT_MS)
+    second = await stage.open(settings.BOOT_TIMEOUT_MS, "other.html", "other")
+    async with stage.relay.client() as client:
+        lost = asyncio.create_task(client.call_tool("hang_in_worker", {"key": "lost"}))
+        await first.wait_for_function(STARTED.replace("NAME", "hang_in_worker"))
+        session, worker = await worker_target(browser)
+        await session.send("Target.closeTarget", {"targetId": worker})
+        await first.wait_for_function("states.some(({ why }) => why === 'lost')")
+        # Nobody knows how far it came, and the caller is told that: it is not run a second time.
+        with pytest.raises(MCPError) as told:
+            await lost
+        assert told.value.error.data["reason"] == "browser_gone"
+        await offered(first, settings)
+        await second.wait_for_function(OFFERED.replace("TOOL", "other"), timeout=settings.BOOT_TIMEOUT_MS)
+        assert text(await client.call_tool("work", {"key": "first"})) == "first;"
+        assert text(await client.call_tool("other", {})) == "Other tab"
+        assert (await client.call_tool("worker_runs", {})).structured_content == {}
+    assert stage.proxy.sockets_accepted == 2
+
+
+def processes_of(ancestor: int) -> dict[int, str]:
+    """Every descendant of a process, with its command line."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found: dict[int, str] = {}
+    for pid in parents:
+        above = pid
+        while above in parents and above != ancestor:
+            above = parents[above]
+        if above == ancestor and pid != ancestor:
+            with suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the browser's processes in /proc")
+async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed_is_away(
+    settings: ModuleType, snapshot: None, tmp_path: Path
+) -> None:
+    async with async_playwright() as playwright:
+        before = processes_of(os.getpid())
+        browser = await playwright.chromium.launch(**settings.launch_options())
+        context = await browser.new_context()
+        patient = {**FAST_RELAY, "grace_s": 60, "away_wait_s": 1}
+        async with Stage(tmp_path, context, timing=FAST_WORKER, **patient) as stage:
+            page = await stage.open(settings.BOOT_TIMEOUT_MS)
+            family = {
+                pid: command
+                for pid, command in processes_of(os.getpid()).items()
+                if pid not in before and "chrom" in command.partition(" ")[0]
+            }
+            async with stage.relay.client() as client:
+                running = asyncio.create_task(client.call_tool("gate", {"key": "slept"}))
+                await stage.runs(page, "slept")
+                # Asleep: nothing answers the relay's pings, so it lets the socket go and keeps the call.
+                send(signal.SIGSTOP, family)
+                try:
+                    await stage.proxy.until(lambda: stage.proxy.held(Way.DOWN) == 0)
+                    assert not running.done()
+                finally:
+                    send(signal.SIGCONT, family)
+                await page.evaluate("gates.slept()")
+                assert text(await running) == "slept"
+                assert await page.evaluate("runs") == {"slept": 1}
+                # Killed: nobody says goodbye. A call waits its moment and then says what to do.
+                send(signal.SIGKILL, family)
+                await stage.proxy.until(lambda: stage.proxy.held(Way.UP) == 0)
+                with pytest.raises(MCPError) as told:
+                    await client.call_tool("work", {"key": "late"})
+                assert told.value.error.data["reason"] == "server_offline"
+                assert "open" in told.value.error.message.lower()
+        with suppress(Error):
+            await browser.close()
