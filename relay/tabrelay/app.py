@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -25,9 +26,14 @@ from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Policy, Principal, bracketed, is_loopback
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
-from tabrelay.specs import Spec
+from tabrelay.specs import BrowserSpec, Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
+
+log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from tabrelay.peers.fleet import Fleet
 
 
 class Relay:
@@ -44,7 +50,9 @@ class Relay:
         token_command: str,
         drain: Drain,
         on_ask: Told,
+        specs: Sequence[Spec],
     ) -> None:
+        self._settings = settings
         self._url = url
         self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
@@ -55,6 +63,8 @@ class Relay:
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
+        self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
+        self._fleet: Fleet | None = None
         self._pages = pages(
             assets,
             self._status,
@@ -85,11 +95,27 @@ class Relay:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        try:
+            await self._set_out()
+        except Exception as error:
+            log.exception("The relay can't start.")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        if self._fleet is not None:
+            await self._fleet.stop()
         self._shelf.flush()
         self._entry.flush()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _set_out(self) -> None:
+        """Connect to the servers elsewhere, if there are any: who has none need not load what they need."""
+        if self._specs:
+            from tabrelay.peers.fleet import Fleet
+
+            self._fleet = Fleet(self._registry, self._settings, self._came_up)
+            await self._fleet.start(self._specs)
 
     # -- what the drain asks ------------------------------------------------------------------------------------------
 
@@ -146,6 +172,7 @@ def create_app(
         token_command=token_command,
         drain=drain or Drain.for_settings(settings),
         on_ask=on_ask,
+        specs=specs,
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())

@@ -6,9 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+import orjson
 
 from tabrelay.errors import RelayError
+from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 
@@ -87,6 +90,14 @@ class Pending:
             self._reply = reply
         if not self.is_done:
             self._end()
+
+    def answer(self, result: dict[str, Any]) -> None:
+        """Finish with a result of the relay's own."""
+        self.finish(Reply(orjson.dumps(jsonrpc.result_message(self.call.id, result)).decode()))
+
+    def refuse(self, code: int, text: str, data: Any = None) -> None:
+        """Finish with a JSON-RPC error of the relay's own."""
+        self.finish(Reply(orjson.dumps(jsonrpc.error_message(self.call.id, code, text, data)).decode(), code))
 
     @property
     def is_success(self) -> bool:

@@ -78,6 +78,8 @@ class Settings:
     greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
+    upstream_start_s: float = _setting(60.0, "a server elsewhere must have answered its greeting within this")
+    upstream_timeout_s: float = _setting(0.0, "calls to servers elsewhere; 0: what the configuration says of each")
     session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
     session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")

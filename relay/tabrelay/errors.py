@@ -72,7 +72,7 @@ class Busy(RelayError):
 
 
 class ResultTooLarge(RelayError):
-    """The browser's answer does not fit through the link, or is not an answer at all."""
+    """The answer is larger than is taken."""
 
     code = -31014
     reason = "result_too_large"
@@ -96,10 +96,26 @@ class UnknownServer(RelayError):
 
 
 class BadAnswer(RelayError):
-    """The browser answered with something that is not a JSON-RPC response to this request."""
+    """The server answered with something that is not a JSON-RPC response to this request."""
 
     code = jsonrpc.INTERNAL_ERROR
     reason = "bad_answer"
+    delivered = "unknown"
+
+
+class UpstreamGone(RelayError):
+    """The connection to a server elsewhere was lost while it had the call; whether the tool ran is unknown."""
+
+    code = -31017
+    reason = "upstream_gone"
+    delivered = "unknown"
+
+
+class UpstreamFailed(RelayError):
+    """A server elsewhere answered with something that is no MCP: an HTTP error, a page. `delivered` varies."""
+
+    code = -31018
+    reason = "upstream_failed"
     delivered = "unknown"
 
 

@@ -6,14 +6,37 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final, Protocol
 
 from tabrelay.calls import Peer
 from tabrelay.drain import unavailable
-from tabrelay.errors import ServerOffline, UnknownServer
-from tabrelay.shelf import Catalogue, Shelf
+from tabrelay.errors import RelayError, ServerOffline, UnknownServer
+from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.names import check_server_name
 from tabserver.wire.statics import STATIC_TOOLS
+
+# Servers elsewhere that were not there for so long are other servers by now, most likely.
+CATALOGUE_LIFE_S: Final = 30 * 86_400.0
+
+
+class Keeper(Protocol):
+    """Whoever sees to it that a server elsewhere is there. Browsers have none: they come by themselves."""
+
+    @property
+    def is_coming(self) -> bool:
+        """Is it being connected to right now?"""
+
+    async def reach(self) -> None:
+        """Return when the server is there; raises as soon as it is known that it won't come."""
+
+    def dismiss(self, error: RelayError) -> None:
+        """Whoever waits, waits no longer."""
+
+    def absence(self) -> str:
+        """Why it is not there."""
+
+    def describe(self) -> dict[str, Any]:
+        """For the status."""
 
 
 @dataclass(slots=True)
@@ -24,6 +47,9 @@ class Entry:
     catalogue: Catalogue | None = None
     last_seen: float | None = None
     peer: Peer | None = None
+    keeper: Keeper | None = None
+    # What a server elsewhere was made of when its catalogue was read.
+    source: str | None = None
     since: float | None = None
     calls: int = 0
     # Was the catalogue read from the browser that holds the name now?
@@ -49,7 +75,9 @@ class Registry:
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
         for name, record in shelf.load().items():
-            self._entries[name] = Entry(name, catalogue=record.catalogue, last_seen=record.last_seen)
+            self._entries[name] = Entry(
+                name, catalogue=record.catalogue, last_seen=record.last_seen, source=record.source
+            )
         for name in declared:
             self.declare(name)
 
@@ -58,8 +86,28 @@ class Registry:
         entry = self._entries.get(check_server_name(name))
         if entry is None:
             entry = self._entries[name] = Entry(name)
-            self._shelf.remember(name, None, None)
+            self._remember(entry)
         return entry
+
+    def hold(self, name: str, peer: Peer, keeper: Keeper, source: str) -> None:
+        """A server elsewhere has the name, whether it is there yet or not. What is known of it is kept, if it is about
+        the same one."""
+        entry = self.declare(name)
+        is_old = self._wall() - (entry.last_seen or 0.0) > CATALOGUE_LIFE_S
+        if entry.source != source or is_old:
+            entry.catalogue = None
+        entry.peer, entry.keeper, entry.source = peer, keeper, source
+        entry.is_fresh = False
+        entry.up.clear()
+        self._remember(entry)
+
+    def forget(self, name: str) -> None:
+        """The name is no server's any more."""
+        if self._entries.pop(name, None) is not None:
+            self._shelf.forget(name)
+
+    def _remember(self, entry: Entry) -> None:
+        self._shelf.remember(entry.name, Record(entry.catalogue, entry.last_seen, entry.source))
 
     def find(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -94,7 +142,7 @@ class Registry:
         entry.since = entry.last_seen = self._wall()
         entry.is_fresh = entry.is_fresh and displaced is peer
         entry.up.set()
-        self._shelf.remember(name, entry.catalogue, entry.last_seen)
+        self._remember(entry)
         return displaced if displaced is not peer else None
 
     def away(self, name: str, peer: Peer) -> None:
@@ -108,33 +156,35 @@ class Registry:
         """The peer is gone for good. Only the one who holds the name can give it up."""
         entry = self._entries[name]
         if entry.peer is peer:
-            entry.peer = None
+            entry.peer = entry.keeper = None
             entry.since = None
             entry.up.clear()
             entry.last_seen = self._wall()
-            self._shelf.remember(name, entry.catalogue, entry.last_seen)
+            self._remember(entry)
 
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
         entry.catalogue = catalogue
         entry.is_fresh = True
-        self._shelf.remember(name, catalogue, entry.last_seen)
+        self._remember(entry)
 
     def close(self) -> None:
         """The relay stops: nobody can be reached any more, and nobody waits any longer."""
         self._is_closed = True
         for entry in self._entries.values():
             entry.up.set()
+            if entry.keeper is not None:
+                entry.keeper.dismiss(unavailable())
 
     async def reach(self, name: str, wait_s: float) -> Peer:
-        """The peer that can take a call now; waits up to `wait_s` for a browser that is away."""
+        """The peer that can take a call now; waits up to `wait_s` for one that is away."""
         entry = self.find(name)
         if self._is_closed:
             raise unavailable()
         if entry.peer is None or not entry.peer.is_up:
             try:
                 async with asyncio.timeout(wait_s):
-                    await entry.up.wait()
+                    await (entry.up.wait() if entry.keeper is None else entry.keeper.reach())
             except TimeoutError:
                 raise ServerOffline(self._absence(entry), retry_after_ms=3000) from None
             if self._is_closed:
@@ -143,6 +193,8 @@ class Registry:
         return entry.peer
 
     def _absence(self, entry: Entry) -> str:
+        if entry.keeper is not None:
+            return entry.keeper.absence()
         if entry.last_seen is None:
             return f'Server "{entry.name}" is not connected. Open its page (it was never seen here).'
         ago = max(0, round(self._wall() - entry.last_seen))
@@ -173,6 +225,7 @@ class Registry:
                     ],
                     "in_flight": entry.peer.in_flight if entry.peer is not None else 0,
                     "calls": entry.calls,
+                    **(entry.keeper.describe() if entry.keeper is not None else {"kind": "browser"}),
                 }
             )
         return rows

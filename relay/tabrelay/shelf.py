@@ -47,8 +47,10 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    catalogue: Catalogue | None
-    last_seen: float | None
+    catalogue: Catalogue | None = None
+    last_seen: float | None = None
+    # What a server elsewhere was made of; None for browsers.
+    source: str | None = None
 
 
 class Shelf:
@@ -67,13 +69,17 @@ class Shelf:
                 log.warning("Could not read %s (%s): starting without the servers it named.", self._path, error)
         return dict(self._records)
 
-    def remember(self, name: str, catalogue: Catalogue | None, last_seen: float | None) -> None:
+    def forget(self, name: str) -> None:
+        if self._records.pop(name, None) is not None:
+            self.flush()
+
+    def remember(self, name: str, record: Record) -> None:
         before = self._records.get(name)
-        self._records[name] = Record(catalogue, last_seen)
+        self._records[name] = record
         if len(self._records) > MAX_NAMES:
             del self._records[min(self._records, key=lambda name: self._records[name].last_seen or 0.0)]
         # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
-        if before is None or before.catalogue != catalogue:
+        if before is None or (before.catalogue, before.source) != (record.catalogue, record.source):
             self.flush()
 
     def flush(self) -> None:
@@ -84,6 +90,7 @@ class Shelf:
             {
                 name: {
                     "last_seen": record.last_seen,
+                    **({"source": record.source} if record.source else {}),
                     "initialize": record.catalogue.initialize if record.catalogue else None,
                     **{name: getattr(record.catalogue, name) for name in LISTS if record.catalogue},
                 }
@@ -114,6 +121,7 @@ def _read(body: bytes) -> list[tuple[str, Record]]:
             catalogue = Catalogue(
                 record["initialize"], *(tuple(item for item in items if isinstance(item, dict)) for items in lists)
             )
-        last_seen = record.get("last_seen")
-        records.append((name, Record(catalogue, last_seen if isinstance(last_seen, int | float) else None)))
+        last_seen, source = record.get("last_seen"), record.get("source")
+        last_seen = last_seen if isinstance(last_seen, int | float) else None
+        records.append((name, Record(catalogue, last_seen, source if isinstance(source, str) else None)))
     return records

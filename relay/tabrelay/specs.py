@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 # Which revision of MCP a server is spoken to in; `auto` asks it.
@@ -78,6 +78,10 @@ Spec = BrowserSpec | UpstreamSpec
 
 
 def fingerprint(spec: UpstreamSpec) -> str:
-    """What a remembered catalogue belongs to: another command or address under the same name is another server."""
-    text = json.dumps([spec.kind, asdict(spec)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """What a remembered catalogue belongs to: another command or address under the same name is another server. Secrets
+    have no part in it: a new token does not make a new server."""
+    if isinstance(spec, StdioSpec):
+        parts = [spec.kind, spec.command, *spec.args, spec.cwd or ""]
+    else:
+        parts = [spec.kind, spec.url]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -11,13 +11,14 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import orjson
 
 from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import Busy, DeadlinePassed
+from tabrelay.errors import Busy, DeadlinePassed, ServerOffline
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
@@ -44,6 +45,14 @@ class Switch:
     def new_channel(self) -> str:
         """A channel id that was never used before, not even by the relay that ran before this one."""
         return f"{self._prefix}-{next(self._channels):x}"
+
+    async def meet(self, server: str) -> None:
+        """A server elsewhere that is just starting and that nobody has seen yet is waited for: a client that is told of
+        no tools now may never ask again."""
+        entry = self.registry.find(server)
+        if entry.keeper is not None and entry.keeper.is_coming and entry.catalogue is None:
+            with suppress(ServerOffline):
+                await self.registry.reach(server, self._settings.away_wait_s)
 
     async def start(self, server: str, call: Call) -> Pending:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""

@@ -230,6 +230,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.verbs",
         "tabrelay.config",
         "tabrelay.errors",
+        "tabrelay.lines",
         "tabrelay.logs",
         "tabrelay.mirrors",
         "tabrelay.policy",

@@ -89,6 +89,7 @@ class Entry:
             await self._sse.get(exchange, server, principal)
         else:
             _check_content_type(exchange)
+            await self._switch.meet(server)
             await self._sse.post(exchange, server, principal)
 
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
@@ -98,6 +99,7 @@ class Entry:
         if exchange.is_gone:
             return
         message = parse(body)
+        await self._switch.meet(server)
         if _is_modern_version(exchange) or _has_envelope(message):
             await self._modern(exchange, server, principal, message)
         else:

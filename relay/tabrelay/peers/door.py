@@ -133,6 +133,8 @@ class Door:
         # A browser that has a call in flight and lost its socket may still bring the result.
         if self._drain.is_on and not (isinstance(peer, TabPeer) and peer.in_flight):
             return Refuse(503, "draining", "The relay is restarting.")
+        if peer is not None and not isinstance(peer, TabPeer | SocketPeer):
+            return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.calls import Notice, Pending
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.conversation import Conversation, Socket
 from tabrelay.translation import envelope
@@ -148,9 +148,9 @@ class SocketPeer:
         params = orjson.loads(call.payload).get("params")
         params = params if isinstance(params, dict) else None
         if call.method == "initialize":
-            _result(pending, {**self.about, "protocolVersion": self._version(call.caller)})
+            pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
         elif call.method.startswith("tasks/"):
-            _error(pending, jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
+            pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
         elif call.method == "logging/setLevel":
             self._set_level(page, pending, params or {})
         elif call.method in ("resources/subscribe", "resources/unsubscribe"):
@@ -198,7 +198,7 @@ class SocketPeer:
             pending = page.find(channel, id)
             if pending is not None:
                 page.cancel(pending, why)
-                _error(pending, jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+                pending.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
 
     def end(self, channel: str, why: str) -> None:
         for page in self._sockets:
@@ -232,7 +232,7 @@ class SocketPeer:
         if level in envelope.LEVELS:
             self._audience.set_level(pending.call.channel, level)
             if self._audience.level == before:
-                _result(pending, {})
+                pending.answer({})
                 return
             params = {**params, "level": self._audience.level}
         page.call(pending, params)
@@ -243,14 +243,6 @@ class SocketPeer:
             if pending.call.method == "resources/subscribe":
                 self._audience.subscribe(channel, uri)
             elif not self._audience.unsubscribe(channel, uri):
-                _result(pending, {})  # another caller still wants to hear of it
+                pending.answer({})  # another caller still wants to hear of it
                 return
         page.call(pending, params)
-
-
-def _result(pending: Pending, result: dict[str, Any]) -> None:
-    pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
-
-
-def _error(pending: Pending, code: int, text: str) -> None:
-    pending.finish(Reply(orjson.dumps(jsonrpc.error_message(pending.call.id, code, text)).decode(), code))

@@ -1,18 +1,21 @@
 """What a message of one era is called in the other: the per-method table, as pure functions on plain values.
 
-Only one direction is here: a modern client (2026-07-28) at a server of the handshake era. A server that speaks both
-eras needs none of this; its messages cross unchanged.
+Both directions: a modern client (2026-07-28) at a server of the handshake era, and a client of that era at a modern
+server. A server that speaks both eras needs none of this; its messages cross unchanged.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
 from tabserver.wire import eras, jsonrpc
+from tabserver.wire.frames import Caller
 
 Params = dict[str, Any]
 Result = dict[str, Any]
@@ -22,6 +25,9 @@ ENVELOPE: Final = frozenset({eras.META_VERSION, eras.META_CLIENT, eras.META_CAPA
 # A retry's answers are for the relay, which asked.
 ANSWERS: Final = ("inputResponses", "requestState")
 
+# What only modern results have.
+MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+
 MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 MAY_BE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 CACHEABLE: Final = frozenset(
@@ -29,6 +35,8 @@ CACHEABLE: Final = frozenset(
 )
 # Methods that 2026-07-28 no longer has. The face refuses them too; a peer must not depend on that.
 REMOVED: Final = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -50,6 +58,10 @@ def text(message: Mapping[str, Any]) -> str | None:
     try:
         return orjson.dumps(message).decode()
     except orjson.JSONEncodeError:
+        pass
+    try:
+        return json.dumps(message, separators=(",", ":"))  # numbers of more than 64 bits
+    except (ValueError, RecursionError):
         return None
 
 
@@ -68,6 +80,19 @@ def legacy_params(params: Params) -> Params:
     if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key not in ENVELOPE}):
         kept["_meta"] = rest
     return kept
+
+
+def modern_params(params: Params, caller: Caller, level: str | None) -> Params:
+    """A handshake caller's params with what a modern request must say of itself."""
+    meta = params.get("_meta")
+    stamped = dict(meta) if isinstance(meta, dict) else {}
+    stamped[eras.META_VERSION] = caller.version
+    stamped[eras.META_CAPABILITIES] = dict(caller.capabilities)
+    if caller.client is not None:
+        stamped[eras.META_CLIENT] = dict(caller.client)
+    if level is not None:
+        stamped[eras.META_LOG_LEVEL] = level
+    return {**params, "_meta": stamped}
 
 
 def log_level(params: Params) -> object:
@@ -110,10 +135,15 @@ def discover(about: Mapping[str, Any]) -> Result:
 
 
 def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Tasks are one caller's own, and have another model in each era: nobody is told of them."""
     capabilities = about.get("capabilities")
     if not isinstance(capabilities, dict):
         return {}
-    return {name: value for name, value in capabilities.items() if name != "tasks"}
+    seen = {name: value for name, value in capabilities.items() if name != "tasks"}
+    extensions = seen.get("extensions")
+    if isinstance(extensions, dict) and TASKS in extensions:
+        seen["extensions"] = {name: value for name, value in extensions.items() if name != TASKS}
+    return seen
 
 
 def modern_result(method: str, result: object, about: Mapping[str, Any]) -> Result:
@@ -158,6 +188,51 @@ def _is_url(item: object) -> bool:
     return isinstance(item, dict) and isinstance(item.get("url"), str)
 
 
+def initialized(discovered: Mapping[str, Any], version: str) -> Result:
+    """The answer to `initialize`, told from what a modern server said of itself."""
+    meta = discovered.get("_meta")
+    info = meta.get(eras.META_SERVER_INFO) if isinstance(meta, dict) else None
+    result: Result = {
+        "protocolVersion": version,
+        "capabilities": visible_capabilities(discovered),
+        "serverInfo": info if isinstance(info, dict) else {"name": "unknown", "version": "0"},
+    }
+    if isinstance(discovered.get("instructions"), str):
+        result["instructions"] = discovered["instructions"]
+    return result
+
+
+def legacy_result(method: str, result: object) -> Result:
+    """A modern server's result without what only modern results have."""
+    kept = {key: value for key, value in result.items() if key not in MODERN_ONLY} if isinstance(result, dict) else {}
+    meta = kept.get("_meta")
+    if isinstance(meta, dict) and eras.META_SERVER_INFO in meta:
+        kept["_meta"] = {key: value for key, value in meta.items() if key != eras.META_SERVER_INFO}
+        if not kept["_meta"]:
+            del kept["_meta"]
+    if method == "tools/list" and isinstance(kept.get("tools"), list):
+        kept["tools"] = [_with_object_schema(tool) for tool in kept["tools"]]
+    if "structuredContent" in kept and not isinstance(kept["structuredContent"], dict):
+        kept["structuredContent"] = {"result": kept["structuredContent"]}
+    return kept
+
+
+def _with_object_schema(tool: object) -> object:
+    """Before 2026-07-28 structured results are objects: another value stands in one, under `result`."""
+    schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+    if not isinstance(tool, dict) or schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
+        return tool
+    return {**tool, "outputSchema": {"type": "object", "properties": {"result": schema}, "required": ["result"]}}
+
+
+def legacy_error(method: str, error: Mapping[str, Any]) -> dict[str, Any]:
+    data = error.get("data")
+    is_missing = error.get("code") == jsonrpc.INVALID_PARAMS and isinstance(data, dict) and "uri" in data
+    if method == "resources/read" and is_missing:
+        return {**error, "code": RESOURCE_NOT_FOUND}
+    return dict(error) if isinstance(error.get("code"), int) else {**error, "code": jsonrpc.INTERNAL_ERROR}
+
+
 # -- what a server asks its client ------------------------------------------------------------------------------------
 
 
@@ -172,6 +247,20 @@ def modern_ask(method: str, params: object) -> dict[str, Any]:
         kept.pop("elicitationId", None)
         kept.setdefault("mode", "form")
     return {"method": method, "params": kept}
+
+
+def legacy_ask(method: str, params: object) -> Params | None:
+    """An entry of `inputRequests` as the request of a handshake server."""
+    if not isinstance(params, dict):
+        return None
+    asked = dict(params)
+    if method == "elicitation/create":
+        if asked.get("mode") == "url":
+            # Nobody will say that it is done, but the form wants one.
+            asked.setdefault("elicitationId", secrets.token_hex(8))
+        else:
+            asked.pop("mode", None)  # the first revision with elicitation knew forms only, and had no word for it
+    return asked
 
 
 def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
@@ -236,3 +325,15 @@ def tagged(message: Mapping[str, Any], id: jsonrpc.RequestId) -> dict[str, Any]:
     meta = kept.get("_meta")
     kept["_meta"] = {**(meta if isinstance(meta, dict) else {}), eras.META_SUBSCRIPTION: id}
     return jsonrpc.notification(str(message.get("method")), kept)
+
+
+def untagged(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A notification of a listen stream as one that belongs to no request."""
+    params = message.get("params")
+    kept = dict(params) if isinstance(params, dict) else {}
+    meta = kept.pop("_meta", None)
+    if isinstance(meta, dict) and (
+        rest := {key: value for key, value in meta.items() if key != eras.META_SUBSCRIPTION}
+    ):
+        kept["_meta"] = rest
+    return jsonrpc.notification(str(message.get("method")), kept or None)

@@ -114,9 +114,9 @@ class Translator:
         method, params = outer.call.method, message.get("params")
         params = params if isinstance(params, dict) else {}
         if method == "server/discover":
-            _result(outer, envelope.discover(self._peer.about))
+            outer.answer(envelope.discover(self._peer.about))
         elif envelope.is_removed(method):
-            _error(outer, jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not a method of {outer.call.caller.version}.')
+            outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not a method of {outer.call.caller.version}.')
         elif method == "subscriptions/listen":
             self._listen(outer, params)
         elif method in envelope.MAY_ASK and any(key in params for key in envelope.ANSWERS):
@@ -137,7 +137,7 @@ class Translator:
         """The peer is gone for good: streams that would wait for it end."""
         for outer in list(self._listening):
             self._listening.discard(outer)
-            _result(outer, {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: outer.call.id}})
+            outer.answer({"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: outer.call.id}})
 
     # -- a call -------------------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Translator:
         call = outer.call
         level = envelope.log_level(params)
         if level is not None and level not in envelope.LEVELS:
-            _error(outer, jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(envelope.LEVELS)}.")
+            outer.refuse(jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(envelope.LEVELS)}.")
             return
         told = envelope.legacy_params(params)
         request = jsonrpc.request(call.id, call.method, told or None)
@@ -198,12 +198,12 @@ class Translator:
             return
         error = outcome.get("error")
         if not isinstance(error, dict):
-            _result(outer, envelope.modern_result(live.call.method, outcome.get("result"), self._peer.about))
+            outer.answer(envelope.modern_result(live.call.method, outcome.get("result"), self._peer.about))
             return
         urls = envelope.url_elicitations(error) if live.call.method in envelope.MAY_ASK else None
         if urls is None:
             error = envelope.modern_error(error)
-            _error(outer, error["code"], str(error.get("message", "")), error.get("data"))
+            outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
         else:
             self._send_to_urls(live, outer, urls)
 
@@ -211,12 +211,12 @@ class Translator:
         """The server wants the user elsewhere first. Its call is over; the retry will make it anew."""
         needed = envelope.lacking(outer.call.caller.capabilities, "elicitation/create", {"mode": "url"})
         if not urls:
-            _error(
-                outer, jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not say which."
+            outer.refuse(
+                jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not say which."
             )
         elif needed is not None:
             text = "The server needs the user to open an address, and this client can't."
-            _error(outer, jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})
+            outer.refuse(jsonrpc.MISSING_CAPABILITY, text, {"requiredCapabilities": needed})
         elif not self._parking.has_room(outer.call.caller.principal):
             outer.fail(Busy("Too many questions to this client are open already.", retry_after_ms=1000))
         else:
@@ -254,19 +254,19 @@ class Translator:
         live.handle = self._parking.park(live, principal, live.digest, self._loop.time())
         live.expiry = self._loop.call_later(self._parking.ttl_s, self._expired, live)
         requests = {key: envelope.modern_ask(ask.method, ask.params) for key, ask in live.asks.items()}
-        _result(outer, {"resultType": "input_required", "inputRequests": requests, "requestState": live.handle})
+        outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": live.handle})
 
     def _resume(self, outer: Pending, params: envelope.Params) -> None:
         """A retry: the answers go to the server, whose call this request waits for from now on."""
         call, answers = outer.call, params.get("inputResponses", {})
         if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
-            _error(outer, jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
+            outer.refuse(jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
             return
         digest = envelope.digest(self._peer.server, call.method, params)
         live = self._parking.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
         if live is None or live.whose is not self:
             # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
-            _error(outer, jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
+            outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
             return
         live.handle = None
         if live.expiry is not None:
@@ -288,7 +288,7 @@ class Translator:
     def _continue(self, live: Live, outer: Pending, params: envelope.Params, answers: list[dict[str, Any]]) -> None:
         """The user was sent to addresses: make the call again, if that is where they went."""
         if any(answer.get("action") != "accept" for answer in answers):
-            _error(outer, jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
+            outer.refuse(jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
         elif live.asks:
             self._park(live)
         else:
@@ -325,7 +325,7 @@ class Translator:
     def _listen(self, outer: Pending, params: envelope.Params) -> None:
         call, wanted = outer.call, params.get("notifications")
         if not isinstance(wanted, dict):
-            _error(outer, jsonrpc.INVALID_PARAMS, "params.notifications is missing.")
+            outer.refuse(jsonrpc.INVALID_PARAMS, "params.notifications is missing.")
             return
         kept = envelope.honoured(wanted, self._peer.about)
         told = {"notifications": kept}
@@ -361,11 +361,3 @@ def _key(live: Live, method: str) -> str:
 
 def _notice(message: dict[str, Any]) -> Notice:
     return Notice(orjson.dumps(message).decode())
-
-
-def _result(outer: Pending, result: dict[str, Any]) -> None:
-    outer.finish(Reply(orjson.dumps(jsonrpc.result_message(outer.call.id, result)).decode()))
-
-
-def _error(outer: Pending, code: int, text: str, data: Any = None) -> None:
-    outer.finish(Reply(orjson.dumps(jsonrpc.error_message(outer.call.id, code, text, data)).decode(), code))

@@ -45,16 +45,12 @@ def _demo(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     from tabrelay.config import ConfigError
     from tabrelay.configfile.reader import effective
-    from tabrelay.specs import BrowserSpec
 
     args.servers = args.servers or None
     try:
         settings, config = effective(vars(args))
     except ConfigError as problem:
         raise Stop(str(problem)) from None
-    for spec in config.servers.values():
-        if not isinstance(spec, BrowserSpec):
-            raise Stop(f'Server "{spec.name}" is of type {spec.kind}, which this version can\'t serve yet.')
     return _relay(settings, tuple(config.servers.values()), "serve", "/")
 
 

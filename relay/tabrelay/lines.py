@@ -1,7 +1,7 @@
-"""Bytes from stdin, cut into lines: one JSON value each. Pure.
+"""Bytes of a pipe, cut into lines: one JSON value each. Pure.
 
 A line that is too long is skipped to its end, and the lines after it are read as usual. Its beginning and its end are
-kept, since the id of a request most often stands in one of them, and a request wants an answer.
+kept, since the id of a message most often stands in one of them: a request wants an answer, and somebody waits for one.
 """
 
 from __future__ import annotations

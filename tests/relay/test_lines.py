@@ -1,4 +1,4 @@
-"""stdin, cut into lines."""
+"""A pipe, cut into lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.bridge.lines import Lines, TooLong
+from tabrelay.lines import Lines, TooLong
 
 
 def lines_of(*chunks: bytes, limit: int = 1000) -> list[bytes | TooLong]:

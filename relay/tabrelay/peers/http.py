@@ -1,0 +1,221 @@
+"""A server that is reached over HTTP: the SDK's Streamable HTTP and HTTP+SSE transports, on a client that never fails.
+
+Left alone, those transports end a whole connection when one request can't be sent, and say little of what went wrong.
+So the client under them turns every failure into a value: it is reported under the id of its request, with whether the
+server can have seen it, and the transport gets an answer that it can live with. Knows HTTP and JSON-RPC, no MCP method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import httpx2
+import orjson
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tabrelay.specs import HttpSpec
+from tabrelay.upstreams.fault import MAX_DATA, Fault, Redactor
+from tabrelay.upstreams.line import Report, Streams
+from tabserver.wire.jsonrpc import RequestId, is_request_id
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 10.0
+WRITE_S: Final = 30.0
+# A message that has no answer is acknowledged at once; the SDK sends nothing else before it is.
+ACCEPT_S: Final = 10.0
+LEAVE_S: Final = 2.0  # saying goodbye to a session
+MAX_REDIRECTS: Final = 5
+MAX_ERROR_BODY: Final = 100_000
+MAX_CONNECTIONS: Final = 1024
+SESSION: Final = "mcp-session-id"
+HINTS: Final = ("WWW-Authenticate", "Mcp-Auth-Server", "Retry-After")
+# What says that this address knows no Streamable HTTP; then it may know what came before.
+OTHER_TRANSPORT: Final = frozenset({400, 404, 405})
+# Refused before anything was done. 503 is: not now.
+UNTOUCHED: Final = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 451, 503})
+
+NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+
+class Remote:
+    """The transport of one spec."""
+
+    def __init__(self, spec: HttpSpec, *, max_message: int, redact: Redactor) -> None:
+        self._spec = spec
+        self._max_message = max_message
+        self._redact = redact
+        self._is_sse = spec.transport == "sse"
+
+    def adapt(self, fault: Fault) -> bool:
+        if self._spec.transport != "auto" or fault.status not in OTHER_TRANSPORT:
+            return False
+        # The next time around it is the other one's turn again: a server may learn.
+        self._is_sse = not self._is_sse
+        return self._is_sse
+
+    @contextlib.asynccontextmanager
+    async def open(self, report: Report) -> AsyncIterator[Streams]:
+        async with Client(self._spec, report, self._redact, self._max_message) as client:
+            if self._is_sse:
+                client.answers_elsewhere = True
+
+                def made(headers: object = None, timeout: object = None, auth: object = None) -> httpx2.AsyncClient:
+                    return client
+
+                async with sse_client(self._spec.url, httpx_client_factory=made) as streams:
+                    yield streams
+            else:
+                async with streamable_http_client(
+                    self._spec.url, http_client=client, max_sse_event_size=self._max_message
+                ) as streams:
+                    yield streams
+
+
+class Client(httpx2.AsyncClient):
+    """An HTTP client whose requests always have an answer. What went wrong is told through `report`."""
+
+    def __init__(self, spec: HttpSpec, report: Report, redact: Redactor, max_message: int) -> None:
+        super().__init__(
+            headers=dict(spec.headers),
+            timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S, pool=CONNECT_S),
+            limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=20),
+            max_redirects=MAX_REDIRECTS,
+        )
+        self._server = spec.name
+        self._report = report
+        self._redact = redact
+        self._max_message = max_message
+        self._listened = False
+        # HTTP+SSE: answers come by another stream, so nobody waits for that of a POST.
+        self.answers_elsewhere = False
+
+    async def __aenter__(self) -> Client:
+        # The SDK's HTTP+SSE transport enters the client that it is given, which was entered already.
+        return self if self._state.name == "OPENED" else await super().__aenter__()
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method != "POST":
+            return await self._listen(request, options)
+        id, is_request = _shape(request)
+        if not is_request:
+            request.extensions["timeout"] = httpx2.Timeout(ACCEPT_S).as_dict()
+        try:
+            response = await super().send(request, **options)
+            if response.next_request is not None:
+                return response
+            return await self._received(request, response, id if is_request else None)
+        except httpx2.HTTPError as error:
+            return self._failed(request, id if is_request else None, self._lost(error))
+
+    async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """A stream of the server's own. Not every server has one; one that was there and went is the line's end."""
+        if request.method == "DELETE":
+            request.extensions["timeout"] = httpx2.Timeout(LEAVE_S).as_dict()
+        try:
+            response = await super().send(request, **options)
+        except httpx2.HTTPError as error:
+            if request.method == "GET" and (self._listened or self.answers_elsewhere):
+                self._report(None, self._lost(error, ends_line=True))
+            raise
+        if request.method == "GET" and response.is_success:
+            self._listened = True
+        elif request.method == "GET" and (self._listened or self.answers_elsewhere) and not response.is_redirect:
+            self._report(None, await self._refused(response, ends_line=True))
+        return response
+
+    async def _received(
+        self, request: httpx2.Request, response: httpx2.Response, id: RequestId | None
+    ) -> httpx2.Response:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.is_success and kind == "text/event-stream":
+            return response
+        if not response.is_success:
+            fault = await self._refused(response, is_session=SESSION in request.headers)
+            if kind == "application/json" and not fault.ends_line and _is_jsonrpc_error(response.content):
+                return response
+            return self._failed(request, id, fault)
+        if not await self._read(response, self._max_message):
+            text = f"its answer has more than {self._max_message:,} bytes"
+            return self._failed(request, id, Fault(text, answer="too_large"))
+        if id is None or self.answers_elsewhere:
+            return httpx2.Response(202, request=request)
+        if kind != "application/json" or not response.content.strip():
+            what = f"an answer of type {kind}" if kind and response.content else "an empty answer"
+            text = f"with {what} (HTTP {response.status_code}), where JSON or an event stream was expected"
+            return self._failed(request, id, Fault(text, answer="bad"))
+        return response
+
+    async def _read(self, response: httpx2.Response, most: int) -> bool:
+        """Read a body; False if there is more of it. What was read is its content from then on."""
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > most:
+                    return False
+        finally:
+            await response.aclose()
+        response._content = bytes(body)
+        return True
+
+    async def _refused(self, response: httpx2.Response, *, is_session: bool = False, ends_line: bool = False) -> Fault:
+        """A status that is no success, in words, with what may help."""
+        if not await self._read(response, MAX_ERROR_BODY):
+            response._content = b""
+        body = response.text
+        said = _said(body) or response.reason_phrase
+        hints = [f"{name}: {response.headers[name]}" for name in HINTS if name in response.headers]
+        text = f"HTTP {response.status_code}: {said}" + (f" [{'; '.join(hints)}]" if hints else "")
+        status = response.status_code
+        # Servers that were restarted know the session no more. Some say so with 400.
+        is_forgotten = is_session and (status == 404 or (status == 400 and "session" in body.lower()))
+        return self._redact.fault(
+            Fault(
+                f"the session has ended ({text})" if is_forgotten else text,
+                "no" if status in UNTOUCHED else "unknown",
+                ends_line=ends_line or is_forgotten,
+                status=status,
+            )
+        )
+
+    def _lost(self, error: httpx2.HTTPError, *, ends_line: bool = False) -> Fault:
+        is_unsent = isinstance(error, NEVER_SENT)
+        text = str(error) or type(error).__name__
+        return self._redact.fault(Fault(text, "no" if is_unsent else "unknown", ends_line=ends_line or is_unsent))
+
+    def _failed(self, request: httpx2.Request, id: RequestId | None, fault: Fault) -> httpx2.Response:
+        """Tell it to whoever waits, and give the SDK what it expects of a message that needs no answer."""
+        log.debug("%s: %s", self._server, fault.text)
+        if id is not None or fault.ends_line:
+            self._report(id, fault)
+        return httpx2.Response(202, request=request)
+
+
+def _shape(request: httpx2.Request) -> tuple[RequestId | None, bool]:
+    """The message's id, and whether it is a request."""
+    try:
+        message = orjson.loads(request.content)
+    except orjson.JSONDecodeError:
+        return None, False
+    id = message.get("id") if isinstance(message, dict) else None
+    return (id, "method" in message) if is_request_id(id) else (None, False)
+
+
+def _is_jsonrpc_error(body: bytes) -> bool:
+    try:
+        message = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    error = message.get("error") if isinstance(message, dict) else None
+    return isinstance(error, dict) and isinstance(error.get("code"), int)
+
+
+def _said(body: str) -> str:
+    """What a refusal says, if it is in words and not in HTML."""
+    text = " ".join(body.split())[:MAX_DATA]
+    return "" if text.startswith("<") else text

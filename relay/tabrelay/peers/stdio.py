@@ -1,0 +1,280 @@
+"""A server that runs as a child process: JSON-RPC messages as lines on its stdin and stdout.
+
+The SDK's own stdio transport reads lines of any length into memory and hides its process; this one has the same streams
+and a bound, says why a process ended, and leaves none behind. It knows no MCP method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import json
+import logging
+import os
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import anyio
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+from tabrelay.lines import Lines, TooLong
+from tabrelay.specs import StdioSpec
+from tabrelay.upstreams.fault import Fault, LineFault, Redactor
+from tabrelay.upstreams.line import Report, Streams
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger(__name__)
+
+CHUNK: Final = 64 * 1024
+# Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
+LEAVE_S: Final = 0.5
+TERM_S: Final = 1.0
+KILL_S: Final = 0.5
+POLL_S: Final = 0.01
+LAST_WORDS: Final = 5
+MAX_WORDS: Final = 2000
+
+# Process groups that are alive: whatever happens to the relay short of SIGKILL, none is left when it ends.
+_groups: set[int] = set()
+
+
+class Child:
+    """The transport of one spec. Each `open` is another process."""
+
+    def __init__(self, spec: StdioSpec, *, max_line: int, redact: Redactor) -> None:
+        self._spec = spec
+        self._max_line = max_line
+        self._redact = redact
+
+    def adapt(self, fault: Fault) -> bool:
+        return False
+
+    @contextlib.asynccontextmanager
+    async def open(self, report: Report) -> AsyncIterator[Streams]:
+        pipes = Pipes(await self._spawn(), self._spec.name, self._max_line, self._redact, report)
+        try:
+            async with pipes as streams:
+                yield streams
+        finally:
+            await pipes.end()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        spec = self._spec
+        try:
+            process = await asyncio.create_subprocess_exec(
+                spec.command,
+                *spec.args,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                # The relay's own environment has secrets that are none of the server's business.
+                env=get_default_environment() | dict(spec.env),
+                cwd=spec.cwd,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise LineFault(Fault(f'there is no program "{spec.command}"', "no", ends_line=True)) from None
+        except (OSError, ValueError) as error:
+            text = f'"{spec.command}" could not be started: {getattr(error, "strerror", None) or error}'
+            raise LineFault(Fault(text, "no", ends_line=True)) from None
+        _groups.add(process.pid)
+        log.debug("%s: started as process %d", spec.name, process.pid)
+        return process
+
+
+class Pipes:
+    """One process and its three pipes."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, name: str, max_line: int, redact: Redactor, report: Report
+    ) -> None:
+        self._process = process
+        self._name = name
+        self._max_line = max_line
+        self._redact = redact
+        self._report = report
+        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        # Written to the end, and not answered yet.
+        self._sent: set[jsonrpc.RequestId] = set()
+        self._incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self._write, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def __aenter__(self) -> Streams:
+        self._overhearing = asyncio.create_task(self._overhear())
+        self._hearing = asyncio.create_task(self._hear())
+        self._speaking = asyncio.create_task(self._speak())
+        return self._read, self._write
+
+    async def __aexit__(self, *exc: object) -> None:
+        # What was said before still reaches a process that reads; one that does not must not keep us.
+        self._write.close()
+        self._read.close()
+        await asyncio.wait({self._speaking}, timeout=LEAVE_S)
+
+    async def end(self) -> None:
+        await _end(self._process)
+        tasks = {self._hearing, self._speaking, self._overhearing}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self._incoming.close()
+        self._outgoing.close()
+        _release(self._process)
+
+    async def _hear(self) -> None:
+        assert self._process.stdout is not None
+        lines = Lines(self._max_line)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while data := await self._process.stdout.read(CHUNK):
+                for line in lines.feed(data):
+                    message = self._message(line)
+                    if message is not None:
+                        await self._incoming.send(message)
+        # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
+        await asyncio.wait({self._overhearing}, timeout=KILL_S)
+        await _becomes(lambda: self._process.returncode is not None, KILL_S)
+        self._report(None, Fault(self._farewell(), ends_line=True), self._sent)
+        self._incoming.close()
+
+    def _message(self, line: bytes | TooLong) -> SessionMessage | None:
+        """What a line says; None if it is no message, which is said in the log and does no harm."""
+        if isinstance(line, TooLong):
+            log.warning("%s: passed over a line of %d bytes", self._name, line.size)
+            if line.id is not None:
+                text = f"its answer has {line.size:,} bytes; at most {self._max_line:,} are taken"
+                self._report(json.loads(line.id), Fault(text, answer="too_large"))
+            return None
+        try:
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            shown = self._redact(line[:80].decode("utf-8", "replace"), 80)
+            log.info("%s: passed over a line that is no message: %r", self._name, shown)
+            id = _answer_id(line)
+            if id is not None:
+                self._report(id, Fault("its answer is not a JSON-RPC response that can be passed on", answer="bad"))
+            return None
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._sent.discard(message.id)
+        return SessionMessage(message)
+
+    async def _speak(self) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        # A pipe that nobody reads any more: the line was not written to its end, so nobody has read it.
+        with contextlib.suppress(anyio.ClosedResourceError, OSError):
+            async with self._outgoing:
+                async for item in self._outgoing:
+                    text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    stdin.write(text.encode() + b"\n")
+                    await stdin.drain()
+                    if stdin.is_closing():  # asyncio takes what is written to a broken pipe, and says nothing
+                        return
+                    if isinstance(item.message, JSONRPCRequest):
+                        self._sent.add(item.message.id)
+
+    async def _overhear(self) -> None:
+        """What it says on stderr is for people: kept for the moment it fails, and logged."""
+        assert self._process.stderr is not None
+        lines = Lines(MAX_WORDS)
+        while data := await self._process.stderr.read(CHUNK):
+            for line in lines.feed(data):
+                text = "…" if isinstance(line, TooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
+                self._words.append(text)
+                log.info("%s: %s", self._name, text)
+
+    def _farewell(self) -> str:
+        code = self._process.returncode
+        if code is None:
+            how = "it closed its output"
+        elif code < 0:
+            how = f"it was ended by {_signal(-code)}"
+        else:
+            how = f"it ended with code {code}"
+        said = " / ".join(word for word in self._words if word)
+        return f"{how}; its last words: {said}" if said else how
+
+
+def _answer_id(line: bytes) -> Any:
+    """The id of an answer that only a lenient reader understands."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or "method" in message:
+        return None
+    return message["id"] if jsonrpc.is_request_id(message.get("id")) else None
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+# -- the end of a process ---------------------------------------------------------------------------------------------
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Until neither it nor anything it started is left; every wait has an end."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if await _gone(process, LEAVE_S if process.returncode is None else 0):
+        return
+    _kill(process.pid, signal.SIGTERM)
+    if await _gone(process, TERM_S):
+        return
+    _kill(process.pid, signal.SIGKILL)
+    if not await _gone(process, KILL_S):
+        log.warning("Process %d is still there after SIGKILL.", process.pid)
+
+
+async def _gone(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
+    """Has the whole group ended?"""
+    return await _becomes(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
+
+
+async def _becomes(is_so: Callable[[], bool], timeout_s: float) -> bool:
+    """Polled: asyncio waits for the end of the pipes too, which a grandchild may keep open."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
+    while not is_so():
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, or not collected yet: it is there
+    return True
+
+
+def _kill(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _release(process: asyncio.subprocess.Process) -> None:
+    _groups.discard(process.pid)
+    # A survivor may hold a pipe; without this the transport would stay open, and complain when it is collected.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+@atexit.register
+def _leave_none() -> None:
+    """A second stop signal ends the relay at once, without the polite way."""
+    for group in _groups:
+        _kill(group, signal.SIGKILL)

@@ -1,0 +1,86 @@
+"""What goes wrong on the way to an upstream, as a value: what to tell people, and whether the request can have
+arrived."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from tabrelay.errors import (
+    BadAnswer,
+    Delivered,
+    RelayError,
+    ResultTooLarge,
+    ServerOffline,
+    UpstreamFailed,
+    UpstreamGone,
+)
+
+MAX_TEXT: Final = 1000
+MAX_DATA: Final = 2000
+SHORTEST_SECRET: Final = 6  # what is shorter stands in too many harmless words
+_CREDENTIALS: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`delivered` is "no" only where the server certainly did not act on the request. `ends_line`: the connection is of
+    no use any more, and another one may be. `status`: the HTTP status, if it was one. `answer`: what was wrong with the
+    answer, if there was one."""
+
+    text: str
+    delivered: Delivered = "unknown"
+    ends_line: bool = False
+    status: int | None = None
+    answer: Literal["too_large", "bad"] | None = None
+
+
+class LineFault(Exception):
+    """A request that got no answer of the server's."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+class Redactor:
+    """Takes the secrets of one server out of what is said about it, and keeps it short."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        known = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET}
+        # A header's value is often a scheme and a token; the token alone must not be seen either.
+        known |= {part for secret in known for part in secret.split() if len(part) >= SHORTEST_SECRET}
+        ordered = sorted(known, key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def __call__(self, text: str, limit: int = MAX_TEXT) -> str:
+        if self._known is not None:
+            text = self._known.sub("[redacted]", text)
+        text = _CREDENTIALS.sub(r"\1 [redacted]", text)
+        return text if len(text) <= limit else text[: limit - 1] + "…"
+
+    def fault(self, fault: Fault) -> Fault:
+        return replace(fault, text=self(fault.text))
+
+
+def relay_error(server: str, fault: Fault) -> RelayError:
+    """What the caller is told."""
+    if fault.answer is not None:
+        kind = ResultTooLarge if fault.answer == "too_large" else BadAnswer
+        return kind(f'Server "{server}" answered, but {fault.text}.')
+    if fault.status is not None and not fault.ends_line:
+        error: RelayError = UpstreamFailed(f'Server "{server}" refused the request: {fault.text}')
+        error.delivered = fault.delivered
+        return error
+    if fault.delivered == "no":
+        return ServerOffline(f'Server "{server}" could not be reached: {fault.text}', retry_after_ms=3000)
+    return UpstreamGone(f'Server "{server}" was lost while it had the call: {fault.text}')
+
+
+def first_leaf(error: BaseException) -> BaseException:
+    """The one error that matters of a group: task groups wrap what went wrong."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return error

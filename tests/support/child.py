@@ -1,0 +1,232 @@
+"""A server for tests, as a real child process: MCP over stdin and stdout, in one era, written by hand.
+
+Run with the name of the era. It does what no good server does, when a tool asks for it: see `TOOLS`. Needs nothing but
+the standard library, so that it starts fast; each call has a thread, so that calls overlap.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+Message = dict[str, Any]
+
+PREFIX = "io.modelcontextprotocol/"
+TOOLS = {
+    "echo": "gives its arguments back",
+    "pid": "says its process id",
+    "env": "says its environment",
+    "slow": "answers when `release` is called, or when it is cancelled",
+    "release": "ends every slow call",
+    "progress": "reports progress, then answers",
+    "log": "writes a log message, then answers",
+    "ask": "asks the user for a name, and says it",
+    "garbage": "writes what is no message to stdout, then answers",
+    "large": "answers with as many bytes as it is told",
+    "unreadable": "answers with something that is hardly JSON",
+    "deaf": "reads nothing from stdin any more",
+    "die": "ends at once, without an answer",
+    "family": "starts a process that ignores signals, and says its id",
+    "change": "says that its tools have changed",
+    "count": "says how often it was called",
+}
+
+out = threading.Lock()
+released = threading.Event()
+answers: dict[str, Message] = {}
+answered = threading.Condition()
+cancelled: set[Any] = set()
+listening: set[Any] = set()
+counts = {"count": 0, "initialize": 0}
+ids = iter(range(1, 1000))
+
+
+def write(message: Message) -> None:
+    with out:
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def raw(text: str) -> None:
+    with out:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def notify(method: str, params: Message | None = None) -> None:
+    write({"jsonrpc": "2.0", "method": method, **({"params": params} if params is not None else {})})
+
+
+def text(said: object) -> Message:
+    return {"content": [{"type": "text", "text": said if isinstance(said, str) else json.dumps(said)}]}
+
+
+class Server:
+    def __init__(self, era: str) -> None:
+        self.is_modern = era == "modern"
+
+    # -- the two eras --------------------------------------------------------------------------------------------------
+
+    def handle(self, message: Message) -> None:
+        method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
+        if method is None:
+            with answered:
+                answers[str(id)] = message
+                answered.notify_all()
+        elif method == "notifications/cancelled":
+            cancelled.add(params.get("requestId"))
+            listening.discard(params.get("requestId"))
+        elif id is not None:
+            threading.Thread(target=self.request, args=(id, method, params), daemon=True).start()
+
+    def request(self, id: Any, method: str, params: Message) -> None:
+        try:
+            result = self.result(id, method, params)
+        except LookupError as problem:
+            code, words = (-32601, "no such method") if not problem.args else problem.args
+            write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": words}})
+            return
+        if result is not None and id not in cancelled:
+            if self.is_modern:
+                info = {PREFIX + "serverInfo": {"name": "child", "version": "1"}}
+                result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "_meta": info, **result}
+            write({"jsonrpc": "2.0", "id": id, "result": result})
+
+    def result(self, id: Any, method: str, params: Message) -> Message | None:
+        can = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
+        if self.is_modern and PREFIX + "protocolVersion" not in params.get("_meta", {}):
+            raise LookupError(-32602, "no envelope")
+        if method == "initialize" and not self.is_modern:
+            counts["initialize"] += 1
+            info = {"name": "child", "version": "1"}
+            return {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": info}
+        if method == "server/discover" and self.is_modern:
+            return {"supportedVersions": ["2026-07-28"], "capabilities": can}
+        if method == "subscriptions/listen" and self.is_modern:
+            listening.add(id)
+            tag = {PREFIX + "subscriptionId": id}
+            notify("notifications/subscriptions/acknowledged", {"notifications": params["notifications"], "_meta": tag})
+            return None
+        if method == "ping" and not self.is_modern:
+            return {}
+        if method in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe") and not self.is_modern:
+            return {}
+        if method == "tools/list":
+            # In an order of its own.
+            listed = sorted(TOOLS.items(), key=lambda item: item[0][::-1])
+            return {"tools": [{"name": n, "description": d, "inputSchema": {"type": "object"}} for n, d in listed]}
+        if method == "resources/list":
+            return {"resources": []}
+        if method == "tools/call":
+            return self.call(id, params)
+        raise LookupError
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    def call(self, id: Any, params: Message) -> Message | None:
+        name, arguments = params["name"], params.get("arguments") or {}
+        if name not in TOOLS:
+            raise LookupError(-32602, f"Unknown tool: {name}")
+        return getattr(self, f"tool_{name}")(id, params, **arguments)  # type: ignore[no-any-return]
+
+    def tool_echo(self, id: Any, params: Message, **arguments: Any) -> Message:
+        return text(arguments)
+
+    def tool_pid(self, id: Any, params: Message) -> Message:
+        return text(str(os.getpid()))
+
+    def tool_env(self, id: Any, params: Message) -> Message:
+        return text(dict(os.environ))
+
+    def tool_count(self, id: Any, params: Message, file: str | None = None) -> Message:
+        if file is not None:
+            with open(file, "a") as log:
+                log.write("x")
+        counts["count"] += 1
+        return text(counts)
+
+    def tool_slow(self, id: Any, params: Message) -> Message:
+        while not released.wait(0.01) and id not in cancelled:
+            pass
+        return text("released")
+
+    def tool_release(self, id: Any, params: Message) -> Message:
+        released.set()
+        return text(sorted(map(str, cancelled)))
+
+    def tool_progress(self, id: Any, params: Message, word: str = "") -> Message:
+        token = params.get("_meta", {}).get("progressToken")
+        for step in (1, 2):
+            notify("notifications/progress", {"progressToken": token, "progress": step, "total": 2, "message": word})
+        return text(word)
+
+    def tool_log(self, id: Any, params: Message, level: str = "info", word: str = "") -> Message:
+        notify("notifications/message", {"level": level, "data": word})
+        return text(word)
+
+    def tool_ask(self, id: Any, params: Message) -> Message:
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        question = {"message": "What is your name?", "requestedSchema": schema}
+        if self.is_modern:
+            given = params.get("inputResponses", {}).get("who")
+            if given is None:
+                asked = {"who": {"method": "elicitation/create", "params": {"mode": "form", **question}}}
+                return {"resultType": "input_required", "inputRequests": asked, "requestState": "sealed"}
+            assert params.get("requestState") == "sealed"
+            return text(given["content"]["name"] if given["action"] == "accept" else given["action"])
+        ours = f"q{next(ids)}"
+        write({"jsonrpc": "2.0", "id": ours, "method": "elicitation/create", "params": question})
+        with answered:
+            answered.wait_for(lambda: ours in answers or id in cancelled)
+        answer = answers.get(ours, {})
+        if "error" in answer:
+            return text(f"error: {answer['error']['message']}")
+        given = answer.get("result", {})
+        return text(given["content"]["name"] if given.get("action") == "accept" else str(given.get("action")))
+
+    def tool_garbage(self, id: Any, params: Message) -> Message:
+        raw("DEBUG: hello\n\n{not json}\n[1, 2]\n\x00\xff\n{}\n" + '{"jsonrpc": "2.0", "id": 987654, "result": {}}\n')
+        return text("clean")
+
+    def tool_large(self, id: Any, params: Message, size: int = 0) -> Message:
+        return text("x" * size)
+
+    def tool_unreadable(self, id: Any, params: Message) -> None:
+        raw(f'{{"jsonrpc": "2.0", "id": {json.dumps(id)}, "result": {{"content": [], "half": "\\ud800"}}}}\n')
+
+    def tool_deaf(self, id: Any, params: Message) -> Message:
+        return text("what?")
+
+    def tool_die(self, id: Any, params: Message, code: int = 3) -> None:
+        sys.stderr.write("I have had enough: " + os.environ.get("SECRET", "") + "\n")
+        sys.stderr.flush()
+        os._exit(code)
+
+    def tool_family(self, id: Any, params: Message) -> Message:
+        code = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+        child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()
+        return text(str(child.pid))
+
+    def tool_change(self, id: Any, params: Message) -> Message:
+        if not self.is_modern:
+            notify("notifications/tools/list_changed")
+        for listener in sorted(listening):
+            notify("notifications/tools/list_changed", {"_meta": {PREFIX + "subscriptionId": listener}})
+        return text("changed")
+
+
+def main() -> None:
+    server = Server(sys.argv[1])
+    while line := sys.stdin.readline():
+        server.handle(json.loads(line))
+        if '"name": "deaf"' in line or '"name":"deaf"' in line:
+            time.sleep(600)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""Servers elsewhere for tests: specs of the scripted child, and what is left of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tabrelay.specs import StdioSpec
+
+CHILD = Path(__file__).with_name("child.py")
+WAIT_S = 15.0
+
+
+def child(name: str, era: str = "legacy", **more: Any) -> StdioSpec:
+    """Without site packages: it starts in a fraction of the time."""
+    return StdioSpec(name, sys.executable, ("-I", "-S", str(CHILD), era), **more)
+
+
+def is_alive(pid: int) -> bool:
+    """One that has ended and was not collected yet does not count, once its last thread has ended too."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state != "Z" or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
+
+
+async def until(is_so: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not is_so():  # noqa: ASYNC110 - processes tell nobody
+            await asyncio.sleep(0.005)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,41 @@
+"""Relays with servers elsewhere behind them, and real clients in front."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+
+from tests.support.relay import RunningRelay
+
+MODES = ("legacy", "2026-07-28")
+
+
+@asynccontextmanager
+async def client(relay: RunningRelay, server: str, mode: str, **callbacks: Any) -> AsyncIterator[Client]:
+    """The official client, in one era."""
+    headers = {"Authorization": f"Bearer {relay.token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http,
+        Client(streamable_http_client(f"{relay.url}/{server}", http_client=http), mode=mode, **callbacks) as one,
+    ):
+        yield one
+
+
+def named(name: str) -> dict[str, Any]:
+    """A user who gives this name when asked."""
+
+    async def elicit(context: object, params: object) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": name})
+
+    return {"elicitation_callback": elicit}
+
+
+async def text(one: Client, tool: str, **arguments: Any) -> str:
+    result = await one.call_tool(tool, arguments)
+    return str(result.content[0].text)  # type: ignore[union-attr]

@@ -1,0 +1,234 @@
+"""One task per upstream, on a clock that the test moves and with a transport that fails when the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp.shared.message import SessionMessage
+
+from tabrelay.errors import ServerOffline
+from tabrelay.upstreams.connection import Connection
+from tabrelay.upstreams.fault import Fault, LineFault, Redactor
+from tabrelay.upstreams.greeting import About
+from tabrelay.upstreams.ladder import Ladder
+from tabrelay.upstreams.line import Report, Streams
+from tabrelay.upstreams.supervisor import Supervisor
+from tabserver.wire.eras import Era
+from tests.support.clock import Clock, settle
+
+
+class ScriptedTransport:
+    """Opens as long as `is_there`; `cut` ends the connection that is open."""
+
+    def __init__(self) -> None:
+        self.is_there = True
+        self.opened = 0
+        self.open_now = 0
+        self.adapts = False
+        self._report: Report | None = None
+
+    def adapt(self, fault: Fault) -> bool:
+        adapts, self.adapts = self.adapts, False
+        return adapts
+
+    @asynccontextmanager
+    async def open(self, report: Report) -> AsyncIterator[Streams]:
+        self.opened += 1
+        if not self.is_there:
+            raise ExceptionGroup("as task groups do", [LineFault(Fault("nobody is there, hunter22", "no"))])
+        self._report = report
+        self.open_now += 1
+        incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+        with incoming, outgoing:
+            try:
+                yield read, write
+            finally:
+                self.open_now -= 1
+
+    def cut(self) -> None:
+        assert self._report is not None
+        self._report(None, Fault("the wire was cut", ends_line=True))
+
+
+class NoOwner:
+    def announced(self, connection: Connection, message: dict[str, Any]) -> None: ...
+
+    def tools_changed(self) -> None: ...
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        return False
+
+    def roots(self) -> list[dict[str, Any]]:
+        return []
+
+
+class Stage:
+    """A supervisor under a test's control; `news` is what it said of coming and going."""
+
+    def __init__(self, *, probes: bool = False) -> None:
+        self.clock = Clock()
+        self.transport = ScriptedTransport()
+        self.news: list[str] = []
+        self.supervisor = Supervisor(
+            "files",
+            transport=self.transport,
+            ladder=Ladder(probes=probes),
+            redact=Redactor(["hunter22"]),
+            new_connection=lambda: Connection(NoOwner(), "integer"),
+            greet=self._greet,
+            start_s=60,
+            on_up=lambda connection: self.news.append("up"),
+            on_away=lambda: self.news.append("away"),
+            clock=self.clock,
+            call_later=self.clock.call_later,
+        )
+
+    async def _greet(self, connection: Connection) -> About:
+        return About(Era.LEGACY, "2025-11-25", {})
+
+    @property
+    def state(self) -> str:
+        return self.supervisor.status.state
+
+    async def flap(self) -> None:
+        self.transport.cut()
+        await settle()
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    yield stage
+    await stage.supervisor.stop()
+    assert stage.transport.open_now == 0
+
+
+@pytest.fixture
+async def remote() -> AsyncIterator[Stage]:
+    stage = Stage(probes=True)
+    yield stage
+    await stage.supervisor.stop()
+
+
+async def test_a_lost_connection_is_made_anew_at_once(stage: Stage) -> None:
+    stage.supervisor.start()
+    await stage.supervisor.reach()
+    await stage.flap()
+    assert stage.news == ["up", "away", "up"]
+    assert stage.transport.opened == 2
+
+
+async def test_attempts_come_after_500_1000_2000_and_4000_ms_and_then_no_more(stage: Stage) -> None:
+    stage.supervisor.start()
+    await stage.supervisor.reach()
+    stage.transport.is_there = False
+    await stage.flap()
+    for pause, opened in ((0.5, 3), (1.0, 4), (2.0, 5), (4.0, 6)):
+        assert stage.transport.opened == opened - 1
+        assert stage.state == "connecting"
+        assert stage.supervisor.status.retry_at == pytest.approx(stage.clock() + pause)
+        await stage.clock.advance(pause - 0.01)
+        assert stage.transport.opened == opened - 1
+        await stage.clock.advance(0.01)
+    assert stage.transport.opened == 6
+    assert (stage.state, stage.supervisor.status.attempts) == ("failed", 5)
+    assert stage.supervisor.status.error == "nobody is there, [redacted]"
+    await stage.clock.advance(3600)
+    assert stage.transport.opened == 6
+
+
+async def test_a_server_at_an_address_is_probed_until_it_is_there(remote: Stage) -> None:
+    remote.transport.is_there = False
+    remote.supervisor.start()
+    await remote.clock.advance(7.5)
+    assert (remote.transport.opened, remote.state) == (5, "waiting")
+    for pause in (15, 30, 60, 120, 240, 300):
+        await remote.clock.advance(pause - 1)
+        before = remote.transport.opened
+        await remote.clock.advance(1)
+        assert remote.transport.opened == before + 1
+    remote.transport.is_there = True
+    await remote.clock.advance(300)
+    assert (remote.news, remote.state) == (["up"], "connected")
+
+
+async def test_everybody_who_waits_shares_one_attempt(stage: Stage) -> None:
+    stage.transport.is_there = False
+    stage.supervisor.start()
+    await stage.clock.advance(7.5)
+    assert (stage.state, stage.transport.opened) == ("failed", 5)
+    stage.transport.is_there = True
+    await asyncio.gather(*(stage.supervisor.reach() for _ in range(20)))
+    assert stage.transport.opened == 6
+    assert stage.news == ["up"]
+
+
+async def test_those_who_wait_are_told_when_the_round_is_over(stage: Stage) -> None:
+    stage.transport.is_there = False
+    stage.supervisor.start()
+    waiting = [asyncio.create_task(stage.supervisor.reach()) for _ in range(3)]
+    await settle()
+    waiting[0].cancel()
+    await stage.clock.advance(7.4)
+    assert not waiting[1].done()
+    await stage.clock.advance(0.1)
+    for task in waiting[1:]:
+        with pytest.raises(ServerOffline, match="nobody is there"):
+            await task
+
+
+async def test_a_server_that_comes_and_goes_too_often_is_left_alone_until_somebody_says_so(stage: Stage) -> None:
+    stage.supervisor.start()
+    await stage.supervisor.reach()
+    for _ in range(5):
+        await stage.flap()
+        await stage.clock.advance(1)
+    assert stage.state == "connected"
+    await stage.flap()
+    assert stage.state == "suspended"
+    opened = stage.transport.opened
+    with pytest.raises(ServerOffline, match="tabrelay reconnect files"):
+        await stage.supervisor.reach()
+    await stage.clock.advance(3600)
+    assert stage.transport.opened == opened
+    stage.supervisor.reconnect()
+    await stage.supervisor.reach()
+    assert stage.state == "connected"
+    await stage.flap()
+    assert stage.state == "connected"
+
+
+async def test_reconnect_replaces_a_connection_that_seems_to_work(stage: Stage) -> None:
+    stage.supervisor.start()
+    await stage.supervisor.reach()
+    stage.supervisor.reconnect()
+    await settle()
+    assert stage.news == ["up", "away", "up"]
+
+
+async def test_a_stop_ends_a_pause_and_frees_those_who_wait(stage: Stage) -> None:
+    stage.transport.is_there = False
+    stage.supervisor.start()
+    waiting = asyncio.create_task(stage.supervisor.reach())
+    await settle()
+    await stage.supervisor.stop()
+    with pytest.raises(ServerOffline):
+        await waiting
+    assert stage.state == "stopped"
+    await stage.clock.advance(100)
+    assert stage.transport.opened == 1
+
+
+async def test_another_way_is_tried_at_once_where_a_transport_knows_one(stage: Stage) -> None:
+    stage.transport.is_there = False
+    stage.transport.adapts = True
+    stage.supervisor.start()
+    await settle()
+    assert stage.transport.opened == 2
+    assert stage.supervisor.status.attempts == 1
