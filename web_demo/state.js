@@ -81,6 +81,13 @@ const REASONS = {
     command: startCommand(tokenCommand, "demo", origin),
     action: "retry",
   }),
+  blocked: ({ origin }) => ({
+    lamp: "stop",
+    title: "The browser blocks the way to the relay",
+    text: `This page may not reach ${origin}, which is on this computer. Allow it in the site's settings, then try again.`,
+    action: "retry",
+    tellsDetail: true,
+  }),
   not_paired: ({ tokenCommand }) => ({
     lamp: "stop",
     title: "This page is not paired",

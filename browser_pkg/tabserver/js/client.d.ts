@@ -157,6 +157,8 @@ export interface State {
 export type Why =
   /** Nobody answers at the relay's address. */
   | "relay_down"
+  /** The browser does not let the page reach this computer (Local Network Access). */
+  | "blocked"
   /** The relay does not know the token. */
   | "unauthorized"
   /** The relay does not take pages of this origin, or not for this server. */

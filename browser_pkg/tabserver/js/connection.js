@@ -15,7 +15,7 @@ import { Calls } from "./calls.js";
 import { Credential } from "./credential.js";
 import { describe } from "./errors.js";
 import { Offers } from "./offers.js";
-import { askHealth } from "./relay.js";
+import { askHealth, whyUnreachable } from "./relay.js";
 import { startWorker, workerAddress } from "./spawn.js";
 import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
 import { pause, whenFree } from "./wait.js";
@@ -32,7 +32,7 @@ const connections = new Map();
  */
 export function connect(options) {
   if (!options?.server) throw new TypeError('connect() needs the name of a server: connect({ server: "notes" })');
-  const relay = new URL(options.relay ?? import.meta.url, document.baseURI).origin;
+  const relay = new URL(options.relay ?? ownRelay(), document.baseURI).origin;
   const key = `${relay}/${options.server}`;
   const known = connections.get(key);
   if (known && !known.isClosed) {
@@ -42,6 +42,15 @@ export function connect(options) {
   const connection = new Connection(relay, options);
   connections.set(key, connection);
   return connection;
+}
+
+/** The relay that this file came from. A copy in somebody's bundle came from nowhere that is one. */
+function ownRelay() {
+  if (new URL(import.meta.url).pathname.startsWith("/-/")) return import.meta.url;
+  throw new TypeError(
+    "This app has its own copy of client.js, so connect() must be told where the relay is: " +
+      'connect({ server, relay: "http://127.0.0.1:4747" })',
+  );
 }
 
 /**
@@ -256,8 +265,8 @@ export class Connection extends EventTarget {
       const build = await askHealth(this.#relay, this.#closing.signal);
       if (build !== undefined) return build;
       const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
-      const message = `No relay answers at ${this.#relay}. Start it with: tabrelay serve`;
-      this.#setState("waiting", "relay_down", message, { retry_in_ms: wait_ms, attempts: attempt });
+      const { why, message } = await whyUnreachable(this.#relay);
+      this.#setState("waiting", why, message, { retry_in_ms: wait_ms, attempts: attempt });
       await this.#pause(wait_ms);
     }
     return "";

@@ -1,0 +1,122 @@
+"""Why a page can't connect, said on the page with what to do: Local Network Access, a wrong token, no relay.
+
+The app is at an address that Chromium is told to take for a public one: the browser guards this computer from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from tests.support.demo import Demo
+from tests.support.site import Site
+
+PAGE = """<!doctype html>
+<title>App</title>
+<script type="module" src="/app.js"></script>
+"""
+# The client is the app's own copy, as with a bundler: the browser would not let it load the relay's either.
+APP = """import { connect } from "/client/client.js";
+const token = new URLSearchParams(location.hash.slice(1)).get("token");
+globalThis.connection = connect({ server: "notes", relay: "RELAY", worker: "/worker.js", token });
+"""
+CLIENT = Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js"
+
+
+class Public:
+    """A public web app, and the relay on this computer that it wants to reach."""
+
+    def __init__(self, browser: Browser, relay: Demo, origin: str) -> None:
+        self.browser, self.relay, self.origin = browser, relay, origin
+
+    async def visit(self, context: BrowserContext, token: str) -> Page:
+        page = await context.new_page()
+        await page.goto(f"{self.origin}/#token={token}")
+        return page
+
+
+@pytest.fixture(scope="module")
+async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Public]:
+    folder = tmp_path_factory.mktemp("app")
+    (folder / "client").symlink_to(CLIENT)
+    site = Site(folder)
+    port = site.origin.rpartition(":")[2]
+    origin = f"http://app.example:{port}"
+    flags = [
+        "--host-resolver-rules=MAP app.example 127.0.0.1",
+        f"--ip-address-space-overrides=127.0.0.1:{port}=public",
+        f"--unsafely-treat-insecure-origin-as-secure={origin}",
+    ]
+    async with (
+        Demo(tmp_path_factory.mktemp("home"), "notes", "--allow-origin", origin, verb="serve") as relay,
+        async_playwright() as playwright,
+    ):
+        here = f"http://127.0.0.1:{relay.port}"
+        (folder / "index.html").write_text(PAGE)
+        (folder / "app.js").write_text(APP.replace("RELAY", here))
+        (folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
+        browser = await playwright.chromium.launch(**settings.launch_options(args=flags))
+        with site:
+            yield Public(browser, relay, origin)
+        await browser.close()
+
+
+async def state(page: Page, condition: str, timeout_ms: float = 20_000) -> dict[str, Any]:
+    """How the connection stands, once a condition on it holds."""
+    await page.wait_for_function(
+        f"() => {{ const s = globalThis.connection?.state; return s && ({condition}); }}", timeout=timeout_ms
+    )
+    found: dict[str, Any] = await page.evaluate("() => connection.state")
+    return found
+
+
+async def test_a_page_without_the_permission_says_so_and_connects_when_it_has_it(
+    public: Public, settings: ModuleType
+) -> None:
+    context = await public.browser.new_context()
+    page = await public.visit(context, public.relay.token)
+    told = await state(page, "s.why === 'blocked'")
+    # Without a window there is nobody to ask, which Chromium takes for a no.
+    assert told["state"] == "waiting" and f"does not let {public.origin}" in told["message"]
+    await context.grant_permissions(["local-network-access"], origin=public.origin)
+    await page.evaluate("() => connection.retry()")
+    await state(page, "s.state === 'connected'", settings.BOOT_TIMEOUT_MS)
+    await context.close()
+
+
+async def test_a_page_that_was_denied_is_told_where_to_allow_it(public: Public) -> None:
+    context = await public.browser.new_context()
+    page = await context.new_page()
+    session = await context.new_cdp_session(page)
+    await session.send(
+        "Browser.setPermission",
+        {"permission": {"name": "loopback-network"}, "setting": "denied", "origin": public.origin},
+    )
+    await page.goto(f"{public.origin}/#token={public.relay.token}")
+    told = await state(page, "s.why === 'blocked'")
+    assert "does not let" in told["message"] and "settings" in told["message"]
+    await context.close()
+
+
+async def test_a_token_that_the_relay_does_not_know_is_named(public: Public, settings: ModuleType) -> None:
+    context = await public.browser.new_context()
+    await context.grant_permissions(["local-network-access"], origin=public.origin)
+    page = await public.visit(context, "wrong")
+    told = await state(page, "s.why === 'unauthorized'", settings.BOOT_TIMEOUT_MS)
+    assert told["state"] == "stopped" and told["message"]
+    await context.close()
+
+
+async def test_a_relay_that_is_not_there_is_told_from_a_way_that_is_blocked(public: Public) -> None:
+    context = await public.browser.new_context()
+    await context.grant_permissions(["local-network-access"], origin=public.origin)
+    await public.relay.stop()
+    page = await public.visit(context, public.relay.token)
+    told = await state(page, "s.why === 'relay_down'")
+    assert "tabrelay serve" in told["message"] and told["retry_in_ms"]
+    await context.close()

@@ -1,0 +1,28 @@
+"""docs/api.md says what the code says, and leaves nothing out."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import tabserver
+from tests.support.reference import TYPES, reference
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
+
+
+def test_the_reference_is_what_the_docstrings_say() -> None:
+    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    made = reference()
+    if os.environ.get("TABRELAY_WRITE_DOCS"):
+        PAGE.write_text(made, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == made
+
+
+def test_every_public_name_is_in_it_and_says_what_it_is() -> None:
+    headings = set(re.findall(r"^### `(\w+)`", reference(), re.MULTILINE))
+    exported = set(re.findall(r"^export (?:declare )?\w+ (\w+)", TYPES.read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(tabserver.__all__) | (exported - {"function", "class"}) <= headings
+    undocumented = [name for name in tabserver.__all__ if not getattr(tabserver, name).__doc__]
+    assert undocumented == []
