@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import call, config, flags, install, pair, pairs, serve, stdio, token
+from tabrelay.verbs import call, config, doctor, flags, install, pair, pairs, serve, stdio, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, stdio, call, install, token, pair, pairs, config)
+VERBS = (serve, stdio, call, install, doctor, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"
         "  tabrelay install cursor notes write a server into a client's configuration\n"
         "  tabrelay uninstall cursor notes         take it out again\n"
+        "  tabrelay doctor               check everything, and say what to do\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"

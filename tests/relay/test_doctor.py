@@ -1,0 +1,192 @@
+"""`tabrelay doctor`: every check finds what is wrong with its part, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.cli import main
+from tabrelay.verbs import doctor
+from tests.support.cpython_worker import CPythonWorker
+from tests.support.relay import RunningRelay
+
+
+@pytest.fixture(autouse=True)
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "person"
+    home.mkdir()
+    for name, value in {"HOME": str(home), "DISPLAY": ":0", "BROWSER": "/bin/true"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("XDG_CONFIG_HOME", "SSH_CONNECTION", "TABRELAY_ALLOW_ORIGINS"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number: int = free.getsockname()[1]
+        return number
+
+
+def ask(capsys: pytest.CaptureFixture[str], *argv: Any) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """The exit code, and the findings by what they are about."""
+    capsys.readouterr()
+    code = main(["doctor", "--json", *map(str, argv)])
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in json.loads(capsys.readouterr().out):
+        found.setdefault(row["what"], []).append(row)
+    return code, found
+
+
+def states(found: dict[str, list[dict[str, str]]]) -> dict[str, str]:
+    return {what: rows[0]["state"] for what, rows in found.items()}
+
+
+def test_before_the_first_start_nothing_is_bad(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert code == 0
+    assert states(found) == {
+        "program": "ok",
+        "state": "note",
+        "token": "note",
+        "assets": "ok",
+        "browser": "ok",
+        "relay": "note",
+        "clients": "note",
+    }
+    assert "tabrelay serve" in found["relay"][0]["advice"]
+    assert not (tmp_path / "none").exists(), "a doctor changes nothing"
+
+
+async def test_a_relay_its_servers_and_its_clients_are_found_well(
+    tmp_path: Path, person: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import asyncio
+
+    home = tmp_path / "home"
+    async with RunningRelay(home, servers=("idle",)) as relay, CPythonWorker(relay.url, relay.token, "notes"):
+        await relay.has_read("notes")
+        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
+        assert main(["install", "cursor", "notes", "gone", "--home", str(home)]) == 0
+        code, found = await asyncio.to_thread(ask, capsys, "--home", home)
+    assert code == 0
+    assert states(found)["relay"] == states(found)["token"] == states(found)["state"] == "ok"
+    servers = {row["text"].partition(":")[0]: row["state"] for row in found["server"]}
+    assert servers == {"notes": "ok", "idle": "note"}
+    clients = {row["text"]: row["state"] for row in found["client"]}
+    assert clients["Cursor: notes"] == "ok"
+    assert [state for text, state in clients.items() if "'gone'" in text] == ["note"]
+
+
+def test_what_is_open_to_others_is_bad(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    (home / "token").write_text("tr_" + "x" * 40)
+    (home / "token").chmod(0o644)
+    code, found = ask(capsys, "--home", home, "--port", port)
+    assert code == 1
+    assert found["state"][0]["advice"] == f"chmod 700 {home}"
+    assert found["token"][0]["advice"] == f"chmod 600 {home / 'token'}"
+    home.chmod(0o700)
+    (home / "token").chmod(0o600)
+    code, found = ask(capsys, "--home", home, "--port", port)
+    assert (code, states(found)["state"], states(found)["token"]) == (0, "ok", "ok")
+    (home / "token").write_text("")
+    assert states(ask(capsys, "--home", home, "--port", port)[1])["token"] == "bad"
+
+
+def test_a_port_that_another_program_has_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        taken.close()
+        with socket.create_server(("127.0.0.1", number)) as server:
+            server.settimeout(1)
+            import threading
+
+            def refuse() -> None:
+                """Not HTTP."""
+                for _ in range(2):
+                    server.accept()[0].close()
+
+            threading.Thread(target=refuse, daemon=True).start()
+            code, found = ask(capsys, "--home", tmp_path / "none", "--port", number)
+    assert code == 1
+    assert found["port"][0]["advice"] == f"tabrelay serve --port {number + 1}"
+
+
+async def test_a_relay_with_another_token_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import asyncio
+
+    async with RunningRelay(tmp_path / "theirs") as relay:
+        home = tmp_path / "ours"
+        home.mkdir(mode=0o700)
+        (home / "token").write_text("tr_" + "y" * 43)
+        (home / "token").chmod(0o600)
+        (home / "running.json").write_text(json.dumps({"url": relay.url, "pid": os.getpid()}))
+        code, found = await asyncio.to_thread(ask, capsys, "--home", home)
+    assert code == 1
+    assert found["token"][0]["state"] == "bad" and "--home" in found["token"][0]["advice"]
+
+
+def test_clients_that_can_not_work_are_bad(
+    tmp_path: Path, person: Path, port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (person / ".cursor").mkdir()
+    entry = {"command": "/no/such/tabrelay", "args": ["stdio", "notes"]}
+    (person / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": entry, "other": {"url": "x"}}}))
+    (person / ".claude.json").write_text("{oops")
+    code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert code == 1
+    by_client = {row["text"].partition(":")[0]: row for row in found["client"]}
+    assert by_client["Cursor"]["advice"] == "tabrelay install cursor notes --force"
+    assert "Line 1" in by_client["Claude Code"]["text"]
+    assert len(found["client"]) == 2
+
+
+def test_origins_and_assets_that_are_wrong_are_bad(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tabrelay.assets import Assets, AssetsMissing
+
+    def missing(self: Assets) -> None:
+        raise AssetsMissing("Pyodide is missing. make demo brings it.")
+
+    monkeypatch.setattr(Assets, "check", missing)
+    monkeypatch.setenv("TABRELAY_ALLOW_ORIGINS", "not an origin")
+    code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert code == 1
+    assert states(found)["assets"] == states(found)["origins"] == "bad"
+
+
+def test_without_a_screen_it_says_how_to_go_on(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "1.2.3.4")
+    _, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert found["browser"][0]["state"] == "note" and "tabrelay pair" in found["browser"][0]["advice"]
+
+
+def test_a_check_that_falls_ill_does_not_end_the_others(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def _ill(patient: doctor.Patient) -> Any:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(doctor, "CHECKS", (_ill, *doctor.CHECKS))
+    code, found = ask(capsys, "--home", tmp_path / "none", "--port", port)
+    assert code == 1 and "ZeroDivisionError" in found["ill"][0]["text"] and "program" in found
+
+
+def test_for_people_it_is_a_list_with_advice(tmp_path: Path, port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--home", str(tmp_path / "none"), "--port", str(port)]) == 0
+    text = capsys.readouterr().out
+    assert "ok    program" in text and "→ tabrelay install CLIENT NAME" in text and text.endswith("All is well.\n")
