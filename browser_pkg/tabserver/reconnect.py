@@ -87,7 +87,7 @@ class Transport(Generic[P]):
         self._is_pumping = False
         self._retry: Timer | None = None
         self._drain: Timer | None = None
-        self._alarm: tuple[float, Timer] | None = None
+        self._alarms: list[float] = []  # when the link's timers will ring
 
     # -- the handle ---------------------------------------------------------------------------------------------------
 
@@ -375,17 +375,17 @@ class Transport(Generic[P]):
         self._pump()
 
     def _arm(self) -> None:
-        due = self._link.next_timer()
-        if self._alarm is not None:
-            if self._alarm[0] == due:
-                return
-            self._alarm[1].cancel()
-            self._alarm = None
-        if due is not None:
-            self._alarm = (due, self._call_later(max(0.0, due - self._clock()), self._ring))
+        """No timer is ever taken back: a browser's loop keeps a cancelled one, and all it holds, until its time comes.
 
-    def _ring(self) -> None:
-        self._alarm = None
+        With every frame the watchdog moves on, so that would be one more for each. One that rings early does no harm.
+        """
+        due = self._link.next_timer()
+        if due is not None and (not self._alarms or due < min(self._alarms)):
+            self._alarms.append(due)
+            self._call_later(max(0.0, due - self._clock()), lambda: self._ring(due))
+
+    def _ring(self, due: float) -> None:
+        self._alarms.remove(due)
         self._link.handle_timer(self._clock())
         self._pump()
 

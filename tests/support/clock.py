@@ -33,6 +33,11 @@ class Clock:
         heapq.heappush(self._timers, (self.now + delay_s, next(self._count), timer))
         return timer
 
+    @property
+    def pending(self) -> int:
+        """Timers whose time has not come, cancelled ones among them."""
+        return len(self._timers)
+
     async def advance(self, seconds: float) -> None:
         """Let time pass: every timer that falls due runs at its own moment, and the tasks it woke run after it."""
         end = self.now + seconds

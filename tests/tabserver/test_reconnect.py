@@ -504,6 +504,18 @@ async def test_acknowledgements_are_sent_by_the_timer(bench: Bench) -> None:
     assert bench.relay.link.unacknowledged == 0
 
 
+async def test_timers_do_not_grow_with_the_frames(bench: Bench) -> None:
+    """A browser keeps every timer until its time comes, cancelled or not."""
+    await bench.start()
+    await bench.connect()
+    before = bench.clock.pending
+    for number in range(200):
+        bench.relay.link.open(f"c{number}", CALLER, bench.clock())
+        bench.relay.exchange()
+        await bench.clock.advance(0.05)
+    assert bench.clock.pending <= before + 2
+
+
 async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> None:
     await bench.start()
     socket = await bench.connect()
