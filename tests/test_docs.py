@@ -25,6 +25,7 @@ SIZES = {
     "max_part",
     "max_header",
     "max_body",
+    "log_max",
     "replay_bytes",
     "replay_budget",
     "send_queue",

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 
 from tabrelay import __version__
-from tabrelay.verbs import call, config, doctor, flags, install, pair, pairs, serve, stdio, token
+from tabrelay.verbs import call, config, doctor, flags, install, logs, pair, pairs, serve, status, stdio, token
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
 # In the order of the help.
-VERBS = (serve, stdio, call, install, doctor, token, pair, pairs, config)
+VERBS = (serve, status, logs, stdio, call, install, doctor, token, pair, pairs, config)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Examples:\n"
         "  tabrelay demo                 start the relay and open the demo page\n"
         "  tabrelay serve notes          start the relay for your own page\n"
+        "  tabrelay status               show the relay and its servers\n"
+        "  tabrelay logs -f              show what it writes down\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay tools notes          list a server's tools\n"
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"

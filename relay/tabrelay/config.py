@@ -14,6 +14,7 @@ from typing import Any
 KIB = 1024
 MIB = 1024 * 1024
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 class ConfigError(ValueError):
@@ -45,6 +46,10 @@ class Settings:
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
+    log_format: str = _setting("text", "how it is said on stderr: text or json")
+    log_file: str = _setting("", "the log file (default: log/relay-PORT.log in the state directory); none for no file")
+    log_max: int = _setting(2 * MIB, "size at which the log file is put aside")
+    log_keep: int = _setting(4, "how many log files that were put aside are kept")
     open_browser: bool = _setting(True, "open the page when ready")
     json: bool = _setting(False, "print one JSON line instead of text")
 
@@ -129,6 +134,8 @@ class Settings:
         if both := set(self.plain) & set(self.static_tools):
             text = "is opened to plain pages, which know nothing of static tools. Choose one of the two."
             raise ConfigError(f'"{min(both)}" {text}')
+        if self.log_format not in LOG_FORMATS:
+            raise ConfigError(f"log_format must be one of {', '.join(LOG_FORMATS)}; got {self.log_format!r}.")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
         if self.port > 65535:

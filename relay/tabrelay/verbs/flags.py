@@ -99,6 +99,8 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"
     )
+    parser.add_argument("--log-format", metavar="FORMAT", help="text (default) or json: one object a line")
+    parser.add_argument("--log-file", metavar="FILE", help="keep the log there; none: keep none (see `tabrelay logs`)")
     parser.add_argument(
         "--dangerously-no-auth",
         dest="no_auth",

@@ -73,7 +73,8 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
     sock = _listen(settings.host, settings.port, verb, settings.servers)
     settings = replace(settings, port=sock.getsockname()[1])
     base = running.base_url(settings.host, settings.port)
-    logs.configure(settings.log_level)
+    logs.configure(settings.log_level, is_json=settings.log_format == "json")
+    logs.keep(settings)
     if not is_loopback(settings.host):
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
 

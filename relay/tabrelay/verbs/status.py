@@ -1,0 +1,53 @@
+"""`tabrelay status`: the relay that runs, and its servers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from tabrelay.verbs import flags, running
+from tabrelay.verbs.content import printable
+from tabrelay.verbs.outcome import OK
+from tabrelay.verbs.table import ago, table
+
+
+def add(verbs: Any) -> None:
+    parser = flags.verb(verbs, "status", "Show the running relay and its servers.", "tabrelay status")
+    flags.address_flags(parser)
+    parser.add_argument("--json", action="store_true", default=None, help="print JSON")
+    parser.add_argument("--names", action="store_true", help="print only the servers' names")
+    parser.set_defaults(run=_status)
+
+
+def _status(args: argparse.Namespace) -> int:
+    status = running.ask(args, "/-/status")
+    if args.json:
+        print(json.dumps(status))
+    elif args.names:
+        for row in status["servers"]:
+            print(row["name"])
+    else:
+        print(printable(text(status)))
+    return OK
+
+
+def text(status: dict[str, Any]) -> str:
+    head = f"tabrelay {status['version']} at {status['url']}"
+    rows = [_row(row) for row in status["servers"]]
+    if not rows:
+        return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}"
+
+
+def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    state = str(row["state"])
+    if row.get("since_s") is not None:
+        state += f" for {ago(row['since_s'])}"
+    elif row.get("last_seen_s") is not None:
+        state += f" for {ago(row['last_seen_s'])}"
+    if row.get("problem"):
+        state += f": {row['problem']}"
+    tools = str(len(row["tools"])) + (" (old)" if row.get("stale") else "")
+    calls = str(row.get("calls", 0)) + (f" ({row['in_flight']} running)" if row.get("in_flight") else "")
+    return str(row["name"]), state, tools, calls, str(row["mcp_url"])
