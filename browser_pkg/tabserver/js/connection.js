@@ -22,8 +22,11 @@ import { pause, whenFree } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
 
+// One for the whole page, whatever brought this file: a bundle and PyScript may each have a copy, and a tab is one tab.
+const SHARED = Symbol.for("tabrelay.connections");
+const page = /** @type {any} */ (globalThis);
 /** @type {Map<string, Connection>} */
-const connections = new Map();
+const connections = (page[SHARED] ??= new Map());
 
 /**
  * Attach this tab to a server. Called again for the same server, it returns the same connection.
