@@ -23,7 +23,7 @@ SERVER = "bench"
 # How a child gets the token: other users of the machine can read a command line.
 TOKEN = "TABRELAY_BENCH_TOKEN"
 # One token makes every call here, so the bounds that keep one caller from taking everything are raised out of the way.
-ROOMY = {"TABRELAY_IN_FLIGHT_SERVER": "256", "TABRELAY_IN_FLIGHT_CALLER": "256"}
+ROOMY = {"TABRELAY_IN_FLIGHT_SERVER": "256", "TABRELAY_IN_FLIGHT_CALLER": "256", "TABRELAY_RATE_S": "0"}
 
 
 def announce(**facts: Any) -> None:

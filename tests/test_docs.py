@@ -29,6 +29,9 @@ SIZES = {
     "replay_bytes",
     "replay_budget",
     "send_queue",
+    "body_budget",
+    "max_list",
+    "max_description",
 }
 # Rhythms: nobody goes over them.
 NO_LIMITS = {"heartbeat_s", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}

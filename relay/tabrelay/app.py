@@ -24,6 +24,7 @@ from tabrelay.peers.door import Door
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Policy, Principal, bracketed, is_loopback
+from tabrelay.rates import Rates
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
 from tabrelay.specs import BrowserSpec, Spec
@@ -56,7 +57,12 @@ class Relay:
         self._url = url
         self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
-        self._registry = Registry(self._shelf, declared=settings.servers, static_tools=settings.static_tools)
+        self._registry = Registry(
+            self._shelf,
+            declared=settings.servers,
+            static_tools=settings.static_tools,
+            most=settings.max_servers,
+        )
         self._assets = assets
         self._switch = Switch(self._registry, settings, drain.changed)
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
@@ -176,7 +182,8 @@ def create_app(
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
-    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain)
+    rates = Rates(settings.rate_s, settings.rate_burst)
+    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain, rates=rates)
 
     def revoked(principals: set[str]) -> None:
         relay.dismiss(principals)

@@ -15,9 +15,10 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 
-# A caller that does not read its stream must not make the relay remember for ever: past this many unread notices the
-# oldest go. The reply is never dropped.
+# A caller that does not read its stream must not make the relay remember for ever: past this many unread notices, or
+# characters in them, the oldest go. The reply is never dropped.
 MAX_UNREAD_NOTICES: Final = 1024
+MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
 
 
 def _nothing() -> None:
@@ -64,15 +65,30 @@ class Pending:
     One reader at a time. Everything is delivered on the event loop's own thread.
     """
 
-    __slots__ = ("_failure", "_is_released", "_notices", "_reply", "_waiter", "call", "is_done", "on_done", "on_pin")
+    __slots__ = (
+        "_failure",
+        "_is_released",
+        "_notices",
+        "_reply",
+        "_unread",
+        "_waiter",
+        "call",
+        "is_done",
+        "on_done",
+        "on_pin",
+        "sift",
+    )
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_done = False
         self.on_done: Callable[[], None] | None = None
+        # What the caller gets of a reply, if not all of it as it came.
+        self.sift: Callable[[Reply], Reply] | None = None
         # The server says that the caller's later requests shall go to one tab, or to any again.
         self.on_pin: Callable[[str | None], None] | None = None
-        self._notices: deque[Notice] = deque(maxlen=MAX_UNREAD_NOTICES)
+        self._notices: deque[Notice] = deque()
+        self._unread = 0  # characters
         self._reply: Reply | None = None
         self._failure: RelayError | None = None
         self._is_released = False
@@ -81,13 +97,19 @@ class Pending:
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
             self._notices.append(notice)
+            self._unread += len(notice.payload)
+            while len(self._notices) > 1 and self._is_too_much():
+                self._unread -= len(self._notices.popleft().payload)
             self._wake()
+
+    def _is_too_much(self) -> bool:
+        return len(self._notices) > MAX_UNREAD_NOTICES or self._unread > MAX_UNREAD_SIZE
 
     def finish(self, reply: Reply) -> None:
         if self.is_done or self._is_released:
             reply.release()
         else:
-            self._reply = reply
+            self._reply = reply if self.sift is None else self.sift(reply)
         if not self.is_done:
             self._end()
 
@@ -129,7 +151,9 @@ class Pending:
                 if timer is not None:
                     timer.cancel()
         if self._notices:
-            return self._notices.popleft()
+            notice = self._notices.popleft()
+            self._unread -= len(notice.payload)
+            return notice
         if self._failure is not None:
             raise self._failure
         return self._reply

@@ -1,7 +1,7 @@
 """The gate: one ASGI wrapper around everything, HTTP and WebSocket alike, that denies by default.
 
-Order: Host, Origin, is it a public route?, token, scope. A route that nobody listed needs a token, so a route added
-later is closed until somebody opens it here by name. WebSockets are refused before the 101, with a real HTTP status.
+Order: Host, Origin, is it a public route?, token, scope, rate. A route that nobody listed needs a token, so a route
+added later is closed until somebody opens it by name. WebSockets are refused before the 101, with a real HTTP status.
 Nothing behind the gate ever sees a token: headers and subprotocol entries that carry one are taken out on the way in.
 
 It decides nothing about hosts, origins and scopes itself (policy does); which route asks for what is in `routes`, how a
@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay.outgoing import Outgoing, is_preflight
-from tabrelay.policy import CALL, SERVE, Policy, Principal, Refuse, allows, unauthorized
+from tabrelay.policy import CALL, SERVE, Policy, Principal, Refuse, allows, too_often, unauthorized
+from tabrelay.rates import Rates
 from tabrelay.routes import Route, route
 from tabrelay.tokens import Tokens
 from tabrelay.visits import Visits
 from tabserver.wire.frames import SUBPROTOCOL
 
+UNLIMITED = Rates(0, 0)
 NULL = "null"  # the origin of files and sandboxes: anybody's
 ANYONE = Principal("anyone", frozenset({CALL, SERVE}))
 
@@ -38,13 +41,16 @@ class Gate:
         *,
         no_auth: bool = False,
         plain: frozenset[str] = frozenset(),
+        rates: Rates = UNLIMITED,
     ) -> None:
-        """`plain`: servers whose pages may dial without a token, on the strength of their Origin."""
+        """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
+        one principal may ask."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
         self._no_auth = no_auth
         self._plain = plain
+        self._rates = rates
         self._visits = Visits(tokens.is_good)
 
     def look(self) -> None:
@@ -73,6 +79,8 @@ class Gate:
                 await out.preflight()
                 return
         admitted = None if asked.is_public else self._admit(asked, scope, origin, is_stranger=stranger is not None)
+        if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
+            admitted = too_often(wait_s)
         if isinstance(admitted, Refuse):
             await out.refuse(admitted, receive)
             return

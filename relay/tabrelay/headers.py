@@ -1,7 +1,8 @@
-"""HTTP connections with limits on what comes before a request's body: how many bytes, and how long they may take.
+"""HTTP connections with limits: bytes and time of a request's header, time of its body, and how many there may be.
 
-uvicorn's httptools protocol has neither limit: it takes headers of any size, and keeps a connection that says nothing,
-or half a header, for ever. Bodies are limited where they are read; what a request means is not known here.
+uvicorn's httptools protocol has none of them: it takes headers of any size, and keeps a connection that says nothing,
+half a header, or a body byte by byte, for ever. How large a body may be is decided where it is read; what a request
+means is not known here.
 """
 
 from __future__ import annotations
@@ -22,17 +23,39 @@ class LimitedHttp(HttpToolsProtocol):
 
     max_header = 64 * 1024
     header_deadline_s = 10.0
+    body_deadline_s = 30.0
+    max_connections = 1024
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._deadline: asyncio.TimerHandle | None = None
         self._is_waiting = True  # for a header to be complete
         self._header_bytes = 0  # of a header that came in several pieces: an upper bound
+        self._has_body_to_come = False
+        self._since = 0.0
         self._status = http.HTTPStatus.BAD_REQUEST
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._since = self.loop.time()
         self._arm()
+        if len(self.connections) > self.max_connections and not self._make_room():
+            self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def _make_room(self) -> bool:
+        """Whoever waits longest without having asked for anything goes: so many silent ones keep nobody out."""
+        others = [each for each in self.connections if isinstance(each, LimitedHttp) and each is not self]
+        idle = [each for each in others if each._is_idle]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda each: each._since)
+        oldest._disarm()
+        oldest.transport.abort()
+        return True
+
+    @property
+    def _is_idle(self) -> bool:
+        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
@@ -43,10 +66,18 @@ class LimitedHttp(HttpToolsProtocol):
         super().data_received(data)
         if not self._is_waiting:
             self._header_bytes = 0
+            if self._has_body_to_come and self._deadline is None:
+                self._deadline = self.loop.call_later(self.body_deadline_s, self._too_late)
         elif self._header_bytes > self.max_header:
             self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         elif self._deadline is None and not self.transport.is_closing():
             self._arm()
+
+    def on_message_complete(self) -> None:
+        self._has_body_to_come = False
+        self._since = self.loop.time()
+        self._disarm()
+        super().on_message_complete()
 
     def on_message_begin(self) -> None:
         self._is_waiting = True
@@ -59,6 +90,7 @@ class LimitedHttp(HttpToolsProtocol):
         if self._header_bytes > self.max_header and self._size() > self.max_header:
             self._status = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise HeaderTooLarge
+        self._has_body_to_come = not self.parser.should_upgrade()
         super().on_headers_complete()
 
     def _size(self) -> int:
@@ -81,7 +113,8 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        if self._header_bytes:
+        is_asking = self._header_bytes or (self.cycle is not None and not self.cycle.response_started)
+        if is_asking:
             self._refuse(http.HTTPStatus.REQUEST_TIMEOUT)
         else:
             self.transport.close()

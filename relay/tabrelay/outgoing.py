@@ -11,13 +11,15 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from tabrelay.errors import Busy
 from tabrelay.policy import Refuse
 from tabrelay.routes import Route
 from tabserver.wire import jsonrpc
 
 Headers = list[tuple[bytes, bytes]]
 
-CLOSE_CODES: Final = {401: 4401, 403: 4403, 421: 4403}  # for servers that can't refuse a WebSocket with an HTTP status
+# For servers that can't refuse a WebSocket with an HTTP status.
+CLOSE_CODES: Final = {401: 4401, 403: 4403, 421: 4403, 429: 1013}
 DEFAULT_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -50,7 +52,7 @@ class Outgoing:
         """Only for origins that were admitted, so never `*`; refusals have it too, or a page could not read why."""
         self._cors = [
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate"),
+            (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate, Retry-After"),
             (b"vary", b"Origin"),
         ]
 
@@ -100,8 +102,13 @@ class Outgoing:
     def _body(self, refusal: Refuse) -> dict[str, Any]:
         if not self._asked.speaks_rpc:
             return {"error": refusal.reason, "message": refusal.message}
-        data = {"reason": refusal.reason, "delivered": "no", "retryable": False, "server": self._asked.server}
-        return jsonrpc.error_message(None, jsonrpc.INVALID_REQUEST, refusal.message, data)
+        can_retry = refusal.retry_after_ms is not None
+        data: dict[str, Any] = {"reason": refusal.reason, "delivered": "no", "retryable": can_retry}
+        data["server"] = self._asked.server
+        if can_retry:
+            data["retry_after_ms"] = refusal.retry_after_ms
+        code = Busy.code if can_retry else jsonrpc.INVALID_REQUEST
+        return jsonrpc.error_message(None, code, refusal.message, data)
 
     async def cut(self, refusal: Refuse, receive: Receive) -> None:
         """The client is no longer welcome, and the application has let go: say why, or end what was begun."""

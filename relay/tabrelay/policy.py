@@ -8,6 +8,7 @@ some local server. This module reads no request, no file and no clock, and does 
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Refuse:
     reason: str
     message: str
     headers: tuple[tuple[str, str], ...] = ()
+    retry_after_ms: int | None = None  # trying again helps
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,18 @@ def unauthorized(scope: str | None, was_given: bool) -> Refuse:
     needed = f', scope="{scope}"' if scope else ""
     return Refuse(
         401, "unauthorized", f"{said} {fix}", (("WWW-Authenticate", f'Bearer realm="tabrelay"{error}{needed}'),)
+    )
+
+
+def too_often(wait_s: float) -> Refuse:
+    """RFC 6585 §4: the 429 of a principal that asks too much."""
+    seconds = max(1, math.ceil(wait_s))
+    return Refuse(
+        429,
+        "rate_limited",
+        f"Too many requests with this token. Try again in {seconds} s.",
+        (("Retry-After", str(seconds)),),
+        retry_after_ms=math.ceil(wait_s * 1000),
     )
 
 

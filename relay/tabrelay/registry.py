@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, Final, Protocol
 from tabrelay.calls import Peer
 from tabrelay.drain import unavailable
 from tabrelay.errors import RelayError, ServerOffline, UnknownServer
+from tabrelay.inspection import Flaw
 from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.names import check_server_name
 from tabserver.wire.statics import STATIC_TOOLS
@@ -39,6 +41,12 @@ class Keeper(Protocol):
         """For the status."""
 
 
+log = logging.getLogger(__name__)
+
+MAX_CATALOGUES: Final = 16 * 1024 * 1024  # bytes of JSON, all servers together
+MAX_FLAWS: Final = 32  # of one server; more of them say nothing new
+
+
 @dataclass(slots=True)
 class Entry:
     """One name. It outlives the peers that hold it: with no peer the server is offline, never unknown."""
@@ -55,6 +63,9 @@ class Entry:
     # Was the catalogue read from the browser that holds the name now?
     is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
+    # What it offered and nobody was told of: by the list it stood in, name -> why.
+    flaws: dict[str, dict[str, str]] = field(default_factory=dict)
+    size: int = 0  # of the catalogue, as JSON
 
 
 class Registry:
@@ -66,25 +77,34 @@ class Registry:
         *,
         declared: Iterable[str] = (),
         static_tools: Iterable[str] = (),
+        most: int = 512,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`static_tools`: the names that have those, from before their first browser."""
+        """`static_tools`: the names that have those, from before their first browser. `most`: how many names are
+        remembered."""
         self._wall = wall
         self._static_tools = frozenset(static_tools)
+        self._most = most
+        self._declared = frozenset(declared)
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
         for name, record in shelf.load().items():
             self._entries[name] = Entry(
-                name, catalogue=record.catalogue, last_seen=record.last_seen, source=record.source
+                name,
+                catalogue=record.catalogue,
+                last_seen=record.last_seen,
+                source=record.source,
+                size=record.catalogue.size if record.catalogue else 0,
             )
-        for name in declared:
+        for name in self._declared:
             self.declare(name)
 
     def declare(self, name: str) -> Entry:
         """Make a name known: from the command line, a pairing, or a browser that dials in."""
         entry = self._entries.get(check_server_name(name))
         if entry is None:
+            self._make_room()
             entry = self._entries[name] = Entry(name)
             self._remember(entry)
         return entry
@@ -108,6 +128,36 @@ class Registry:
 
     def _remember(self, entry: Entry) -> None:
         self._shelf.remember(entry.name, Record(entry.catalogue, entry.last_seen, entry.source))
+
+    def has_room_for(self, name: str) -> bool:
+        """Can this name be held?"""
+        return name in self._entries or len(self._entries) < self._most or bool(self._forgettable())
+
+    def _forgettable(self) -> list[Entry]:
+        return [entry for entry in self._entries.values() if entry.peer is None and entry.name not in self._declared]
+
+    def _make_room(self) -> None:
+        """Whoever makes up new names for ever must not fill the memory: past the limit, the longest unseen go."""
+        if len(self._entries) >= self._most and (idle := self._forgettable()):
+            del self._entries[min(idle, key=lambda entry: entry.last_seen or 0.0).name]
+
+    def flag(self, name: str, method: str, flaws: Iterable[Flaw], *, is_whole: bool) -> None:
+        """What was left out of a list: told once in the log, and in the status until it is offered no longer.
+
+        `is_whole`: the list has no other pages, so what was left out of it before no longer counts.
+        """
+        entry = self._entries.get(name)
+        before = entry.flaws.get(method, {}) if entry is not None else {}
+        if entry is None or not (before or flaws):
+            return
+        now = {} if is_whole else dict(before)
+        for flaw in flaws:
+            if len(now) >= MAX_FLAWS:
+                break
+            now[flaw.name] = flaw.why
+            if before.get(flaw.name) != flaw.why:
+                log.warning('%s: "%s" was left out: it %s', name, flaw.name, flaw.why)
+        entry.flaws[method] = now
 
     def find(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -140,7 +190,9 @@ class Registry:
         entry = self.declare(name)
         displaced, entry.peer = entry.peer, peer
         entry.since = entry.last_seen = self._wall()
-        entry.is_fresh = entry.is_fresh and displaced is peer
+        if displaced is not peer:
+            entry.is_fresh = False
+            entry.flaws.clear()
         entry.up.set()
         self._remember(entry)
         return displaced if displaced is not peer else None
@@ -164,9 +216,22 @@ class Registry:
 
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
-        entry.catalogue = catalogue
+        entry.catalogue, entry.size = catalogue, catalogue.size
+        self._forget_catalogues(entry)
         entry.is_fresh = True
         self._remember(entry)
+
+    def _forget_catalogues(self, new: Entry) -> None:
+        """All of them together have a limit: past it, those of the servers that are longest away are forgotten."""
+        known = [entry for entry in self._entries.values() if entry.catalogue is not None and entry is not new]
+        known.sort(key=lambda entry: (entry.peer is not None, entry.last_seen or 0.0))
+        total = new.size + sum(entry.size for entry in known)
+        for entry in known:
+            if total <= MAX_CATALOGUES:
+                break
+            total -= entry.size
+            entry.catalogue, entry.size = None, 0
+            self._remember(entry)
 
     def close(self) -> None:
         """The relay stops: nobody can be reached any more, and nobody waits any longer."""
@@ -222,6 +287,9 @@ class Registry:
                     "tools": [
                         {key: tool[key] for key in ("name", "title", "description") if key in tool}
                         for tool in (entry.catalogue.tools if entry.catalogue else ())
+                    ],
+                    "left_out": [
+                        {"name": name, "why": why} for flaws in entry.flaws.values() for name, why in flaws.items()
                     ],
                     "in_flight": entry.peer.in_flight if entry.peer is not None else 0,
                     "calls": entry.calls,

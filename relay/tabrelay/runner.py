@@ -173,6 +173,8 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     AbortingWebSocket.abort_after_s = settings.abort_after_s
     LimitedHttp.max_header = settings.max_header
     LimitedHttp.header_deadline_s = settings.header_deadline_s
+    LimitedHttp.body_deadline_s = settings.body_deadline_s
+    LimitedHttp.max_connections = settings.max_connections
     return uvicorn.Config(
         app,
         http=LimitedHttp,

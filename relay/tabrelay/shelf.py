@@ -38,6 +38,11 @@ class Catalogue:
         """Those belong to the relay's settings, which may be others by now."""
         return replace(self, tools=tuple(tool for tool in self.tools if not is_static(tool)))
 
+    @property
+    def size(self) -> int:
+        """In bytes of JSON."""
+        return len(orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts]))
+
     def changes(self, before: Catalogue | None) -> frozenset[str]:
         """Which lists are others now, by the names that MCP has for such news."""
         old = before or Catalogue()

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 import orjson
 
@@ -19,6 +20,7 @@ from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import Busy, DeadlinePassed, ServerOffline
+from tabrelay.inspection import KEYS, Bounds, sift
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
@@ -36,6 +38,12 @@ class Switch:
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
+        self._bounds = Bounds(
+            tools=settings.max_tools,
+            list_bytes=settings.max_list,
+            description=settings.max_description,
+            schema_depth=settings.max_schema_depth,
+        )
         self._channels = itertools.count(1)
         # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
         self._prefix = secrets.token_hex(3)
@@ -60,6 +68,8 @@ class Switch:
         try:
             peer = await self.registry.reach(server, self._settings.away_wait_s)
             pending = Pending(call)
+            if call.method in KEYS:
+                pending.sift = lambda reply: self._sift(server, call, reply)
             peer.start(pending)
         except BaseException:
             self._release(call)
@@ -90,6 +100,13 @@ class Switch:
         if pending.is_done:
             done()
         return pending
+
+    def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
+        """Nobody is told of a tool that can't be believed."""
+        payload, flaws = sift(call.method, reply.payload, self._bounds)
+        is_whole = '"cursor"' not in call.payload and '"nextCursor"' not in payload
+        self.registry.flag(server, call.method, flaws, is_whole=is_whole)
+        return replace(reply, payload=payload)
 
     def _claim(self, call: Call) -> None:
         """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""

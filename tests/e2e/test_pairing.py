@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from mcp import types
 from playwright.async_api import BrowserContext, Page, expect
 
+from tabrelay.cli import main
 from tests.support.demo import Demo
 from tests.support.site import Site
 
@@ -74,12 +76,11 @@ class Place:
         return next(found for line in self.relay.log if (found := re.search(pattern, line)))
 
     async def command(self, *argv: str) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tabrelay", *argv, "--home", str(self.home)), stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await process.communicate()
-        assert process.returncode == 0
-        return out.decode()
+        """What a verb of the command line prints."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            assert await asyncio.to_thread(main, [*argv, "--home", str(self.home)]) == 0
+        return said.getvalue()
 
     async def note(self) -> str:
         async with self.relay.client() as client:

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin, Subprotocol
 
 from tabserver.wire import frames, jsonrpc
-from tabserver.wire.events import Event, Received
+from tabserver.wire.events import Event, Opened, Received
 from tabserver.wire.frames import SUBPROTOCOL, Greeting, Kind
 from tabserver.wire.link import Link
 from tests.support.hook.tap import FAKE_BUILD
@@ -89,6 +89,15 @@ class SyntheticWorker:
         assert self._socket is not None
         self._socket.transport.abort()
         await self._finished()
+
+    async def offer(self, tools: list[dict[str, Any]]) -> None:
+        """Have other tools from now on, and tell the relay, which then asks again."""
+        self.tools = tools
+        note = json.dumps(jsonrpc.notification("notifications/tools/list_changed"))
+        for event in self.seen:
+            if isinstance(event, Opened) and event.caller.principal == "relay":
+                self.link.send(event.channel, Kind.NOTE, note, self._now())
+        await self.flush()
 
     def pause(self) -> None:
         """Stop reading, as a browser that is stuck does; the socket stays open."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 
 class Budget:
-    """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts."""
+    """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts.
 
-    __slots__ = ("limit", "used")
+    Whoever goes by the rules waits while the budget is spent, and goes over it only by what is on its way already. Past
+    `most`, somebody does not go by the rules.
+    """
+
+    __slots__ = ("limit", "most", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.most = limit + limit // 2
         self.used = 0
 
     @property

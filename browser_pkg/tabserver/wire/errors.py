@@ -11,6 +11,10 @@ class RemoteProtocolError(WireError):
     """The other end sent something that the protocol does not allow; the socket is closed with 4400."""
 
 
+class TooMuch(RemoteProtocolError):
+    """The other end sent more than can be kept. What came of it is lost, so the session ends; closed with 1009."""
+
+
 class LocalProtocolError(WireError):
     """Our own side used the link in a way that it does not allow: a bug here, not over there."""
 

@@ -58,9 +58,11 @@ class Parted:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """The other end broke the protocol: say bye and close this socket with 4400. The session may still be resumed."""
+    """The other end broke the protocol: say bye and close this socket with 4400. The session may still be resumed,
+    unless it sent `too_much`: then close with 1009, and the session is over."""
 
     reason: str
+    too_much: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from . import frames
 from .budget import Budget
-from .errors import LocalProtocolError, RemoteProtocolError
+from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
 from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
@@ -222,7 +222,7 @@ class Link(Generic[P]):
         try:
             self._take(frames.decode(header), payload, len(header), now)
         except RemoteProtocolError as error:
-            self._events.append(Violation(str(error)))
+            self._events.append(Violation(str(error), isinstance(error, TooMuch)))
 
     def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]

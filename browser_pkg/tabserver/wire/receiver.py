@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from . import frames
 from .budget import Budget
-from .errors import RemoteProtocolError
+from .errors import RemoteProtocolError, TooMuch
 from .limits import Limits
 from .payload import Codec
 
@@ -85,7 +85,9 @@ class Receiver(Generic[P]):
             raise RemoteProtocolError(f"slice {index} of {count} does not continue frame {name}")
         size = self._codec.size(payload)
         if partial.size + size > self.max_message:
-            raise RemoteProtocolError(f"a message of more than {self.max_message:,} characters")
+            raise TooMuch(f"a message of more than {self.max_message:,} characters")
+        if self._budget is not None and self._budget.used + size > self._budget.most:
+            raise TooMuch("more large messages at once than the relay can hold")
         partial.slices.append(payload)
         partial.size += size
         if self._budget is not None:

@@ -7,8 +7,9 @@ from typing import Any, Final
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
-from tabrelay.faces.exchange import Exchange, Receive, Scope, Send, parse
+from tabrelay.faces.exchange import Exchange, Receive, Scope, Send
 from tabrelay.faces.handshake import Handshake
+from tabrelay.faces.mailbox import NOTHING, Mailbox
 from tabrelay.faces.modern import Modern
 from tabrelay.faces.negotiation import JSON, SSE, accepts
 from tabrelay.faces.seal import Seal
@@ -26,10 +27,10 @@ class Entry:
     def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
         self._switch = switch
         self._exchanges = drain.exchanges
-        self._max_body = settings.max_body
+        self._mailbox = Mailbox(settings)
         self._modern = Modern(switch, settings, drain)
         self._handshake = Handshake(switch, settings, drain, seal)
-        self._sse = Sse(self._handshake, settings, drain)
+        self._sse = Sse(self._handshake, self._mailbox, settings, drain)
 
     def came_up(self, server: str) -> None:
         self._handshake.came_up(server)
@@ -95,10 +96,9 @@ class Entry:
     async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
         _check_content_type(exchange)
         _check_accept(exchange, JSON, SSE)
-        body = await exchange.body(self._max_body)
-        if exchange.is_gone:
+        message = await self._mailbox.read(exchange)
+        if message is NOTHING:
             return
-        message = parse(body)
         await self._switch.meet(server)
         if _is_modern_version(exchange) or _has_envelope(message):
             await self._modern(exchange, server, principal, message)

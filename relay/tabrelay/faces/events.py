@@ -18,6 +18,8 @@ from tabrelay.calls import MAX_UNREAD_NOTICES
 MIB: Final = 1024 * 1024
 # Streams of answered requests that a session still knows; clients resume at once or never.
 MAX_FINISHED: Final = 16
+# Of one stream, read or not: a client that reads slowly must not make the relay remember for ever.
+MAX_STREAM: Final = 20 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,19 @@ class Event:
 class Stream:
     """One stream of one session: what was said, how far the client has heard, and who reads it now."""
 
-    __slots__ = ("_arrived", "_events", "_last", "_memory", "id", "is_over", "is_paused", "reader", "retry_ms", "sent")
+    __slots__ = (
+        "_arrived",
+        "_events",
+        "_last",
+        "_memory",
+        "_size",
+        "id",
+        "is_over",
+        "is_paused",
+        "reader",
+        "retry_ms",
+        "sent",
+    )
 
     def __init__(self, id: str, memory: Memory) -> None:
         self.id = id
@@ -42,6 +56,7 @@ class Stream:
         self.reader: object | None = None
         self.sent = 0
         self._last = 0
+        self._size = 0
         self._events: deque[Event] = deque()
         self._memory = memory
         self._arrived = asyncio.Event()
@@ -54,8 +69,11 @@ class Stream:
             return
         self._last += 1
         self._events.append(Event(self._last, self.event_id(self._last), payload))
-        if len(self._events) > MAX_UNREAD_NOTICES:
-            self._memory.freed(len(self._events.popleft().payload))
+        self._size += len(payload)
+        while len(self._events) > MAX_UNREAD_NOTICES or (self._size > MAX_STREAM and len(self._events) > 1):
+            gone = len(self._events.popleft().payload)
+            self._size -= gone
+            self._memory.freed(gone)
         self._memory.used(self, len(payload))
         self.wake()
 
@@ -88,8 +106,9 @@ class Stream:
         return True
 
     def forget(self) -> None:
-        self._memory.forget(self, sum(len(event.payload) for event in self._events))
+        self._memory.forget(self, self._size)
         self._events.clear()
+        self._size = 0
 
 
 class Memory:

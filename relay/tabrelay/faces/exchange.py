@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.errors import BadRequest, RelayError
-from tabserver.wire.jsonrpc import PARSE_ERROR, RequestId, error_message
+from tabrelay.errors import BadRequest, Busy, RelayError
+from tabserver.wire.budget import Budget
+from tabserver.wire.jsonrpc import RequestId, error_message
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -22,7 +23,6 @@ SSE_HEADERS: Final[tuple[Header, ...]] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-MAX_JSON_DEPTH: Final = 64
 CHUNK: Final = 256 * 1024
 # A client that takes nothing for this long is gone, whatever its connection says.
 STALL_S: Final = 30.0
@@ -63,25 +63,40 @@ class Exchange:
     def is_repeated(self, name: bytes) -> bool:
         return len(self._headers.get(name, ())) > 1
 
-    async def body(self, limit: int) -> bytes:
-        """The whole body; a larger one than `limit` is refused before it is read to the end."""
+    async def body(self, limit: int, budget: Budget) -> bytes:
+        """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
+        all bodies that are being read leave no room."""
         announced = self.header(b"content-length")
         if announced is not None and announced.isdigit() and int(announced) > limit:
             raise _too_large(limit)
+        message = await self._receive()
+        if not message.get("more_body", False):  # nearly all of them
+            return self._piece(message, limit)
         chunks: list[bytes] = []
         size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                self.is_gone = True
-                return b""
-            chunk: bytes = message.get("body", b"")
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(limit)
-            if not message.get("more_body", False):
-                return b"".join(chunks) + chunk if chunks else chunk
-            chunks.append(chunk)
+        try:
+            while True:
+                chunk = self._piece(message, limit, size)
+                if self.is_gone:
+                    return b""
+                if not budget.take(len(chunk)):
+                    raise _no_room()
+                size += len(chunk)
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+                message = await self._receive()
+        finally:
+            budget.give(size)
+
+    def _piece(self, message: MutableMapping[str, Any], limit: int, before: int = 0) -> bytes:
+        if message["type"] == "http.disconnect":
+            self.is_gone = True
+            return b""
+        chunk: bytes = message.get("body", b"")
+        if before + len(chunk) > limit:
+            raise _too_large(limit)
+        return chunk
 
     def watch(self, on_gone: Callable[[], None]) -> None:
         """Call `on_gone` when the client closes the connection. Costs a task, so only for answers that take a while."""
@@ -182,30 +197,9 @@ def error_body(error: RelayError, id: RequestId | None, server: str | None) -> b
     return orjson.dumps(error_message(id, error.code, error.message, error.data(server)))
 
 
-def parse(body: bytes) -> Any:
-    """The client's JSON. orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise BadRequest(f"The body is not valid JSON: {error}.", code=PARSE_ERROR, reason="parse_error") from None
-    # Counting brackets is cheap and nearly always enough; only a body with many of them is walked.
-    if body.count(b"[") + body.count(b"{") > MAX_JSON_DEPTH and _is_deeper_than(value, MAX_JSON_DEPTH):
-        raise BadRequest(f"The body nests deeper than {MAX_JSON_DEPTH} levels.", reason="too_deep")
-    return value
-
-
-def _is_deeper_than(value: Any, levels: int) -> bool:
-    layer = [value]
-    while layer and levels >= 0:
-        layer = [
-            item
-            for node in layer
-            if isinstance(node, dict | list)
-            for item in (node.values() if isinstance(node, dict) else node)
-            if isinstance(item, dict | list)
-        ]
-        levels -= 1
-    return bool(layer)
+def _no_room() -> BadRequest:
+    text = "The relay is reading too many large requests at once. Try again in a moment."
+    return BadRequest(text, status=503, code=Busy.code, reason=Busy.reason, headers=((b"retry-after", b"1"),))
 
 
 def _too_large(limit: int) -> BadRequest:

@@ -17,8 +17,9 @@ from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.events import Memory, Stream
-from tabrelay.faces.exchange import Exchange, error_body, parse
+from tabrelay.faces.exchange import Exchange, error_body
 from tabrelay.faces.handshake import Handshake
+from tabrelay.faces.mailbox import NOTHING, Mailbox
 from tabrelay.faces.sessions import Session
 from tabrelay.policy import Principal
 from tabserver.wire import eras, jsonrpc
@@ -45,11 +46,11 @@ class Pipe:
 class Sse:
     """Answers GET at `/{server}/sse` and POST at `/{server}/messages`."""
 
-    def __init__(self, handshake: Handshake, settings: Settings, drain: Drain) -> None:
+    def __init__(self, handshake: Handshake, mailbox: Mailbox, settings: Settings, drain: Drain) -> None:
         self._handshake = handshake
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
-        self._max_body = settings.max_body
+        self._mailbox = mailbox
         self._most = settings.max_sessions
         self._memory = Memory()
         self._pipes: dict[str, Pipe] = {}
@@ -104,10 +105,9 @@ class Sse:
         pipe = self._pipes.get(ids[0])
         if pipe is None or pipe.server != server or pipe.principal.id != principal.id:
             raise BadRequest("Session not found. Open the stream again.", status=404, reason="session_not_found")
-        body = await exchange.body(self._max_body)
-        if exchange.is_gone:
+        message = await self._mailbox.read(exchange)
+        if message is NOTHING:
             return
-        message = parse(body)
         if not isinstance(message, dict):
             raise BadRequest("The body must be one JSON-RPC message: an object.")
         self._take(pipe, message)

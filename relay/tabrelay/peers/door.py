@@ -135,6 +135,8 @@ class Door:
             return Refuse(503, "draining", "The relay is restarting.")
         if peer is not None and not isinstance(peer, TabPeer | SocketPeer):
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
+        if not self._registry.has_room_for(server):
+            return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
         if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None

@@ -19,7 +19,7 @@ from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Violation, Welcomed
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, Caller, Kind
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link
 from tabserver.wire.notes import CLOSE_STREAM, PIN
@@ -234,6 +234,9 @@ class TabPeer:
                 self._welcomed(event)
             case Closed(channel, why):
                 self._channel_closed(channel, why)
+            case Violation(reason, too_much=True):
+                log.warning("%s: the browser sent too much: %s", self.server, reason)
+                self.retire(CLOSE_TOO_BIG, reason)
             case Violation(reason):
                 log.warning("%s: the browser broke the link's protocol: %s", self.server, reason)
                 self._drop(CLOSE_PROTOCOL, reason)

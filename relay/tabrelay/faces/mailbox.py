@@ -1,0 +1,45 @@
+"""Where a client's message is read: within limits on its size and depth, and on what all of them take together.
+
+What the message means is not known here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.config import Settings
+from tabrelay.depth import is_deeper_than
+from tabrelay.errors import BadRequest
+from tabrelay.faces.exchange import Exchange
+from tabserver.wire.budget import Budget
+from tabserver.wire.jsonrpc import PARSE_ERROR
+
+NOTHING: Final = object()
+
+
+class Mailbox:
+    """One per relay."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._max_body = settings.max_body
+        self._max_depth = settings.max_json_depth
+        self._budget = Budget(settings.body_budget)
+
+    async def read(self, exchange: Exchange) -> Any:
+        """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
+        body = await exchange.body(self._max_body, self._budget)
+        return NOTHING if exchange.is_gone else self.parse(body)
+
+    def parse(self, body: bytes) -> Any:
+        """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            text = f"The body is not valid JSON: {error}."
+            raise BadRequest(text, code=PARSE_ERROR, reason="parse_error") from None
+        # Counting brackets is cheap and nearly always enough; only a body with many of them is walked.
+        if body.count(b"[") + body.count(b"{") > self._max_depth and is_deeper_than(value, self._max_depth):
+            raise BadRequest(f"The body nests deeper than {self._max_depth} levels.", reason="too_deep")
+        return value

@@ -1,0 +1,162 @@
+"""What a server says of itself, looked at before anybody believes it: its lists of tools, resources and prompts.
+
+A server may be somebody's page, and its texts end up in terminals, pages and models. What is too much, too large, too
+deep, or written so that it looks like something else is left out, and told. Pure; what a tool does is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.depth import is_deeper_than
+from tabrelay.policy import shown
+
+MAX_NAME: Final = 128  # characters; MCP's own limit for tools
+MAX_TITLE: Final = 256
+MAX_URI: Final = 2048
+MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
+
+# method -> the list's key in the result
+KEYS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+# Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
+_TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
+# In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.
+_IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_TRICKS}]")
+_IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_TRICKS}]")
+# In a name nothing that is not seen: control, format, surrogate, private use and separator characters.
+_IN_NAME: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Each is a setting of the relay. Sizes are characters, but for `list_bytes`."""
+
+    tools: int = 256
+    list_bytes: int = 256 * 1024
+    description: int = 8 * 1024
+    schema_depth: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What was left out, and why. `name` is safe to show."""
+
+    name: str
+    why: str
+
+
+def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]], list[Flaw]]:
+    """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
+    if not isinstance(items, list):
+        return [], [Flaw(key, "is no list")]
+    most = bounds.tools if key == "tools" else MAX_ITEMS
+    kept: list[dict[str, Any]] = []
+    flaws: list[Flaw] = []
+    names: set[str] = set()
+    size = 0
+    for item in items:
+        why = _flaw(key, item, bounds)
+        name = _name(key, item)
+        if why is None and name in names:
+            why = "has a name that another one has"
+        if why is None and len(kept) >= most:
+            why = f"is one of more than {most}"
+        if why is None:
+            size += len(orjson.dumps(item))
+            if size > bounds.list_bytes:
+                why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
+                size -= len(orjson.dumps(item))
+        if why is None:
+            kept.append(item)
+            names.add(name)
+        else:
+            flaws.append(Flaw(shown(name), why))
+    return kept, flaws
+
+
+def _name(key: str, item: Any) -> str:
+    field = {"resources": "uri", "resourceTemplates": "uriTemplate"}.get(key, "name")
+    value = item.get(field) if isinstance(item, dict) else None
+    return value if isinstance(value, str) else "?"
+
+
+def _flaw(key: str, item: Any, bounds: Bounds) -> str | None:
+    """What is wrong with one item of a list, if anything is."""
+    if not isinstance(item, dict):
+        return "is no object"
+    if key in ("resources", "resourceTemplates"):
+        uri = item.get("uri" if key == "resources" else "uriTemplate")
+        if not isinstance(uri, str) or not uri or len(uri) > MAX_URI:
+            return f"has no URI of 1 to {MAX_URI:,} characters"
+        if not is_plain(uri):
+            return "has characters in its URI that nobody sees"
+    why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
+    return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds)
+
+
+def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
+    if name is None and not is_needed:
+        return None
+    # A resource's name is a title in all but its name.
+    most = MAX_NAME if is_needed else MAX_TITLE
+    if not isinstance(name, str) or not name or len(name) > most:
+        return f"has no name of 1 to {most} characters"
+    if not (is_plain(name) if is_needed else not _IN_TITLE.search(name)):
+        return "has characters in its name that nobody sees"
+    return None
+
+
+def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
+    annotations = item.get("annotations")
+    titles = [item.get("title"), annotations.get("title") if isinstance(annotations, dict) else None]
+    for title in titles:
+        if title is not None and (not isinstance(title, str) or len(title) > MAX_TITLE or _IN_TITLE.search(title)):
+            return f"has a title that is no line of at most {MAX_TITLE} plain characters"
+    texts: list[Any] = [item.get("description")]
+    arguments = item.get("arguments")
+    if isinstance(arguments, list):  # a prompt's
+        texts += [each.get("description") for each in arguments if isinstance(each, dict)]
+    for text in texts:
+        if text is None:
+            continue
+        if not isinstance(text, str) or len(text) > bounds.description:
+            return f"has a description of more than {bounds.description:,} characters"
+        if _IN_PROSE.search(text):
+            return "has characters in its description that nobody sees"
+    return None
+
+
+def _flaw_in_schemas(item: dict[str, Any], bounds: Bounds) -> str | None:
+    for field in ("inputSchema", "outputSchema"):
+        if is_deeper_than(item.get(field), bounds.schema_depth):
+            return f"has a schema that nests deeper than {bounds.schema_depth} levels"
+    return None
+
+
+def is_plain(text: str) -> bool:
+    """Is everything in it seen as what it is?"""
+    return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
+
+
+def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
+    """A list's answer without what can't be believed; the very same text if there is nothing to leave out."""
+    key = KEYS[method]
+    message = orjson.loads(payload)
+    result = message.get("result") if isinstance(message, dict) else None
+    if not isinstance(result, dict) or key not in result:
+        return payload, ()
+    kept, flaws = inspect(key, result[key], bounds)
+    if not flaws:
+        return payload, ()
+    return orjson.dumps({**message, "result": {**result, key: kept}}).decode(), flaws

@@ -1,0 +1,36 @@
+"""How often one principal may ask: a bucket for each, which fills at a steady rate. Pure: time is an argument."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+MAX_KNOWN: Final = 1024  # principals; who was silent for longest is forgotten first, and begins with a full bucket
+
+
+class Rates:
+    """`take` gives 0.0 if the request may pass, else the seconds after which the next one may."""
+
+    def __init__(self, per_s: float, burst: int) -> None:
+        """`per_s` 0: there is no limit."""
+        self._per_s = per_s
+        self._burst = float(max(burst, 1))
+        self._buckets: OrderedDict[str, list[float]] = OrderedDict()  # [how full, when that was]
+
+    def take(self, who: str, now: float) -> float:
+        if not self._per_s:
+            return 0.0
+        bucket = self._buckets.get(who)
+        if bucket is None:
+            bucket = self._buckets[who] = [self._burst, now]
+            if len(self._buckets) > MAX_KNOWN:
+                self._buckets.popitem(last=False)
+        else:
+            self._buckets.move_to_end(who)
+        level = min(self._burst, bucket[0] + (now - bucket[1]) * self._per_s)
+        bucket[1] = now
+        if level < 1.0:
+            bucket[0] = level
+            return (1.0 - level) / self._per_s
+        bucket[0] = level - 1.0
+        return 0.0

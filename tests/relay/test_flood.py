@@ -1,0 +1,319 @@
+"""Whoever sends too much, too often or too slowly: the error they get, what becomes of everybody else, and the bounds
+on what the relay keeps meanwhile. How much memory that is in the end is measured in `bench/siege.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from tabrelay.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
+from tabrelay.faces.events import MAX_STREAM, Memory, Stream
+from tabrelay.rates import MAX_KNOWN, Rates
+from tabrelay.registry import MAX_CATALOGUES, Registry
+from tabrelay.shelf import Catalogue, Shelf
+from tabserver.wire.budget import Budget
+from tabserver.wire.eras import Era
+from tabserver.wire.events import Violation
+from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+# --- rate
+
+
+def test_a_bucket_empties_at_once_and_fills_at_its_rate() -> None:
+    rates = Rates(per_s=10, burst=3)
+    assert [rates.take("me", 100.0) for _ in range(3)] == [0, 0, 0]
+    assert rates.take("me", 100.0) == pytest.approx(0.1)
+    assert rates.take("you", 100.0) == 0
+    assert rates.take("me", 100.05) == pytest.approx(0.05)
+    assert rates.take("me", 100.11) == 0
+    assert [rates.take("me", 1000.0) for _ in range(3)] == [0, 0, 0]
+    assert rates.take("me", 1000.0) > 0
+
+
+def test_without_a_rate_nobody_is_counted() -> None:
+    rates = Rates(0, 0)
+    assert not any(rates.take("me", 1.0) for _ in range(1000))
+
+
+def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
+    rates = Rates(1, 1)
+    for number in range(MAX_KNOWN + 500):
+        rates.take(str(number), 1.0)
+    assert len(rates._buckets) == MAX_KNOWN
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, rate_s=5, rate_burst=3, servers=("notes",)) as relay:
+        other = relay.tokens.make("other", ["call"])
+        answers = [await relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        error = answers[-1].json()["error"]
+        assert answers[-1].headers["retry-after"] == "1"
+        assert (error["code"], error["data"]["reason"], error["data"]["delivered"], error["data"]["retryable"]) == (
+            -31013,
+            "rate_limited",
+            "no",
+            True,
+        )
+        assert 0 < error["data"]["retry_after_ms"] <= 200
+        mine = {"Authorization": f"Bearer {other}"}
+        call = relay.modern("tools/list")
+        call["headers"] |= mine
+        assert (await relay.http.post("/notes", **call)).status_code == 200
+        with pytest.raises(InvalidStatus) as refused:
+            await SyntheticWorker(relay.url, relay.token, "notes").dial()
+        assert refused.value.response.status_code == 429
+        async with asyncio.timeout(10):
+            while (await relay.http.get("/-/status")).status_code == 429:
+                pass
+
+
+# --- connections
+
+
+async def open_connection(relay: RunningRelay, said: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(said)
+    await writer.drain()
+    return reader, writer
+
+
+async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, max_connections=5) as relay:
+        half = b"GET /-/healthz HTTP/1.1\r\nHost:"
+        silent = [await open_connection(relay, half) for _ in range(5)]
+        assert (await relay.http.get("/-/healthz")).status_code == 200
+        # The one that had waited longest had to go.
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionError):
+                assert await silent[0][0].read() == b""
+                raise ConnectionResetError
+        for _, writer in silent:
+            writer.close()
+
+
+async def test_when_all_connections_are_in_use_a_new_one_is_told_so(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, max_connections=2) as relay:
+        async with SyntheticWorker(relay.url, relay.token, "notes"), SyntheticWorker(relay.url, relay.token, "maps"):
+            reader, writer = await open_connection(relay)
+            async with asyncio.timeout(5):
+                assert (await reader.readline()).startswith(b"HTTP/1.1 503 ")
+            writer.close()
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    assert (await relay.http.get("/-/healthz")).status_code == 200
+                    break
+                except (AssertionError, OSError):
+                    pass
+
+
+# --- bodies
+
+
+@pytest.mark.parametrize("token", ["good", "bad"])
+async def test_a_body_that_comes_byte_by_byte_is_not_waited_for(tmp_path: Path, token: str) -> None:
+    async with RunningRelay(tmp_path, body_deadline_s=0.3, servers=("notes",)) as relay:
+        head = f"POST /notes HTTP/1.1\r\nHost: 127.0.0.1:{relay.port}\r\nContent-Type: application/json\r\n"
+        head += "Accept: application/json, text/event-stream\r\nContent-Length: 1000\r\n"
+        head += f"Authorization: Bearer {relay.token if token == 'good' else 'x'}\r\n\r\n"
+        reader, writer = await open_connection(relay, head.encode())
+        heard: list[bytes] = []
+
+        async def listen() -> None:
+            with contextlib.suppress(ConnectionError):
+                while line := await reader.readline():
+                    heard.append(line)
+
+        listening = asyncio.create_task(listen())
+        async with asyncio.timeout(10):
+            while not listening.done():
+                writer.write(b" ")  # a sign of life is not a body
+                await asyncio.wait([listening], timeout=0.05)
+        assert heard[0].startswith(b"HTTP/1.1 408 " if token == "good" else b"HTTP/1.1 401 ")
+        writer.close()
+
+
+async def test_bodies_that_are_being_read_have_a_limit_together(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, body_budget=200_000, servers=("notes",)) as relay:
+        head = f"POST /notes HTTP/1.1\r\nHost: 127.0.0.1:{relay.port}\r\nContent-Type: application/json\r\n"
+        head += f"Accept: application/json, text/event-stream\r\nAuthorization: Bearer {relay.token}\r\n"
+        head += "Content-Length: 1000000\r\n\r\n"
+        held = [await open_connection(relay, head.encode() + b" " * 70_000) for _ in range(2)]
+        reader, writer = await open_connection(relay, head.encode() + b" " * 900_000)
+        async with asyncio.timeout(10):
+            answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in answer
+        for each in (writer, *(writer for _, writer in held)):
+            each.close()
+        async with asyncio.timeout(10):  # what was held is free again
+            text = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "x" * 150_000}})
+            while (await relay.http.post("/notes", content=text, headers=JSON)).status_code == 503:
+                pass
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(("levels", "status"), [(64, 400), (65, 400), (2000, 400)])
+async def test_a_message_nests_64_levels_deep_and_no_more(tmp_path: Path, levels: int, status: int) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",)) as relay:
+        body = "[" * levels + "]" * levels
+        answer = await relay.http.post("/notes", content=body, headers=JSON)
+        assert answer.status_code == status
+        is_too_deep = answer.json()["error"]["data"]["reason"] in ("too_deep", "parse_error")
+        assert is_too_deep == (levels > 64)
+
+
+# --- what a browser sends
+
+
+def unread(pending: Pending) -> int:
+    return sum(len(notice.payload) for notice in pending._notices)
+
+
+def test_notices_that_nobody_reads_are_bounded_in_size_and_the_last_one_stays() -> None:
+    caller = Caller(era=Era.MODERN, version="2026-07-28", principal="me", client=None, capabilities={})
+    pending = Pending(Call("c", 1, "tools/call", "{}", caller))
+    for _ in range(50):
+        pending.notify(Notice("x" * 1_000_000))
+    assert unread(pending) <= MAX_UNREAD_SIZE
+    pending.notify(Notice("y" * (MAX_UNREAD_SIZE + 1)))
+    assert [notice.payload[0] for notice in pending._notices] == ["y"]
+
+
+def test_a_stream_that_is_read_slowly_is_bounded_too() -> None:
+    memory = Memory()
+    stream = Stream("s", memory)
+    stream.reader = object()
+    for _ in range(100):
+        stream.add(b"x" * 1_000_000)
+    assert memory.held == sum(len(event.payload) for event in stream.after(0)) <= MAX_STREAM
+    assert stream.after(0)[-1].seq == 100
+    stream.forget()
+    assert memory.held == 0
+
+
+def accepter(budget: Budget, **limits: Any) -> Link[str]:
+    terms = Terms(sid="s", epoch="e", build="b", grace_ms=1000, max_message=10_000)
+    link: Link[str] = Link.accepter(terms, Limits(max_message=10_000, **limits), budget=budget)
+    link.connected(0.0)
+    dialer: Link[str] = Link.dialer(Greeting("notes", "w1", "b"))
+    dialer.connected(0.0)
+    [(hello, _)] = dialer.frames()
+    link.receive(hello, None, 0.0)
+    link.events()
+    return link
+
+
+def slices(link: Link[str], frame: int, count: int, size: int, first: int = 1) -> list[Violation]:
+    """Send all slices of a frame but the last; gives what the link objects to."""
+    for index in range(count - 1):
+        head = {"t": "part", "s": first + index, "a": 0, "f": frame, "q": index, "n": count}
+        if index == 0:
+            head["h"] = {"t": "msg", "c": "c", "k": "res", "i": 1}
+        link.receive(json.dumps(head), "x" * size, 0.0)
+    return [event for event in link.events() if isinstance(event, Violation)]
+
+
+def test_messages_that_are_never_finished_have_a_limit_over_all_links() -> None:
+    budget = Budget(20_000)
+    links = [accepter(budget) for _ in range(64)]
+    objections = [slices(link, 1, 10, 1_000) for link in links]
+    assert budget.used <= budget.most == 30_000
+    assert [bool(objection) for objection in objections[:3]] == [False] * 3
+    assert all(objection[0].too_much for objection in objections[4:])
+    for link in links:
+        link.end()
+    assert budget.used == 0
+
+
+def test_a_message_that_is_too_large_ends_the_session() -> None:
+    link = accepter(Budget(1_000_000))
+    [objection] = slices(link, 1, 13, 1_000)[:1]
+    assert objection == Violation("a message of more than 10,000 characters", too_much=True)
+
+
+async def closed(socket: ClientConnection) -> int | None:
+    try:
+        while True:
+            await socket.recv()
+    except ConnectionClosed:
+        return socket.close_code
+
+
+async def test_a_browser_that_sends_too_much_is_closed_with_1009_and_the_next_one_works(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, max_message=20_000, max_part=10_000) as relay:
+        bearer = BEARER_PREFIX + base64.urlsafe_b64encode(relay.token.encode()).decode().rstrip("=")
+        entries = [Subprotocol(SUBPROTOCOL), Subprotocol(bearer)]
+        url = relay.url.replace("http", "ws") + "/notes"
+        dialer: Link[str] = Link.dialer(Greeting("notes", "w1", "b"))
+        dialer.connected(0.0)
+        [(hello, _)] = dialer.frames()
+        async with connect(url, subprotocols=entries, proxy=None) as socket:
+            with contextlib.suppress(ConnectionClosed):
+                await socket.send("x" * 10_000_000)  # one frame that is larger than any
+            assert await closed(socket) == 1009
+        async with connect(url, subprotocols=entries, proxy=None) as socket:
+            await socket.send(hello)
+            for index in range(4):  # slices that never end
+                head: dict[str, Any] = {"t": "part", "s": index + 1, "a": 0, "f": 1, "q": index, "n": 9}
+                head |= {"h": {"t": "msg", "c": "c", "k": "res", "i": 1}} if index == 0 else {}
+                with contextlib.suppress(ConnectionClosed):
+                    await socket.send(json.dumps(head) + "\n" + "x" * 9_000)
+            assert await closed(socket) == 1009
+        async with SyntheticWorker(relay.url, relay.token, "notes"):
+            assert (await relay.call("notes", "echo", {"n": 1})).json()["result"]["content"][0]["text"] == '{"n": 1}'
+
+
+# --- names
+
+
+def test_the_registry_forgets_the_longest_unseen_names_and_never_the_declared() -> None:
+    now = [0.0]
+    registry = Registry(Shelf(None), declared=["mine"], most=4, wall=lambda: now[0])
+    for number in range(10):
+        now[0] += 1
+        registry.declare(f"n{number}").last_seen = now[0]
+    names = [row["name"] for row in registry.describe("", lambda name: True)]
+    assert names == ["mine", "n7", "n8", "n9"]
+    for name in ("n7", "n8", "n9"):
+        registry.find(name).peer = object()  # type: ignore[assignment]
+    assert not registry.has_room_for("one-more")
+    assert registry.has_room_for("n7")
+
+
+def test_catalogues_have_a_limit_together() -> None:
+    registry = Registry(Shelf(None))
+    large = Catalogue({}, tools=({"name": "t", "description": "x" * (MAX_CATALOGUES // 4)},))
+    for number in range(10):
+        registry.declare(f"n{number}").last_seen = float(number)
+        registry.keep_catalogue(f"n{number}", large)
+    known = [n for n in range(10) if registry.find(f"n{n}").catalogue is not None]
+    assert known == [7, 8, 9]
+
+
+async def test_a_page_is_told_when_the_relay_can_hold_no_more_servers(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, max_servers=1) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes"),
+    ):
+        with pytest.raises(InvalidStatus) as refused:
+            await SyntheticWorker(relay.url, relay.token, "maps").dial()
+        assert refused.value.response.status_code == 503
+        probe = await relay.http.get("/-/probe/maps")
+        assert (probe.status_code, probe.json()["error"]) == (503, "busy")

@@ -1,0 +1,159 @@
+"""What a server says of itself, before anybody believes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.depth import is_deeper_than
+from tabrelay.inspection import Bounds, Flaw, inspect, sift
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+BOUNDS = Bounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels - 1):
+        schema = {"x": schema}
+    return schema
+
+
+def tool(name: Any = "t", **more: Any) -> dict[str, Any]:
+    return {"name": name, "description": "Does it.", "inputSchema": {"type": "object"}, **more}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", None, 7, ["a"], "x" * 129),
+        *("a\nb", "a\x1b[31mb", "a\x00b", "a\x7fb", "a\x9bb"),  # control characters; the last begins an ANSI command
+        *("a\u202eb", "a\u2066b", "\u200ea", "\u061ca"),  # bidi
+        *("a\u200bb", "a\u00adb", "\ufeffa", "a\U000e0041b", "a\u2028b", "a\ue000b"),  # never seen
+    ],
+)
+def test_a_name_that_is_not_what_it_looks_like_is_left_out(name: Any) -> None:
+    kept, flaws = inspect("tools", [tool(name), tool("fine")], BOUNDS)
+    assert [item["name"] for item in kept] == ["fine"]
+    [flaw] = flaws
+    assert "name" in flaw.why
+    assert flaw.name.isprintable() and flaw.name.isascii()
+
+
+@pytest.mark.parametrize("name", ["a", "get_note", "a.b-c/d", "Größe", "名前", "x" * 128])
+def test_an_ordinary_name_is_kept(name: str) -> None:
+    assert inspect("tools", [tool(name)], BOUNDS) == ([tool(name)], [])
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"description": "x" * 51}, "description"),
+        ({"description": 7}, "description"),
+        ({"description": "Runs \x1b[2J this"}, "description"),
+        ({"description": "Runs \u202eelif\u202c"}, "description"),
+        ({"description": "Does it.\U000e0049\U000e0067"}, "description"),
+        ({"title": "x" * 257}, "title"),
+        ({"title": "two\nlines"}, "title"),
+        ({"annotations": {"title": "\u202etxet"}}, "title"),
+        ({"inputSchema": nested(5)}, "deeper than 4"),
+        ({"outputSchema": nested(5)}, "deeper than 4"),
+        ({"inputSchema": {"a": [[[[]]]]}}, "deeper than 4"),
+    ],
+)
+def test_a_tool_that_is_too_much_or_misleading_is_left_out(more: dict[str, Any], why: str) -> None:
+    kept, flaws = inspect("tools", [tool("bad", **more), tool("fine")], BOUNDS)
+    assert [item["name"] for item in kept] == ["fine"]
+    assert flaws[0].name == "bad" and why in flaws[0].why
+
+
+def test_what_is_at_the_limit_is_kept() -> None:
+    fine = tool("t", description="x" * 50, inputSchema=nested(4), title="Emoji 👩‍💻 and\u00a0more")
+    assert inspect("tools", [fine, tool("u", description="Two\nlines,\tand a tab")], BOUNDS)[1] == []
+
+
+def test_a_list_has_so_many_tools_and_so_many_bytes() -> None:
+    kept, flaws = inspect("tools", [tool(f"t{n}") for n in range(5)], BOUNDS)
+    assert len(kept) == 3
+    assert [(flaw.name, flaw.why) for flaw in flaws] == [(f"t{n}", "is one of more than 3") for n in (3, 4)]
+    kept, flaws = inspect("tools", [tool("large", x="x" * 2000), tool("small")], BOUNDS)
+    assert [item["name"] for item in kept] == ["small"]
+    assert "larger than 2,000 bytes" in flaws[0].why
+
+
+def test_a_second_tool_of_a_name_cannot_stand_in_for_the_first() -> None:
+    kept, flaws = inspect("tools", [tool("t"), tool("t", description="Another.")], BOUNDS)
+    assert kept == [tool("t")]
+    assert flaws == [Flaw("t", "has a name that another one has")]
+
+
+@pytest.mark.parametrize("items", [None, {}, "tools", 7])
+def test_what_is_no_list_is_an_empty_one(items: Any) -> None:
+    kept, flaws = inspect("tools", items, BOUNDS)
+    assert kept == [] and len(flaws) == 1
+
+
+def test_resources_templates_and_prompts_are_looked_at_too() -> None:
+    resources = [{"uri": "a:b", "name": "A, with spaces"}, {"uri": "a:\x1bb", "name": "b"}, {"name": "c"}, 7]
+    assert [item["uri"] for item in inspect("resources", resources, BOUNDS)[0]] == ["a:b"]
+    templates = [{"uriTemplate": "a:{b}", "name": "A"}, {"uriTemplate": "a:\u202e{b}", "name": "B"}]
+    assert len(inspect("resourceTemplates", templates, BOUNDS)[0]) == 1
+    argument = {"name": "x", "description": "y" * 51}
+    prompts = [{"name": "p"}, {"name": "q\u202e"}, {"name": "r", "arguments": [argument]}]
+    assert [item["name"] for item in inspect("prompts", prompts, BOUNDS)[0]] == ["p"]
+
+
+def test_an_answer_with_nothing_to_leave_out_is_passed_on_as_it_came() -> None:
+    payload = '{"jsonrpc": "2.0",  "id": 1, "result": {"tools": [ {"name": "a"} ]}}'
+    assert sift("tools/list", payload, BOUNDS) == (payload, ())
+    error = '{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}'
+    assert sift("tools/list", error, BOUNDS) == (error, ())
+
+
+def test_depth_is_counted_without_recursion() -> None:
+    value: Any = []
+    for _ in range(100_000):
+        value = [value]
+    assert is_deeper_than(value, 99_999)
+    assert not is_deeper_than([[1], {"a": 2}], 2)
+    assert is_deeper_than([[[]]], 2)
+
+
+async def test_clients_and_the_status_see_no_tool_that_cannot_be_believed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    poisoned = tool("pay\u202e", description="Looks fine.")
+    huge = tool("huge", description="x" * 9000)
+    deep = tool("deep", inputSchema=nested(40))
+    many = [tool(f"t{n:03}") for n in range(300)]
+    async with RunningRelay(tmp_path) as relay:
+        worker = SyntheticWorker(relay.url, relay.token, "notes")
+        worker.tools = [poisoned, huge, deep, *many]
+        async with worker:
+            status = await relay.has_read("notes")
+            listed = (await relay.http.post("/notes", **relay.modern("tools/list"))).json()["result"]["tools"]
+            names = [item["name"] for item in listed]
+            assert names == [f"t{n:03}" for n in range(256)] == [item["name"] for item in status["tools"]]
+            left_out = {row["name"]: row["why"] for row in status["left_out"]}
+            assert {"pay?", "huge", "deep"} <= set(left_out)
+            assert len(left_out) == 32
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert sum("pay?" in record.getMessage() for record in warnings) == 1
+    assert "\u202e" not in caplog.text
+
+
+async def test_what_is_offered_better_is_no_longer_flagged(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay:
+        worker = SyntheticWorker(relay.url, relay.token, "notes")
+        worker.tools = [tool("pay\u202e")]
+        async with worker:
+            assert len((await relay.has_read("notes"))["left_out"]) == 1
+            await worker.offer([tool("pay")])
+            async with asyncio.timeout(10):
+                while (await relay.has_read("notes"))["left_out"]:
+                    pass
