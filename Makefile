@@ -6,11 +6,11 @@ SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test check bench format build clean
+.PHONY: help demo serve test test-browsers check bench format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-10s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 
 demo: ## Start the relay and open the demo page (ARGS="--port 9000 --no-open")
 	@$(SETUP) demo
@@ -23,6 +23,10 @@ serve: ## Start the relay alone
 test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test
 	@exec $(BIN)/python -m pytest $(ARGS)
+
+test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
+	@$(SETUP) browsers
+	@TABRELAY_BROWSERS=chromium,firefox,webkit TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
 
 check: ## Lint, format, types (Python and JavaScript) and import contracts
 	@$(SETUP) check

@@ -1,7 +1,7 @@
-"""Settings of the browser tests: timeouts, flags, and which Chromium to drive.
+"""Settings of the browser tests: timeouts, flags, and which browsers to drive.
 
 A plain module, loaded by path (the name `playwright.config` would be looked up inside the installed Playwright). It
-holds no fixtures. Run as a script it prints the browser that it found, or an empty line.
+holds no fixtures. Run as a script it prints where it found a browser (`chromium` if none is named), or an empty line.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ def find_chromium() -> str | None:
     """TABRELAY_CHROMIUM, then Playwright's own, then one on PATH. None when there is none."""
     named = os.environ.get("TABRELAY_CHROMIUM")
     if named:
-        found = shutil.which(named)
-        if found is None:
-            raise FileNotFoundError(f"TABRELAY_CHROMIUM is {named!r}, which is not a program")
-        return found
+        return _program("TABRELAY_CHROMIUM", named)
     own = _playwrights_own()
     if own is not None:
         return own
@@ -64,6 +61,42 @@ def launch_options(**more: Any) -> dict[str, Any]:
         "args": args,
         **more,
     }
+
+
+def find_firefox() -> str | None:
+    """TABRELAY_FIREFOX, then one on PATH: the system's, as people have it."""
+    named = os.environ.get("TABRELAY_FIREFOX")
+    if named:
+        return _program("TABRELAY_FIREFOX", named)
+    return next((found for name in ("firefox-esr", "firefox") if (found := shutil.which(name))), None)
+
+
+def firefox_options() -> dict[str, Any]:
+    """Arguments for `firefox.launch`: over WebDriver BiDi, which an unchanged Firefox speaks."""
+    executable = find_firefox()
+    if executable is None:
+        raise FileNotFoundError("no Firefox found; `make test-browsers` installs one, or set TABRELAY_FIREFOX")
+    return {
+        "channel": "moz-firefox",
+        "executable_path": executable,
+        "headless": HEADLESS,
+        "timeout": LAUNCH_TIMEOUT_MS,
+    }
+
+
+def find_webkit() -> tuple[str, str] | None:
+    """WebKitGTK's driver and its MiniBrowser, if there is a way to give them a display and a message bus."""
+    needed = [shutil.which(name) for name in ("WebKitWebDriver", "xvfb-run", "dbus-run-session")]
+    places = ("lib*/webkit2gtk-4.*/MiniBrowser", "lib*/*/webkit2gtk-4.*/MiniBrowser")
+    browsers = sorted(str(path) for place in places for path in Path("/usr").glob(place))
+    return (needed[0], browsers[0]) if needed[0] and all(needed) and browsers else None
+
+
+def _program(setting: str, named: str) -> str:
+    found = shutil.which(named)
+    if found is None:
+        raise FileNotFoundError(f"{setting} is {named!r}, which is not a program")
+    return found
 
 
 def _playwrights_own() -> str | None:
@@ -94,5 +127,12 @@ def _browser_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ms-playwright"
 
 
+def find(name: str) -> str | None:
+    if name == "webkit":
+        found = find_webkit()
+        return found and found[1]
+    return find_firefox() if name == "firefox" else find_chromium()
+
+
 if __name__ == "__main__":
-    print(find_chromium() or "")
+    print(find(sys.argv[1] if len(sys.argv) > 1 else "chromium") or "")

@@ -253,9 +253,9 @@ def wheelhouse() -> None:
 # -- browser -------------------------------------------------------------------------------------------------------
 
 
-def find_browser() -> str:
+def find_browser(name: str = "chromium") -> str:
     """The browser that the tests will use: playwright.config.py knows where to look."""
-    answer = subprocess.run([BIN / "python", ROOT / "playwright.config.py"], capture_output=True, text=True)
+    answer = subprocess.run([BIN / "python", ROOT / "playwright.config.py", name], capture_output=True, text=True)
     if answer.returncode:
         raise SetupError(answer.stderr.strip())
     return answer.stdout.strip()
@@ -297,6 +297,24 @@ def browser() -> None:
         raise SetupError("no browser for the tests: put Chromium or Chrome on PATH, or set TABRELAY_CHROMIUM to one")
 
 
+OTHERS = {"firefox": ["firefox-esr"], "webkit": ["webkit2gtk-driver", "xvfb", "xauth", "dbus"]}
+
+
+def other_browsers() -> None:
+    """Firefox and WebKitGTK, from the system's packages: as people have them."""
+    missing = [name for name in OTHERS if not find_browser(name)]
+    if not missing:
+        return
+    say(f"== installing {' and '.join(missing)} for the browser tests from the system's packages")
+    root = as_root()
+    if not shutil.which("apt-get") or root is None:
+        raise SetupError(f"no {' and no '.join(missing)} here, and no apt-get that this user may run: install them")
+    packages = [package for name in missing for package in OTHERS[name]]
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    run(*root, "apt-get", "update", "-qq", env=quiet)
+    run(*root, "apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=quiet)
+
+
 # -- goals ---------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +351,13 @@ def test() -> None:
     build()
 
 
+def browsers() -> None:
+    check()
+    demo()
+    browser()
+    other_browsers()
+
+
 GOALS = {
     "demo": demo,
     "check": check,
@@ -340,6 +365,7 @@ GOALS = {
     "snapshot": snapshot,
     "build": build,
     "test": test,
+    "browsers": browsers,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,17 +13,8 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.demo import Demo
-
-ROOT = Path(__file__).parents[2]
-
-
-def load_settings() -> ModuleType:
-    """By path: the name `playwright.config` would be looked up inside the installed Playwright."""
-    spec = importlib.util.spec_from_file_location("browser_settings", ROOT / "playwright.config.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.support.modes import NO_SHARED_WORKERS
+from tests.support.settings import ROOT, load_settings
 
 
 @pytest.fixture(scope="session")
@@ -46,9 +37,17 @@ async def browser(settings: ModuleType, snapshot: None) -> AsyncIterator[Browser
 
 
 @pytest.fixture
-async def context(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
+def mode(request: pytest.FixtureRequest) -> str:
+    """Where the worker runs: "shared", or "elected" as in browsers that have no shared workers. See `support.modes`."""
+    return str(getattr(request, "param", os.environ.get("TABRELAY_MODE", "shared")))
+
+
+@pytest.fixture
+async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
     """A browser profile of its own: no worker, no storage is shared with another test."""
     context = await browser.new_context()
+    if mode == "elected":
+        await context.add_init_script(NO_SHARED_WORKERS)
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
     context.set_default_navigation_timeout(settings.NAVIGATION_TIMEOUT_MS)
     yield context

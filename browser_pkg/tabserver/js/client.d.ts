@@ -22,6 +22,11 @@ export interface ConnectOptions {
   modules?: string[];
   /** The worker's waits, for unusual networks. */
   timing?: Timing;
+  /**
+   * Where the worker runs: in a shared worker, or in one of the tabs, which they elect. Left out, it is a shared worker
+   * wherever that works.
+   */
+  mode?: "shared" | "elected";
 }
 
 /**
@@ -63,6 +68,8 @@ export declare class Connection extends EventTarget {
   /** This tab, as the catalogue calls it. */
   readonly tab: { id: string };
   readonly isClosed: boolean;
+  /** Where the worker runs: in a shared worker, or in one of the tabs. */
+  readonly mode: "shared" | "elected";
 
   /** Offer a tool; a second one of the same name replaces the first. Abort `signal` to withdraw it. */
   offerTool<Arguments = any>(tool: Tool<Arguments>, options?: OfferOptions): void;
@@ -183,7 +190,7 @@ export type Why =
   | "pairing"
   /** The worker, or Python in it, could not start. */
   | "boot_failed"
-  /** The browser has no shared workers or Web Locks, or the page is not secure. */
+  /** The browser has no Web Locks, or the page is not secure. */
   | "unsupported";
 
 export interface Boot {

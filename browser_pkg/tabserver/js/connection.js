@@ -14,11 +14,12 @@
 import { Calls } from "./calls.js";
 import { Credential } from "./credential.js";
 import { describe } from "./errors.js";
+import { Host } from "./host.js";
 import { Offers } from "./offers.js";
 import { askHealth, whyUnreachable } from "./relay.js";
-import { startWorker, workerAddress } from "./spawn.js";
+import { workerAddress } from "./spawn.js";
 import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
-import { pause, whenFree } from "./wait.js";
+import { pause } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
 
@@ -81,8 +82,9 @@ export class Connection extends EventTarget {
   #timing;
   #offers = new Offers();
   #calls = new Calls();
-  /** Absent while there is no worker. @type {MessagePort | undefined} */
-  #port;
+  #host;
+  /** Why the page left the worker, to come back later. @type {"" | "left" | "frozen"} */
+  #away = "";
   /** @type {Life | undefined} */
   #life;
   #closing = new AbortController();
@@ -100,10 +102,15 @@ export class Connection extends EventTarget {
     this.#server = options.server;
     this.#credential = new Credential(relay, options.server);
     this.#timing = options.timing;
+    this.#host = this.#makeHost(options.mode);
     this.state = this.#makeState("connecting", null, "Starting");
     this.#note(options);
     this.#listen();
     void this.#start();
+  }
+
+  get mode() {
+    return this.#host.mode;
   }
 
   /**
@@ -168,7 +175,7 @@ export class Connection extends EventTarget {
     this.#post({ t: "detach" });
     this.#closing.abort();
     this.#hurry.abort();
-    this.#forgetWorker("The tab closed its connection");
+    this.#host.end("The tab closed its connection");
     this.#life?.release();
     this.#setState("stopped", "closed", "This tab closed its connection.");
   }
@@ -197,13 +204,20 @@ export class Connection extends EventTarget {
   #listen() {
     const { signal } = this.#closing;
     watchTab(signal, {
-      changed: (info) => this.#post({ t: "tab", ...info }),
+      changed: (info) => {
+        this.#post({ t: "tab", ...info });
+        // The worker would be frozen with the tab that it runs in.
+        if (info.frozen && this.#host.isHere) this.#goAway("frozen");
+        else if (!info.frozen && this.#away === "frozen") this.#comeBack();
+      },
       left: () => {
         // Closed or reloaded, nobody can tell: the worker waits a moment for the tab's next page.
         this.#post({ t: "detach", returns: true });
         this.#calls.cancelAll("The tab was left");
+        // In the back/forward cache a page keeps its locks, and would go on to lead.
+        if (this.#host.mode === "elected") this.#goAway("left");
       },
-      returned: () => void this.#identify().then(() => this.#attach()),
+      returned: () => void this.#identify().then(() => this.#comeBack() || this.#attach()),
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
@@ -213,21 +227,32 @@ export class Connection extends EventTarget {
     }, { signal });
   }
 
+  /** @param {"left" | "frozen"} why */
+  #goAway(why) {
+    this.#away = why;
+    this.#host.end(`The tab was ${why}`);
+  }
+
+  #comeBack() {
+    const wasAway = this.#away !== "";
+    this.#away = "";
+    if (wasAway) void this.#start();
+    return wasAway;
+  }
+
   // -- the way up: token, relay, lock, worker -----------------------------------------------------------------------
 
   async #start() {
-    if (!("SharedWorker" in globalThis) || !navigator.locks) {
-      const reason = isSecureContext ? "The browser has no shared workers." : "It needs https, or a page on localhost.";
-      this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${reason}`);
-      return;
-    }
+    if (Host.problem) return this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${Host.problem}`);
     try {
       // A page of the relay first takes the code out of its address; any other needs a relay to ask.
       if (this.#credential.isOwn) await this.#findToken();
       const build = await this.#findRelay();
       await this.#findToken();
       await this.#identify();
-      if (!this.isClosed) this.#startWorker(build);
+      if (this.isClosed || this.#away) return;
+      this.#setState("connecting", null, "Starting the worker");
+      this.#host.start(workerAddress(this.#relay, this.#workerFile, build));
     } catch (error) {
       if (!this.isClosed) this.#setState("stopped", "boot_failed", describe(error));
     }
@@ -281,29 +306,23 @@ export class Connection extends EventTarget {
     this.tab = { id: await claimTab() };
   }
 
-  /** @param {string} build */
-  #startWorker(build) {
-    const address = workerAddress(this.#relay, this.#workerFile, build);
-    this.#port = startWorker(address, this.#server, {
-      message: (message, port) => {
-        if (this.#port === port) this.#receive(message);
-      },
-      failed: (problem, port) => {
-        if (this.#port !== port) return;
-        this.#forgetWorker("The worker could not start");
+  /** @param {"shared" | "elected" | undefined} mode */
+  #makeHost(mode) {
+    return new Host(this.#server, mode, {
+      greeted: () => this.#attach(),
+      message: (message) => this.#receive(message),
+      left: (reason) => this.#calls.cancelAll(reason),
+      died: () => void this.#restart(),
+      failed: (problem) => {
         this.#setState("stopped", "boot_failed", problem);
         void this.#pause().then(() => this.#start());
       },
-      silent: (problem, port) => {
-        if (this.#port === port) this.#setState("stopped", "boot_failed", problem);
-      },
+      silent: (problem) => this.#setState("stopped", "boot_failed", problem),
+      reaches: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
     });
-    this.#setState("connecting", null, "Starting the worker");
-    this.#attach();
   }
 
   #attach() {
-    if (!this.#port) return;
     this.#post({
       t: "attach",
       tab: { id: this.tab.id, ...tabInfo() },
@@ -317,25 +336,11 @@ export class Connection extends EventTarget {
     if (Object.keys(offers).length) this.#post({ t: "offer", ...offers });
   }
 
-  /**
-   * Nothing tells a page that its worker died, but the lock that the worker held becomes free.
-   * @param {string} lock
-   */
-  async #watchWorker(lock) {
-    const port = this.#port;
-    if (!(await whenFree(lock, this.#closing.signal)) || this.#port !== port) return;
-    this.#forgetWorker("The worker ended");
+  async #restart() {
     this.#setState("connecting", "lost", "The worker ended and is being started again.");
     // The first time at once; a worker that dies again and again is not hammered.
     await this.#pause(this.#restarts++ === 0 ? 0 : 3_000);
     await this.#start();
-  }
-
-  /** @param {string} reason */
-  #forgetWorker(reason) {
-    this.#calls.cancelAll(reason);
-    this.#port?.close();
-    this.#port = undefined;
   }
 
   // -- messages -----------------------------------------------------------------------------------------------------
@@ -343,8 +348,6 @@ export class Connection extends EventTarget {
   /** @param {FromWorker} message */
   #receive(message) {
     switch (message.t) {
-      case "worker":
-        return void this.#watchWorker(message.lock);
       case "boot":
         this.boot = message;
         this.#tell("boot", message);
@@ -361,7 +364,7 @@ export class Connection extends EventTarget {
       case "activity":
         return this.#tell("activity", message);
       case "call":
-        return void this.#calls.run(message, (asked, context) => this.#offers.run(asked, context), this.#reply());
+        return void this.#calls.run(message, (asked, context) => this.#offers.run(asked, context), this.#host.replier());
       case "cancel":
         return this.#calls.cancel(message.call, message.reason);
       case "answer":
@@ -377,15 +380,9 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** A reply belongs to the worker that asked, not to the one that took its place. */
-  #reply() {
-    const port = this.#port;
-    return (/** @type {FromPage} */ message) => port?.postMessage(message);
-  }
-
   /** @param {FromPage} message */
   #post(message) {
-    this.#port?.postMessage(message);
+    this.#host.post(message);
   }
 
   // -- telling the page ---------------------------------------------------------------------------------------------

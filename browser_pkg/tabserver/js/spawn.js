@@ -1,10 +1,6 @@
 /**
  * The shared worker, as a page starts it and learns of its failures. What is said over the port is not known here.
- *
- * @import { FromWorker } from "./ports.js"
  */
-
-const SILENCE_MS = 20_000;
 
 /**
  * The address of the worker's script for one build of the relay.
@@ -30,24 +26,12 @@ export function workerAddress(relay, file, build) {
  * Start the worker, or join it if another tab did. Gives the port to it.
  *
  * @param {URL} url
- * @param {string} server
- * @param {object} on
- * @param {(message: FromWorker, port: MessagePort) => void} on.message
- * @param {(message: string, port: MessagePort) => void} on.failed its script does not load
- * @param {(message: string, port: MessagePort) => void} on.silent it says nothing at all
+ * @param {string} name
+ * @param {(problem: string) => void} failed
  * @returns {MessagePort}
  */
-export function startWorker(url, server, { message, failed, silent }) {
-  const options = { type: "module", name: `tabrelay:${server}`, extendedLifetime: true };
-  const worker = new SharedWorker(url, /** @type {WorkerOptions} */ (options));
-  const { port } = worker;
-  worker.onerror = () => failed(`The worker could not start. Does ${url.href} load?`, port);
-  const timer = setTimeout(() => {
-    silent("The worker does not answer. Close all tabs of this site and open it again.", port);
-  }, SILENCE_MS);
-  port.onmessage = (event) => {
-    clearTimeout(timer);
-    message(event.data, port);
-  };
-  return port;
+export function startShared(url, name, failed) {
+  const worker = new SharedWorker(url, /** @type {WorkerOptions} */ ({ type: "module", name, extendedLifetime: true }));
+  worker.onerror = () => failed(`The worker could not start. Does ${url.href} load?`);
+  return worker.port;
 }

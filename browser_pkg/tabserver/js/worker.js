@@ -1,21 +1,24 @@
 /**
- * The shared worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker`).
+ * The worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker`). A shared one gets ports
+ * from the browser; one that a tab runs for all of them makes pipes.
  *
  * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file of its
  * own with one static line, `import "http://localhost:4747/-/worker.js";`. It knows nothing of MCP, tools or sockets.
  *
  * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
+ * @import { Port } from "./pipe.js"
  */
 
 import { boot, lastLine } from "./boot.js";
+import { answerKnocks } from "./pipe.js";
 import * as shim from "./shim.js";
 
-const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const scope = /** @type {SharedWorkerGlobalScope | DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const relay = new URL("/", import.meta.url).href;
 
-/** Ports that came before Python was ready. @type {Set<MessagePort>} */
+/** Ports that came before Python was ready. @type {Set<Port>} */
 const early = new Set();
-/** Takes over a port, once Python is ready. @type {((port: MessagePort) => void) | undefined} */
+/** Takes over a port, once Python is ready. @type {((port: Port) => void) | undefined} */
 let accept;
 /** @type {BootMessage} */
 let stage = { t: "boot", stage: "download", loaded: 0 };
@@ -30,22 +33,28 @@ const lockHeld = new Promise((/** @type {(value: void) => void} */ resolve) => {
   });
 });
 
-scope.onconnect = async (/** @type {MessageEvent} */ event) => {
-  const port = /** @type {MessagePort} */ (event.ports[0]);
+if ("onconnect" in scope) {
+  scope.onconnect = (event) => welcome(/** @type {MessagePort} */ (event.ports[0]));
+} else {
+  answerKnocks(`${scope.name} ${scope.location.href}`, welcome);
+}
+
+/** @param {Port} port */
+async function welcome(port) {
   await lockHeld;
   post(port, { t: "worker", lock });
   post(port, stage);
   if (accept) accept(port);
   else if (stage.stage === "failed") awaitRetry(port);
   else early.add(port);
-};
+}
 
 // `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may stand still.
 const boot_ms = Number(new URL(import.meta.url).searchParams.get("boot_ms")) || undefined;
 boot(relay, (python, { build, version }) => python.pyimport("tabserver.worker").start(shim, relay, build, version), tell, boot_ms)
   .then(handOver, giveUp);
 
-/** @param {Awaited<ReturnType<typeof boot<(port: MessagePort) => void>>>} started */
+/** @param {Awaited<ReturnType<typeof boot<(port: Port) => void>>>} started */
 function handOver({ made: take, from, detail }) {
   accept = take;
   tell({ t: "boot", stage: "ready", from, ...(detail ? { detail } : {}) });
@@ -64,7 +73,7 @@ function giveUp(error) {
 /**
  * A worker that failed stays, so that it can say why to pages that come later. Asked to retry, it ends: the pages see the
  * lock go and start a fresh one.
- * @param {MessagePort} port
+ * @param {Port} port
  */
 function awaitRetry(port) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ event) => {
@@ -79,7 +88,7 @@ function tell(message) {
 }
 
 /**
- * @param {MessagePort} port
+ * @param {Port} port
  * @param {FromWorker} message
  */
 function post(port, message) {

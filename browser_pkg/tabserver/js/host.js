@@ -1,0 +1,172 @@
+/**
+ * Where the worker runs, and this page's way to it: a shared worker or, where there is none or it does not get through to
+ * the relay, a worker in one of the tabs (`election.js`).
+ *
+ * It starts what is to run, finds out when it ends, and decides between the two. What is said over the way is passed on.
+ *
+ * @import { FromPage, FromWorker } from "./ports.js"
+ * @import { Port } from "./pipe.js"
+ */
+
+import { Candidate } from "./election.js";
+import { startShared } from "./spawn.js";
+import { whenFree } from "./wait.js";
+
+const SILENCE_MS = 20_000;
+// So often must the worker have found no relay while this page did: a relay that was just started is found the next time.
+const DOUBTS = 3;
+
+/**
+ * @typedef {object} Listeners
+ * @property {() => void} greeted the worker is there and listens
+ * @property {(message: FromWorker) => void} message
+ * @property {(reason: string) => void} left there is no way to the worker any more
+ * @property {() => void} died the worker ended by itself
+ * @property {(problem: string) => void} failed it does not start
+ * @property {(problem: string) => void} silent it says nothing at all
+ * @property {() => Promise<boolean>} reaches does the relay answer this page?
+ */
+
+export class Host {
+  #name;
+  #wanted;
+  #on;
+  #isSharedTried = false;
+  #doubts = 0;
+  /** @type {URL | undefined} */
+  #url;
+  /** @type {Port | undefined} */
+  #port;
+  #isGreeted = false;
+  /** @type {AbortController} */
+  #watch = new AbortController();
+
+  /**
+   * @param {string} server
+   * @param {"shared" | "elected" | undefined} wanted if it must be one of the two
+   * @param {Listeners} on
+   */
+  constructor(server, wanted, on) {
+    this.#name = `tabrelay:${server}`;
+    this.#wanted = wanted;
+    this.#on = on;
+  }
+
+  /** Why nothing can run here, if so. */
+  static get problem() {
+    if (globalThis.BroadcastChannel && navigator.locks) return undefined;
+    return isSecureContext ? "The browser is too old." : "It needs https, or a page on localhost.";
+  }
+
+  /** @returns {"shared" | "elected"} */
+  get mode() {
+    if (this.#wanted) return this.#wanted;
+    return this.#isSharedTried || !("SharedWorker" in globalThis) ? "elected" : "shared";
+  }
+
+  /** Does the worker run in this very tab? */
+  get isHere() {
+    return this.#port instanceof Candidate && this.#port.isLeading;
+  }
+
+  /** @param {URL} url */
+  start(url) {
+    this.end("The worker is started again");
+    this.#url = url;
+    const watch = (this.#watch = new AbortController());
+    const failed = (/** @type {string} */ problem) => {
+      if (!watch.signal.aborted) this.#fail(problem);
+    };
+    const timer = setTimeout(() => {
+      this.#on.silent("The worker does not answer. Close all tabs of this site and open it again.");
+    }, SILENCE_MS);
+    watch.signal.addEventListener("abort", () => clearTimeout(timer));
+    try {
+      this.#port = this.mode === "shared" ? startShared(url, this.#name, failed) : new Candidate(url, this.#name, failed);
+    } catch (error) {
+      return failed(`The worker could not start. ${error}`);
+    }
+    this.#port.onmessage = ({ data }) => {
+      clearTimeout(timer);
+      if (!watch.signal.aborted) this.#receive(data);
+    };
+  }
+
+  /**
+   * Leave the worker. If it runs in this tab, it ends, and another tab takes over.
+   * @param {string} reason
+   */
+  end(reason) {
+    if (!this.#port) return;
+    this.#watch.abort();
+    this.#port.close();
+    this.#port = undefined;
+    this.#isGreeted = false;
+    this.#on.left(reason);
+  }
+
+  /**
+   * A worker that has not spoken yet may not hear: it is told everything when it has.
+   * @param {FromPage} message
+   */
+  post(message) {
+    if (this.#isGreeted) this.#port?.postMessage(message);
+  }
+
+  /** A reply belongs to the worker that asked, not to the one that took its place. */
+  replier() {
+    const port = this.#port;
+    return (/** @type {FromPage} */ message) => port?.postMessage(message);
+  }
+
+  /** @param {FromWorker} message */
+  #receive(message) {
+    if (message.t === "worker") {
+      this.#isGreeted = true;
+      void this.#watchLock(message.lock);
+      return this.#on.greeted();
+    }
+    if (message.t === "boot" && message.stage === "failed" && this.#fallBack()) return undefined;
+    this.#on.message(message);
+    if (message.t !== "state") return undefined;
+    if (message.state === "waiting") void this.#doubt();
+    else if (message.state === "connected") this.#doubts = 0;
+  }
+
+  /**
+   * Nothing tells a page that its worker died, but the lock that the worker held becomes free.
+   * @param {string} lock
+   */
+  async #watchLock(lock) {
+    if (!(await whenFree(lock, this.#watch.signal))) return;
+    this.end("The worker ended");
+    this.#on.died();
+  }
+
+  /** @param {string} problem */
+  #fail(problem) {
+    if (this.#fallBack()) return;
+    this.end("The worker could not start");
+    this.#isSharedTried = false;
+    this.#on.failed(problem);
+  }
+
+  /** A browser may keep a shared worker from what it allows a page, such as this computer's own ports. */
+  async #doubt() {
+    const { signal } = this.#watch;
+    const isReached = await this.#on.reaches();
+    if (signal.aborted) return;
+    this.#doubts = isReached ? this.#doubts + 1 : 0;
+    if (this.#doubts >= DOUBTS) this.#fallBack();
+  }
+
+  /** Run the worker in a tab instead, if that has not been tried. */
+  #fallBack() {
+    if (this.#wanted || this.mode === "elected" || !this.#url) return false;
+    this.#isSharedTried = true;
+    this.#doubts = 0;
+    this.post({ t: "detach" });
+    this.start(this.#url);
+    return true;
+  }
+}

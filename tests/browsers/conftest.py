@@ -1,0 +1,84 @@
+"""Every browser that is asked for: `TABRELAY_BROWSERS=chromium,firefox,webkit`; Chromium if nothing is said.
+
+`make test-browsers` asks for all of them, and for the table in docs/browsers.md (`TABRELAY_BROWSERS_TABLE`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.app import App
+from tests.support.engines import Engine, Tab, engine
+from tests.support.modes import MODES
+from tests.support.settings import ROOT, load_settings
+from tests.support.verdicts import Verdicts
+
+NAMES = os.environ.get("TABRELAY_BROWSERS", "chromium").split(",")
+TABLE = os.environ.get("TABRELAY_BROWSERS_TABLE")
+
+verdicts = Verdicts()
+
+
+@pytest.fixture(scope="session")
+def settings() -> ModuleType:
+    return load_settings()
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> None:
+    """The memory that workers start from, made of the files as they are now."""
+    subprocess.run([sys.executable, ROOT / ".ci" / "setup.py", "snapshot"], check=True)
+
+
+@pytest.fixture(scope="session", params=NAMES)
+async def started(request: pytest.FixtureRequest, settings: ModuleType, snapshot: None) -> AsyncIterator[Engine]:
+    async with engine(request.param, settings) as opened:
+        verdicts.versions[request.param] = opened.version
+        yield opened
+
+
+@pytest.fixture
+async def browser(started: Engine) -> Engine:
+    await started.renew()
+    return started
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+async def app(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    async with App(tmp_path_factory.mktemp("browsers"), settings.BOOT_TIMEOUT_MS / 1000) as app:
+        yield app
+
+
+@pytest.fixture
+async def tabs() -> AsyncIterator[list[Tab]]:
+    """Tabs that a test opened, to be closed after it."""
+    opened: list[Tab] = []
+    yield opened
+    for tab in opened:
+        await tab.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    call = getattr(item, "callspec", None)
+    if call is not None and "started" in call.params and (report.when == "call" or report.failed):
+        verdicts.add(call.params["started"], call.params.get("mode", "shared"), item, report.passed)
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if TABLE and verdicts.versions:
+        verdicts.write(Path(TABLE))

@@ -1,0 +1,97 @@
+"""The core of it all, in every browser and with the worker in either place: see docs/browsers.md."""
+
+from __future__ import annotations
+
+import pytest
+from mcp_types import CallToolResult, TextContent
+
+from tests.support.app import App
+from tests.support.engines import Engine, Tab, until
+
+# Nobody else offers anything any more.
+ALONE = "connection.catalogue?.tools.every(({ owner }) => ['worker', connection.tab.id].includes(owner))"
+WITHOUT: dict[str, dict[str, str]] = {"shared": {}, "elected": {"without": "SharedWorker"}}
+
+
+def text(result: CallToolResult) -> str:
+    [content] = result.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def whoami(app: App) -> str:
+    async with app.relay.client() as client:
+        return text(await client.call_tool("whoami", {}))
+
+
+@pytest.mark.shows("attach and call")
+async def test_a_page_attaches_and_its_tools_and_the_workers_are_called(
+    app: App, browser: Engine, mode: str, tabs: list[Tab]
+) -> None:
+    tab = await app.open(browser, "One", **WITHOUT[mode])
+    tabs.append(tab)
+    assert await tab.run("() => connection.mode") == mode
+    async with app.relay.client() as client:
+        assert sorted(tool.name for tool in (await client.list_tools()).tools) == ["add", "echo", "whoami"]
+        assert (await client.call_tool("add", {"a": 2, "b": 3})).structured_content == 5
+        said = {"text": "Grüße, 世界 🌍", "much": "x" * 300_000}
+        assert (await client.call_tool("echo", {"said": said})).structured_content == {"said": said}
+
+
+@pytest.mark.shows("two tabs")
+async def test_two_tabs_share_one_connection_and_the_first_may_close(
+    app: App, browser: Engine, mode: str, tabs: list[Tab]
+) -> None:
+    """The first is the one that started the worker; where it runs in a tab, the other takes over."""
+    first = await app.open(browser, "One", **WITHOUT[mode])
+    sockets = app.sockets
+    second = await app.open(browser, "Two", **WITHOUT[mode])
+    tabs.append(second)
+    assert app.sockets == sockets
+    assert await whoami(app) in ("One", "Two")
+    await first.close()
+    await until(
+        second,
+        "connection.catalogue?.tools.every(({ owner }) => owner === 'worker' || owner === connection.tab.id)",
+        30,
+    )
+    await app.ready(second)
+    assert await whoami(app) == "Two"
+    async with app.relay.client() as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 1})).structured_content == 2
+
+
+@pytest.mark.shows("reconnect")
+async def test_a_page_comes_back_by_itself_when_the_relay_was_restarted(
+    app: App, browser: Engine, mode: str, tabs: list[Tab]
+) -> None:
+    tab = await app.open(browser, "One", **WITHOUT[mode])
+    tabs.append(tab)
+    await app.relay.kill()
+    await until(tab, "connection.state.state !== 'connected'", 30)
+    await app.relay.start()
+    await app.ready(tab)
+    assert await whoami(app) == "One"
+
+
+@pytest.mark.shows("reload")
+async def test_a_reloaded_page_offers_its_tools_again(app: App, browser: Engine, mode: str, tabs: list[Tab]) -> None:
+    tab = await app.open(browser, "One", **WITHOUT[mode])
+    tabs.append(tab)
+    for _ in range(2):
+        await tab.run("() => { globalThis.isOld = true }")
+        await tab.reload()
+        await until(tab, "!globalThis.isOld", 30)
+        await app.ready(tab)
+        assert await whoami(app) == "One"
+
+
+@pytest.mark.shows("fallback")
+@pytest.mark.parametrize("worker", ["/blocked.js", "/blocked-later.js"])
+async def test_a_shared_worker_that_does_not_reach_the_relay_is_replaced_by_one_in_a_tab(
+    app: App, browser: Engine, worker: str, tabs: list[Tab]
+) -> None:
+    tab = await app.open(browser, "One", worker=worker)
+    tabs.append(tab)
+    assert await tab.run("() => connection.mode") == "elected"
+    assert await whoami(app) == "One"

@@ -1,0 +1,115 @@
+"""A web app on an origin of its own, with tools in its page and in the worker; and its relay. For any browser."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.support.demo import Demo
+from tests.support.engines import Engine, Tab, until
+from tests.support.site import Site
+
+SERVER = "notes"
+TIMING = {"first_delay_ms": 100, "longest_delay_ms": 300, "stable_ms": 1_000}
+
+# `?without=SharedWorker` makes a browser that has none.
+PAGE = """<!doctype html>
+<title>App</title>
+<script>
+const asked = new URLSearchParams(location.search);
+document.title = asked.get("title") ?? "App";
+if (asked.has("without")) delete globalThis[asked.get("without")];
+</script>
+<script type="module">
+import { connect } from "RELAY/-/client.js";
+const { worker, ...options } = OPTIONS;
+globalThis.connection = connect({ ...options, worker: asked.get("worker") ?? worker });
+connection.offerTool({ name: "whoami", description: "Which tab is this?", execute: () => document.title });
+connection.offerTool({
+  name: "echo",
+  description: "Say it again.",
+  inputSchema: { type: "object", properties: { said: {} }, required: ["said"] },
+  execute: ({ said }) => ({ said }),
+});
+</script>
+"""
+
+TOOLS = '''"""Tools of the worker."""
+
+from tabserver import tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers, in Python."""
+    return a + b
+'''
+
+# Workers to which the browser denies what it grants to pages; "later" is when Python runs already.
+BLOCKED = """import "./block.js";
+import "RELAY/-/worker.js";
+"""
+BLOCK = """const isLater = new URL(location.href).pathname.includes("later");
+if ("onconnect" in self) {
+  const real = self.fetch;
+  self.fetch = (address, ...more) => isLater && !String(address).includes("/-/healthz")
+    ? real(address, ...more)
+    : Promise.reject(new TypeError("The browser forbids it"));
+}
+"""
+
+READY = """globalThis.connection?.state.state === "connected"
+    && connection.catalogue?.tools.some(({ name }) => name === "whoami")"""
+
+
+class App:
+    """Start it with `async with`, and open tabs in any browser."""
+
+    def __init__(self, folder: Path, boot_timeout_s: float) -> None:
+        self._folder = folder
+        self._boot_timeout_s = boot_timeout_s
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> App:
+        files = self._folder / "app"
+        files.mkdir()
+        self.site = self._stack.enter_context(Site(files))
+        flags = ("--allow-origin", self.site.origin)
+        self.relay = await self._stack.enter_async_context(Demo(self._folder / "home", SERVER, *flags, verb="serve"))
+        options: dict[str, Any] = {
+            "server": SERVER,
+            "token": self.relay.token,
+            "worker": "/worker.js",
+            "modules": ["/tools.py"],
+            "timing": TIMING,
+        }
+        self.write("index.html", PAGE.replace("OPTIONS", json.dumps(options)))
+        self.write("worker.js", 'import "RELAY/-/worker.js";\n')
+        self.write("tools.py", TOOLS)
+        self.write("block.js", BLOCK)
+        self.write("blocked.js", BLOCKED)
+        self.write("blocked-later.js", BLOCKED)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    def write(self, name: str, text: str) -> None:
+        (self.site.folder / name).write_text(text.replace("RELAY", f"http://127.0.0.1:{self.relay.port}"))
+
+    async def open(self, engine: Engine, title: str, **asked: str) -> Tab:
+        """A tab that is connected and offers its tools."""
+        tab = await engine.open(f"{self.site.origin}/?{urlencode({'title': title, **asked})}")
+        await self.ready(tab)
+        return tab
+
+    async def ready(self, tab: Tab) -> None:
+        await until(tab, READY, self._boot_timeout_s)
+
+    @property
+    def sockets(self) -> int:
+        """How many WebSockets the relay has accepted so far."""
+        return sum("[accepted]" in line for line in self.relay.log)
