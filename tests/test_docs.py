@@ -15,9 +15,12 @@ from tabrelay.config import Settings
 from tabrelay.configfile.entry import KINDS, OF_BROWSERS, OF_CHILDREN, OF_REMOTES, OF_UPSTREAMS
 from tabrelay.configfile.formats import ROOTS
 from tabrelay.configfile.reader import load
+from tests.support.commands import generated, parsers
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 CONFIG = PAGE.with_name("config.md")
+COMMANDS = PAGE.with_name("cli.md")
+COMMAND_BLOCK = re.compile(r"(?<=<!-- cli -->\n).*?(?=<!-- /cli -->)", re.DOTALL)
 BLOCK = re.compile(r"(?<=<!-- settings -->\n).*?(?=<!-- /settings -->)", re.DOTALL)
 SIZES = {
     "max_hello",
@@ -124,3 +127,22 @@ def test_the_example_configuration_has_no_mistakes(tmp_path: Path) -> None:
         ("files", "stdio"),
         ("search", "http"),
     ]
+
+
+def test_the_page_of_commands_is_the_parsers() -> None:
+    """Run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+    text = COMMANDS.read_text(encoding="utf-8")
+    if os.environ.get("TABRELAY_WRITE_DOCS"):
+        text = COMMAND_BLOCK.sub(lambda _: generated(), text)
+        COMMANDS.write_text(text, encoding="utf-8")
+    assert COMMAND_BLOCK.findall(text) == [generated()]
+
+
+def test_every_flag_says_what_it_is_for() -> None:
+    silent = [
+        f"{parser.prog} {action.dest}"
+        for parser in parsers(_parser())
+        for action in parser._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert silent == []

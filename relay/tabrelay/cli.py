@@ -1,6 +1,6 @@
 """The command line: puts the verbs together, hands over, and turns what goes wrong into one line.
 
-Everything heavy is imported inside the verb that needs it, so ``tabrelay --version`` answers at once.
+Only the verb that is asked for is loaded, and it loads what is heavy when it runs: clients wait for `tabrelay stdio`.
 """
 
 from __future__ import annotations
@@ -8,17 +8,34 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
 
 from tabrelay import __version__
-from tabrelay.verbs import call, config, doctor, flags, install, logs, pair, pairs, serve, status, stdio, token
+from tabrelay.verbs import flags
 from tabrelay.verbs.outcome import OK, USAGE, Stop
 
-# In the order of the help.
-VERBS = (serve, status, logs, stdio, call, install, doctor, token, pair, pairs, config)
+# The files of the verbs, and the verbs in each, in the order of the help.
+VERBS: Final = {
+    "serve": ("demo", "serve"),
+    "status": ("status",),
+    "logs": ("logs",),
+    "stdio": ("stdio",),
+    "call": ("tools", "call"),
+    "install": ("install", "uninstall"),
+    "doctor": ("doctor",),
+    "service": ("service",),
+    "completion": ("completion",),
+    "token": ("token",),
+    "pair": ("pair",),
+    "pairs": ("pairs",),
+    "config": ("config",),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = _parser()
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _parser(argv[0] if argv else None)
     args = parser.parse_args(argv)
     if "run" not in args:
         # No verb: whoever types the bare name wants to know what it can do.
@@ -34,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return OK
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """With every verb; or with one, if it is known which one is wanted."""
     parser = flags.Parser(
         prog="tabrelay",
         description="A browser tab is an MCP server: the relay between MCP clients and the pages you have open.",
@@ -49,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         "  tabrelay install cursor notes write a server into a client's configuration\n"
         "  tabrelay uninstall cursor notes         take it out again\n"
         "  tabrelay doctor               check everything, and say what to do\n"
+        "  tabrelay service install notes          start the relay with the computer\n"
+        "  tabrelay completion bash      complete commands with the Tab key\n"
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"
@@ -57,9 +77,11 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tabrelay {__version__}")
+    parser.set_defaults(whole=_parser)  # for the verb that has to know all the others
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    for verb in VERBS:
-        verb.add(verbs)
+    files = [file for file, names in VERBS.items() if wanted in names] or VERBS
+    for file in files:
+        import_module(f"tabrelay.verbs.{file}").add(verbs)
     return parser
 
 

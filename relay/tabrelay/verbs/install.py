@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,11 +185,8 @@ def _launch(args: argparse.Namespace, server: str) -> Any:
     words = ["stdio", server]
     if args.home is not None:
         words += ["--home", str(args.home.expanduser().absolute())]
-    # This installation's own, whatever else is on the PATH.
-    beside = Path(sys.executable).with_name("tabrelay.exe" if sys.platform == "win32" else "tabrelay")
-    if beside.is_file():
-        return Launch(str(beside), tuple(words))
-    return Launch(sys.executable, ("-m", "tabrelay", *words))
+    first, *rest = running.program()
+    return Launch(first, (*rest, *words))
 
 
 def _overview() -> int:

@@ -85,6 +85,12 @@ def base_url(host: str, port: int) -> str:
     return f"http://{name}" if port == 80 else f"http://{name}:{port}"
 
 
+def program() -> tuple[str, ...]:
+    """This installation's own program, by its full path: for those who have no PATH, or another one."""
+    beside = Path(sys.executable).with_name("tabrelay.exe" if sys.platform == "win32" else "tabrelay")
+    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "tabrelay")
+
+
 def command() -> str:
     """What to type to get this program again: its name if that is on the PATH, else the way it was started."""
     import shlex

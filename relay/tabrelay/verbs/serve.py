@@ -20,6 +20,11 @@ def add(verbs: Any) -> None:
 
     about = "Start the relay for your own pages, and for the servers of a configuration."
     serve = flags.verb(verbs, "serve", about, "tabrelay serve notes --port 9000\n  tabrelay serve -c tabrelay.toml")
+    serve_flags(serve)
+    serve.set_defaults(run=_serve)
+
+
+def serve_flags(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "servers",
         nargs="*",
@@ -35,7 +40,18 @@ def add(verbs: Any) -> None:
         "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
     )
     flags.relay_flags(serve)
-    serve.set_defaults(run=_serve)
+
+
+def effective(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The settings and the configuration that these flags lead to."""
+    from tabrelay.config import ConfigError
+    from tabrelay.configfile import reader
+
+    args.servers = args.servers or None
+    try:
+        return reader.effective(vars(args))
+    except ConfigError as problem:
+        raise Stop(str(problem)) from None
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -43,14 +59,7 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from tabrelay.config import ConfigError
-    from tabrelay.configfile.reader import effective
-
-    args.servers = args.servers or None
-    try:
-        settings, config = effective(vars(args))
-    except ConfigError as problem:
-        raise Stop(str(problem)) from None
+    settings, config = effective(args)
     return _relay(settings, tuple(config.servers.values()), "serve", "/")
 
 

@@ -1,0 +1,71 @@
+"""Completion: what a shell offers after what was typed. Bash is asked itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tabrelay.cli import _parser, main
+from tabrelay.verbs.completion import walk
+
+
+def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["completion", shell]) == 0
+    return capsys.readouterr().out
+
+
+ASK = """
+COMP_WORDS=(tabrelay "$@"); COMP_CWORD=$#; COMPREPLY=(); _tabrelay; echo "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["sta"], "status"),
+        (["un"], "uninstall"),
+        (["install", "cu"], "cursor"),
+        (["install", "cursor", "--dry"], "--dry-run"),
+        (["install", "cursor", "no"], "notes"),
+        (["service", ""], "install remove"),
+        (["service", "remove", "--d"], "--dry-run"),
+        (["stdio", "--check", "de"], "demo"),
+        (["call", "notes", "--arg"], "--args"),
+        (["completion", "z"], "zsh"),
+        (["pairs", "app"], "approve"),
+        (["--ver"], "--version"),
+    ],
+)
+def test_bash_offers_what_can_follow(
+    typed: list[str], offered: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Names come from the program itself; here from one that has two.
+    fake = tmp_path / "tabrelay"
+    fake.write_text("#!/bin/sh\necho notes\necho demo\n")
+    fake.chmod(0o755)
+    (tmp_path / "script").write_text(script("bash", capsys) + ASK)
+    bash = shutil.which("bash")
+    assert bash is not None
+    ended = subprocess.run(
+        [bash, "--norc", str(tmp_path / "script"), *typed],
+        capture_output=True,
+        text=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        check=True,
+    )
+    assert (ended.stdout.strip(), ended.stderr) == (offered, "")
+
+
+def test_every_verb_and_flag_is_in_every_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    words = list(walk(_parser()))
+    bash, zsh, fish = (script(shell, capsys) for shell in ("bash", "zsh", "fish"))
+    assert zsh.endswith(bash) and "bashcompinit" in zsh
+    for word in words:
+        assert f'"{" ".join(word.path)}")' in bash
+        for flag, _ in word.flags:
+            assert f" {flag}" in bash or f'"{flag}' in bash
+            assert f" {'-l' if flag.startswith('--') else '-s'} {flag.lstrip('-')} " in fish
+    assert fish.count("\n") > 100 and "__fish_seen_subcommand_from service" in fish
