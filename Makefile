@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 ARGS ?=
+BROWSERS ?= chromium,firefox,webkit
 SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
@@ -10,7 +11,7 @@ BIN = .venv/bin
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
 
 demo: ## Start the relay and open the demo page (ARGS="--port 9000 --no-open")
 	@$(SETUP) demo
@@ -26,7 +27,7 @@ test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 
 test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers
-	@TABRELAY_BROWSERS=chromium,firefox,webkit TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
+	@TABRELAY_BROWSERS=$(BROWSERS) TABRELAY_BROWSERS_TABLE=docs/browsers.md exec $(BIN)/python -m pytest tests/browsers $(ARGS)
 
 check: ## Lint, format, types (Python and JavaScript) and import contracts
 	@$(SETUP) check

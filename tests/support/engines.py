@@ -17,6 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from selenium import webdriver
+from selenium.webdriver.remote.client_config import ClientConfig
+from selenium.webdriver.remote.remote_connection import RemoteConnection
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.webkitgtk.options import Options
 
@@ -222,7 +224,8 @@ async def _webkit(settings: ModuleType) -> AsyncIterator[Engine]:
             options = Options()
             options.binary_location = browser_path
             options.add_argument("--automation")
-            driver = webdriver.Remote(f"http://127.0.0.1:{port}", options=options)
+            there = RemoteConnection(client_config=ClientConfig(remote_server_addr=f"http://127.0.0.1:{port}"))
+            driver = webdriver.Remote(there, options=options)
             driver.set_script_timeout(settings.BOOT_TIMEOUT_MS / 1000)
             return driver
 
