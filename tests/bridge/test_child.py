@@ -89,6 +89,85 @@ async def test_a_client_that_is_killed_leaves_no_bridge_behind(tmp_path: Path) -
                 await asyncio.sleep(0.02)
 
 
+async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path: Path) -> None:
+    """Whoever ends it, and however: the client that goes, or a signal."""
+    note = tmp_path / "pid"
+    code = f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    for is_signal in (False, True):
+        note.unlink(missing_ok=True)
+        async with (
+            Upstream() as server,
+            BridgeChild(server.url, "--token-command", f'{sys.executable} -c "{code}"') as child,
+        ):
+            async with asyncio.timeout(20):
+                while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
+                    await asyncio.sleep(0.01)
+                if is_signal:
+                    child.process.terminate()
+                else:
+                    child.close()
+                assert await child.ended() == 0
+                while _is_alive(int(note.read_text())):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert server.seen == []
+
+
+async def test_a_bridge_that_is_killed_lets_go_of_the_server() -> None:
+    gone = asyncio.Event()
+
+    async def slow(reply: Reply) -> None:
+        await reply.stream()
+        await reply.is_gone.wait()
+        gone.set()
+
+    async with Upstream({"x": slow}) as server, BridgeChild(server.url) as child:
+        await child.send(request("x"))
+        await server.until_seen("x")
+        child.process.kill()
+        assert await child.ended() == -signal.SIGKILL
+        async with asyncio.timeout(20):
+            await gone.wait()
+
+
+async def test_characters_split_between_reads_arrive_whole() -> None:
+    async with Upstream({"x": result({})}) as server, BridgeChild(server.url) as child:
+        line = json.dumps(request("x", {"text": "ä€𝄞"}), ensure_ascii=False).encode() + b"\r\n"
+        for byte in line:
+            await child.write(bytes([byte]))
+        assert (await child.next())["result"] == {}
+        assert server.seen[0].message["params"] == {"text": "ä€𝄞"}
+
+
+async def test_a_server_that_does_not_read_does_not_hold_up_the_rest() -> None:
+    """It takes the connection and then nothing: the large message waits, the small ones go by."""
+    accepted, over = asyncio.Event(), asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length:")[2].split()[0])
+        if size > 1_000_000:
+            accepted.set()
+            await over.wait()
+        else:
+            body = json.loads(await reader.readexactly(size))
+            answer = json.dumps({"jsonrpc": "2.0", "id": body["id"], "result": {}}).encode()
+            lines = ["HTTP/1.1 200 OK", "Content-Type: application/json", f"Content-Length: {len(answer)}", "", ""]
+            writer.write("\r\n".join(lines).encode() + answer)
+        writer.close()
+
+    server = await asyncio.start_server(deaf, "127.0.0.1", 0, limit=1 << 16)
+    port = server.sockets[0].getsockname()[1]
+    async with BridgeChild(f"http://127.0.0.1:{port}/mcp", "--grant", "none") as child:
+        writing = asyncio.create_task(child.send(request("x", {"big": "y" * 20_000_000}, 1)))
+        await accepted.wait()
+        await writing
+        assert (await child.ask("ping", id=2))["id"] == 2
+        child.close()
+        assert await child.ended() == 0
+    over.set()
+    server.close()
+
+
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

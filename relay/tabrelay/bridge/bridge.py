@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -53,10 +53,13 @@ class Bridge:
         outbound: Outbound,
         output: Output,
         *,
+        prepare: Callable[[], Awaitable[None]] | None = None,
         has_listener: bool = True,
         is_serial: bool = False,
         clock: Clock | None = None,
     ) -> None:
+        """`prepare` comes before the first message; if it raises, so does `run`."""
+        self._prepare = prepare
         clock = clock or Clock()
         self._session = Session()
         self._output = output
@@ -109,6 +112,8 @@ class Bridge:
 
         finishing = asyncio.create_task(rest())
         await asyncio.wait([finishing, *ends], timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
+        if finishing.done():
+            finishing.result()
         finishing.cancel()
 
     async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
@@ -149,6 +154,9 @@ class Bridge:
         self._queue.put_nowait(message)
 
     async def _dispatch(self) -> None:
+        # Here and not before: meanwhile the end of the input is noticed, and ends a program that was asked for a token.
+        if self._prepare is not None:
+            await self._prepare()
         while (message := await self._queue.get()) is not None:
             self._queued -= len(message.raw)
             self._has_room.set()

@@ -49,10 +49,15 @@ async def _bridge(args: argparse.Namespace, outbound: Any, credentials: Any) -> 
 
     if sys.stdin.isatty():
         print("Waiting for MCP messages on stdin, one per line. (To try the connection: --check)", file=sys.stderr)
-    await reach.prepare(credentials)
     pipes.use_bytes()
     output = pipes.Stdout()
-    bridge = Bridge(outbound, output, has_listener=not args.no_server_stream, is_serial=args.serial)
+    bridge = Bridge(
+        outbound,
+        output,
+        prepare=lambda: reach.prepare(credentials),
+        has_listener=not args.no_server_stream,
+        is_serial=args.serial,
+    )
     loop = asyncio.get_running_loop()
     for number in reach.stop_signals():
         loop.add_signal_handler(number, bridge.stop)

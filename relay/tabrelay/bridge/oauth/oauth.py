@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Final
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.headers import VERSION
-from tabrelay.bridge.oauth.callback import PORT, Callback, CallbackError
-from tabrelay.bridge.oauth.store import Record, Store
+from tabrelay.bridge.oauth.store import Record, Store, StoreError
 from tabrelay.bridge.upstream import Answer
 from tabrelay.logs import conceal
-from tabrelay.vault import StateError
 
 if TYPE_CHECKING:
     from tabrelay.bridge.oauth.flow import Refusal, Wish
@@ -87,10 +85,11 @@ class OAuth:
                     return
                 self._record = await self._run(record, _refusal(answer))
                 self._store.save(self._record)
-        except StateError as problem:
+        except StoreError as problem:
             raise CredentialsError(str(problem)) from None
 
     async def _run(self, record: Record, refusal: Refusal) -> Record:
+        from tabrelay.bridge.oauth.callback import PORT, Callback, CallbackError
         from tabrelay.bridge.oauth.flow import Flow
 
         wish = self._make_wish()

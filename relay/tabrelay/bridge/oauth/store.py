@@ -6,7 +6,6 @@ Several bridges of one user use the same server. Only one of them asks at a time
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import AsyncIterator
@@ -14,10 +13,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay import vault
 from tabrelay.bridge.clock import Clock
 
 GLANCE_S: Final = 0.1
+
+
+class StoreError(Exception):
+    """The directory can't be used; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Record:
 class Store:
     def __init__(self, folder: Path, *identity: str) -> None:
         """`identity`: whatever makes one token another's: server, client, grant, scope."""
+        import hashlib
+
         self._folder = folder
         name = hashlib.sha256("\n".join(identity).encode()).hexdigest()[:32]
         self._path = folder / f"{name}.json"
@@ -50,13 +54,24 @@ class Store:
             return Record()  # a damaged file only means that the user is asked again
 
     def save(self, record: Record) -> None:
-        vault.prepare(self._folder)
+        """Raises StoreError."""
+        from tabrelay import vault
+
+        self._prepare()
         vault.write(self._path, json.dumps(asdict(record), indent=1))
+
+    def _prepare(self) -> None:
+        from tabrelay import vault
+
+        try:
+            vault.prepare(self._folder)
+        except vault.StateError as problem:
+            raise StoreError(str(problem)) from None
 
     @contextlib.asynccontextmanager
     async def alone(self, clock: Clock, shared: str | None = None) -> AsyncIterator[None]:
         """Nobody else asks for this server's token meanwhile; with `shared`, nobody for any server's."""
-        vault.prepare(self._folder)
+        self._prepare()
         async with _flock(self._lock if shared is None else self._folder / f"{shared}.lock", clock):
             yield
 
