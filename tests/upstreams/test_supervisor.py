@@ -20,6 +20,7 @@ from tabrelay.upstreams.line import Report, Streams
 from tabrelay.upstreams.supervisor import Supervisor
 from tabserver.wire.eras import Era
 from tests.support.clock import Clock, settle
+from tests.support.elsewhere import until
 
 
 class ScriptedTransport:
@@ -30,6 +31,7 @@ class ScriptedTransport:
         self.opened = 0
         self.open_now = 0
         self.adapts = False
+        self.is_stuck = False
         self._report: Report | None = None
 
     def adapt(self, fault: Fault) -> bool:
@@ -41,6 +43,8 @@ class ScriptedTransport:
         self.opened += 1
         if not self.is_there:
             raise ExceptionGroup("as task groups do", [LineFault(Fault("nobody is there, hunter22", "no"))])
+        if self.is_stuck:
+            await asyncio.Event().wait()
         self._report = report
         self.open_now += 1
         incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -232,3 +236,21 @@ async def test_another_way_is_tried_at_once_where_a_transport_knows_one(stage: S
     await settle()
     assert stage.transport.opened == 2
     assert stage.supervisor.status.attempts == 1
+
+
+async def test_a_transport_that_never_opens_can_be_stopped(stage: Stage) -> None:
+    stage.transport.is_stuck = True
+    stage.supervisor.start()
+    await settle()
+    assert stage.transport.opened == 1
+    async with asyncio.timeout(5):
+        await stage.supervisor.stop()
+    assert stage.state == "stopped"
+
+
+async def test_a_transport_that_never_opens_is_given_up_after_a_while(stage: Stage) -> None:
+    stage.transport.is_stuck = True
+    stage.supervisor._start_s = 0.01
+    stage.supervisor.start()
+    await until(lambda: stage.supervisor.status.error is not None)
+    assert "could not be reached within" in str(stage.supervisor.status.error)

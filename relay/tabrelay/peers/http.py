@@ -7,6 +7,7 @@ server can have seen it, and the transport gets an answer that it can live with.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -18,7 +19,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tabrelay.specs import HttpSpec
-from tabrelay.upstreams.fault import MAX_DATA, Fault, Redactor
+from tabrelay.upstreams.fault import MAX_DATA, Fault, LineFault, Redactor
 from tabrelay.upstreams.line import Report, Streams
 from tabserver.wire.jsonrpc import RequestId, is_request_id
 
@@ -28,6 +29,7 @@ CONNECT_S: Final = 10.0
 WRITE_S: Final = 30.0
 # A message that has no answer is acknowledged at once; the SDK sends nothing else before it is.
 ACCEPT_S: Final = 10.0
+ENDPOINT_S: Final = 10.0  # for the first event of HTTP+SSE
 LEAVE_S: Final = 2.0  # saying goodbye to a session
 MAX_REDIRECTS: Final = 5
 MAX_ERROR_BODY: Final = 100_000
@@ -36,8 +38,8 @@ SESSION: Final = "mcp-session-id"
 HINTS: Final = ("WWW-Authenticate", "Mcp-Auth-Server", "Retry-After")
 # What says that this address knows no Streamable HTTP; then it may know what came before.
 OTHER_TRANSPORT: Final = frozenset({400, 404, 405})
-# Refused before anything was done. 503 is: not now.
-UNTOUCHED: Final = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 451, 503})
+# Refused before anything was done. A 5xx may come of something that was begun.
+UNTOUCHED: Final = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 417, 421, 426, 428, 429, 431, 451})
 
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -60,20 +62,30 @@ class Remote:
 
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
-        async with Client(self._spec, report, self._redact, self._max_message) as client:
+        async with (
+            Client(self._spec, report, self._redact, self._max_message) as client,
+            contextlib.AsyncExitStack() as stack,
+        ):
             if self._is_sse:
-                client.answers_elsewhere = True
-
-                def made(headers: object = None, timeout: object = None, auth: object = None) -> httpx2.AsyncClient:
-                    return client
-
-                async with sse_client(self._spec.url, httpx_client_factory=made) as streams:
-                    yield streams
+                yield await self._open_sse(client, stack)
             else:
-                async with streamable_http_client(
-                    self._spec.url, http_client=client, max_sse_event_size=self._max_message
-                ) as streams:
-                    yield streams
+                size = self._max_message
+                transport = streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=size)
+                yield await stack.enter_async_context(transport)
+
+    async def _open_sse(self, client: Client, stack: contextlib.AsyncExitStack) -> Streams:
+        client.answers_elsewhere = True
+
+        def made(headers: object = None, timeout: object = None, auth: object = None) -> httpx2.AsyncClient:
+            return client
+
+        try:
+            # The SDK waits for ever when the address that it is given is of another origin.
+            async with asyncio.timeout(ENDPOINT_S):
+                return await stack.enter_async_context(sse_client(self._spec.url, httpx_client_factory=made))
+        except TimeoutError:
+            text = f"within {ENDPOINT_S:g} s it gave no address to send messages to, or one of another origin"
+            raise LineFault(Fault(text, "no", ends_line=True)) from None
 
 
 class Client(httpx2.AsyncClient):
@@ -106,8 +118,8 @@ class Client(httpx2.AsyncClient):
             request.extensions["timeout"] = httpx2.Timeout(ACCEPT_S).as_dict()
         try:
             response = await super().send(request, **options)
-            if response.next_request is not None:
-                return response
+            if response.next_request is not None and _is_same_place(request, response.next_request):
+                return response  # the SDK follows it
             return await self._received(request, response, id if is_request else None)
         except httpx2.HTTPError as error:
             return self._failed(request, id if is_request else None, self._lost(error))
@@ -136,7 +148,7 @@ class Client(httpx2.AsyncClient):
             return response
         if not response.is_success:
             fault = await self._refused(response, is_session=SESSION in request.headers)
-            if kind == "application/json" and not fault.ends_line and _is_jsonrpc_error(response.content):
+            if kind == "application/json" and not fault.ends_line and _is_answer(response.content, needs_error=True):
                 return response
             return self._failed(request, id, fault)
         if not await self._read(response, self._max_message):
@@ -144,9 +156,9 @@ class Client(httpx2.AsyncClient):
             return self._failed(request, id, Fault(text, answer="too_large"))
         if id is None or self.answers_elsewhere:
             return httpx2.Response(202, request=request)
-        if kind != "application/json" or not response.content.strip():
-            what = f"an answer of type {kind}" if kind and response.content else "an empty answer"
-            text = f"with {what} (HTTP {response.status_code}), where JSON or an event stream was expected"
+        if kind != "application/json" or not _is_answer(response.content):
+            what = "nothing" if not response.content.strip() else kind or "something without a type"
+            text = f"with {what} (HTTP {response.status_code}) that is no JSON-RPC response"
             return self._failed(request, id, Fault(text, answer="bad"))
         return response
 
@@ -169,6 +181,9 @@ class Client(httpx2.AsyncClient):
             response._content = b""
         body = response.text
         said = _said(body) or response.reason_phrase
+        if response.next_request is not None:
+            to = response.next_request.url.copy_with(userinfo=b"", query=None, fragment=None)
+            said = f"it is at {to} now; if that is right, configure that address"
         hints = [f"{name}: {response.headers[name]}" for name in HINTS if name in response.headers]
         text = f"HTTP {response.status_code}: {said}" + (f" [{'; '.join(hints)}]" if hints else "")
         status = response.status_code
@@ -196,6 +211,13 @@ class Client(httpx2.AsyncClient):
         return httpx2.Response(202, request=request)
 
 
+def _is_same_place(asked: httpx2.Request, next: httpx2.Request) -> bool:
+    """May a message, and the headers that were configured for one address, go where it is sent on to?"""
+    is_upgrade = (asked.url.scheme, next.url.scheme) == ("http", "https") and asked.url.port is next.url.port is None
+    is_same = (asked.url.scheme, asked.url.port) == (next.url.scheme, next.url.port) or is_upgrade
+    return asked.method == next.method and asked.url.host == next.url.host and is_same
+
+
 def _shape(request: httpx2.Request) -> tuple[RequestId | None, bool]:
     """The message's id, and whether it is a request."""
     try:
@@ -206,13 +228,16 @@ def _shape(request: httpx2.Request) -> tuple[RequestId | None, bool]:
     return (id, "method" in message) if is_request_id(id) else (None, False)
 
 
-def _is_jsonrpc_error(body: bytes) -> bool:
+def _is_answer(body: bytes, *, needs_error: bool = False) -> bool:
     try:
         message = orjson.loads(body)
     except orjson.JSONDecodeError:
         return False
-    error = message.get("error") if isinstance(message, dict) else None
-    return isinstance(error, dict) and isinstance(error.get("code"), int)
+    if not isinstance(message, dict):
+        return False
+    error = message.get("error")
+    is_error = isinstance(error, dict) and isinstance(error.get("code"), int)
+    return is_error or (isinstance(message.get("result"), dict) and not needs_error)
 
 
 def _said(body: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,7 +18,7 @@ from tabrelay.upstreams.connection import Connection
 from tabrelay.upstreams.fault import Fault, LineFault, Redactor, first_leaf
 from tabrelay.upstreams.greeting import About
 from tabrelay.upstreams.ladder import Ladder
-from tabrelay.upstreams.line import Transport
+from tabrelay.upstreams.line import Line, Streams, Transport
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Supervisor:
         self._round: asyncio.Future[None] = loop.create_future()
         self._current: Connection | None = None
         self._was_up = False
+        self._opening: asyncio.Task[object] | None = None
         self._leaving = asyncio.Event()
 
     # -- what others ask ----------------------------------------------------------------------------------------------
@@ -119,6 +121,8 @@ class Supervisor:
         self._set("stopped")
         self._leaving.set()
         self._wake.set()
+        if self._opening is not None:
+            self._opening.cancel()
         if self._task is not None:
             await asyncio.wait({self._task})
         self._settle(ServerOffline(f'Server "{self._name}" was stopped.'))
@@ -188,7 +192,10 @@ class Supervisor:
     async def _connection(self) -> Fault | None:
         connection = self._new_connection()
         line = connection.line
-        async with self._transport.open(line.report) as streams:
+        async with AsyncExitStack() as stack:
+            streams = await self._open(stack, line)
+            if streams is None:
+                return None
             carrying = asyncio.create_task(line.run(streams))
             leaving = asyncio.create_task(self._leaving.wait())
             ended = asyncio.create_task(line.ended())
@@ -206,6 +213,22 @@ class Supervisor:
                 for task in (greeting, leaving, ended, carrying):
                     task.cancel()
                 await asyncio.wait({greeting, leaving, ended, carrying})
+
+    async def _open(self, stack: AsyncExitStack, line: Line) -> Streams | None:
+        """None when nobody wants it any more."""
+        self._opening = asyncio.current_task()
+        try:
+            async with asyncio.timeout(self._start_s):
+                return await stack.enter_async_context(self._transport.open(line.report))
+        except TimeoutError:
+            raise LineFault(Fault(f"it could not be reached within {self._start_s:g} s", "no")) from None
+        except asyncio.CancelledError:
+            if not self._leaving.is_set() or self._opening is None:
+                raise
+            self._opening.uncancel()
+            return None
+        finally:
+            self._opening = None
 
     def _up(self, connection: Connection) -> None:
         self._was_up = True

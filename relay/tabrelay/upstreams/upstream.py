@@ -226,20 +226,28 @@ class Upstream:
         self._check(pending)
         task = asyncio.create_task(self._run(pending, params))
         self._tasks[pending] = task
-        task.add_done_callback(lambda _task: self._tasks.pop(pending, None))
+        timer = None
+        if self._timeout_s and pending.call.method != LISTEN:
+            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, pending, self._timeout_s)
+
+        def ended(_task: asyncio.Task[None]) -> None:
+            self._tasks.pop(pending, None)
+            if timer is not None:
+                timer.cancel()
+
+        task.add_done_callback(ended)
+
+    def _expire(self, pending: Pending, after_s: float) -> None:
+        """The caller is told first: a server that does not read must not delay that."""
+        pending.fail(DeadlinePassed(f"Request timeout after {after_s * 1000:.0f}ms"))
+        self._tasks[pending].cancel()
 
     async def _run(self, pending: Pending, params: dict[str, Any] | None) -> None:
-        timeout_s = self._timeout_s if pending.call.method != LISTEN else None
-        limit = asyncio.timeout(timeout_s or None)
         try:
-            async with limit:
-                pending.finish(await self._reply(pending, params))
+            pending.finish(await self._reply(pending, params))
         except RelayError as error:
             pending.fail(error)
         except Exception:
-            if limit.expired() and timeout_s is not None:
-                pending.fail(DeadlinePassed(f"Request timeout after {timeout_s * 1000:.0f}ms"))
-                return
             log.exception("%s: a call failed in an unexpected way", self._server)
             pending.fail(BadAnswer("The call failed inside the relay; its log says more."))
 
@@ -353,8 +361,8 @@ def _may_repeat(pending: Pending, fault: Fault) -> bool:
     if pending.is_done or pending.call.method == LISTEN:
         return False
     if fault.delivered == "no":
-        return fault.ends_line or fault.status == 503
-    return pending.call.method in HARMLESS and (fault.ends_line or fault.status in (502, 504))
+        return fault.ends_line
+    return pending.call.method in HARMLESS and (fault.ends_line or fault.status in (502, 503, 504))
 
 
 def _written(pending: Pending, message: dict[str, Any], code: int | None = None) -> Reply:
