@@ -106,52 +106,13 @@ async def authorize(url: str, version: str, context: dict[str, Any]) -> None:
 
 
 async def speak(url: str, scenario: str, version: str, context: dict[str, Any]) -> None:
-    from mcp.client.client import Client
+    from driving import drive  # type: ignore[import-not-found]  # beside this file
     from mcp.client.stdio import StdioServerParameters, stdio_client
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import ElicitRequestFormParams, ElicitResult
-    from pydantic import ValidationError
-
-    async def accept(_: Any, params: Any) -> Any:
-        assert isinstance(params, ElicitRequestFormParams)
-        properties = params.requested_schema.get("properties", {})
-        content = {name: one["default"] for name, one in properties.items() if "default" in one}
-        return ElicitResult(action="accept", content=content)
 
     with tempfile.TemporaryDirectory() as home:
         command, env = bridge(url, home, context)
         server = StdioServerParameters(command=sys.executable, args=command, env=env)
-        mode: Any = MODERN if version == MODERN else "legacy"
-        if scenario == "request-metadata":
-            mode = "auto"
-        answers: Any = {"elicitation_callback": accept}
-        if scenario == "request-metadata":  # looks at what is declared
-            answers |= {"sampling_callback": refuse, "list_roots_callback": refuse}
-        async with asyncio.timeout(WAIT_S), Client(stdio_client(server), mode=mode, **answers) as client:
-            tools = (await client.list_tools()).tools
-            calls = context.get("toolCalls") or [
-                {"name": tool.name, "arguments": arguments(tool.input_schema, tools[0].input_schema)} for tool in tools
-            ]
-            for call in calls:
-                with contextlib.suppress(MCPError, ValidationError):  # some are meant to fail
-                    await client.call_tool(call["name"], call.get("arguments", {}))
-            if scenario == "http-standard-headers":
-                for prompt in (await client.list_prompts()).prompts:
-                    await client.get_prompt(prompt.name)
-                for resource in (await client.list_resources()).resources:
-                    await client.read_resource(str(resource.uri))
-
-
-async def refuse(*_: Any) -> Any:
-    from mcp_types import ErrorData
-
-    return ErrorData(code=-32603, message="not here")
-
-
-def arguments(schema: dict[str, Any], echoed: dict[str, Any]) -> dict[str, Any]:
-    """One tool wants to see another's schema, as it arrived here."""
-    samples = {"number": 5, "integer": 5, "boolean": True, "object": echoed, "array": []}
-    return {name: samples.get(schema["properties"][name].get("type"), "x") for name in schema.get("required", [])}
+        await drive(stdio_client(server), scenario, version, context)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,104 @@
+"""The official conformance suite, client mode: the relay before the suite's servers, as servers of a configuration.
+
+What the suite sees is what the relay's upstream layer sends; the official SDK's client drives it from the other side.
+The result is a table of the documentation: run with TABRELAY_WRITE_DOCS=1 to write it anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.streamable_http import streamable_http_client
+
+from tabrelay.specs import HttpSpec
+from tests.conformance.driving import drive
+from tests.support.node import NODE
+from tests.support.relay import RunningRelay
+from tests.support.suite import Scenario, run_client, scored
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "conformance.md"
+BLOCK = re.compile(r"(?<=<!-- elsewhere -->\n).*?(?=<!-- /elsewhere -->)", re.DOTALL)
+REVISIONS = {"2025-11-25": 4, "2026-07-28": 7}  # scored scenarios that are not about authorization
+ALSO = frozenset({"json-schema-2020-12-preservation"})  # not scored, and passed all the same
+# What the suite can't try: methods that 2026-07-28 no longer has.
+UNTRIED = {"http-standard-headers": ["sep-2243-client-includes-standard-headers"] * 2}
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """Somebody who does what the suite's client shall do, at the other end of a socket."""
+    path = tmp_path / "socket"
+
+    async def work(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = json.loads(await reader.readline())
+        try:
+            await through_the_relay(tmp_path, task)
+            said = "done"
+        except Exception:
+            said = json.dumps(traceback.format_exc())
+        writer.write(said.encode() + b"\n")
+        writer.close()
+
+    server = await asyncio.start_unix_server(work, path)
+    yield {"CONFORMANCE_SOCKET": str(path), "PATH": os.pathsep.join([str(NODE.parent), os.environ["PATH"]])}
+    server.close()
+
+
+async def through_the_relay(folder: Path, task: dict[str, Any]) -> None:
+    scenario = task["MCP_CONFORMANCE_SCENARIO"]
+    version = task["MCP_CONFORMANCE_PROTOCOL_VERSION"] or "2025-11-25"
+    home = folder / f"home-{version}-{scenario.replace('/', '-')}"
+    async with RunningRelay(home, specs=[HttpSpec("far", task["url"])]) as relay:
+        headers = {"Authorization": f"Bearer {relay.token}"}
+        async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=30) as http:
+            transport = streamable_http_client(f"{relay.url}/far", http_client=http)
+            await drive(transport, scenario, version, json.loads(task["MCP_CONFORMANCE_CONTEXT"] or "{}"))
+
+
+async def test_the_relay_passes_the_suites_client_mode(tmp_path: Path, env: dict[str, str]) -> None:
+    command = f"{sys.executable} -I -S {HERE / 'thin_client.py'}"
+    runs: dict[str, dict[str, Scenario]] = {}
+    for revision, count in REVISIONS.items():
+        names = [name for name in await scored(revision, "Client") if not name.startswith("auth/")]
+        assert len(names) == count
+        found = await asyncio.gather(
+            *(run_client(command, name, revision, tmp_path / revision / name, env) for name in (*names, *ALSO))
+        )
+        runs[revision] = {scenario.name: scenario for scenario in found}
+    text = table(runs)
+    print("\n" + text)
+    for revision, scenarios in runs.items():
+        for scenario in scenarios.values():
+            assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
+            untried = [check for check in scenario.untried if check.startswith("sep-")]
+            assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
+    # The suite says "passed" of nothing at all, too: only the numbers tell.
+    page = PAGE.read_text(encoding="utf-8")
+    if os.environ.get("TABRELAY_WRITE_DOCS"):
+        page = BLOCK.sub(lambda _: text, page)
+        PAGE.write_text(page, encoding="utf-8")
+    assert BLOCK.findall(page) == [text]
+
+
+def table(runs: dict[str, dict[str, Scenario]]) -> str:
+    """Checks passed, per scenario and revision."""
+    rows = [f"| scenario | {' | '.join(runs)} |", "|---|" + "---:|" * len(runs)]
+    for name in sorted({name for found in runs.values() for name in found}):
+        cells = [_cell(found[name]) if name in found else "" for found in runs.values()]
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _cell(scenario: Scenario) -> str:
+    failed = f", {len(scenario.problems)} failed" if scenario.problems else ""
+    return f"({scenario.passed}{failed})" if scenario.name in ALSO else f"{scenario.passed}{failed}"
