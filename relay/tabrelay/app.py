@@ -13,10 +13,12 @@ from tabrelay.aliases import Aliases
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
+from tabrelay.errors import UnknownServer
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
+from tabrelay.faces.reconnects import Reconnects
 from tabrelay.faces.reports import Reports
 from tabrelay.faces.seal import Seal
 from tabrelay.gate import Gate
@@ -74,7 +76,7 @@ class Relay:
         self._pages = pages(
             assets,
             self._status,
-            rooms=(pairs, Reports(policy)),
+            rooms=(pairs, Reports(policy), Reconnects(self._reconnect)),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
         )
@@ -122,6 +124,11 @@ class Relay:
 
             self._fleet = Fleet(self._registry, self._settings, self._came_up)
             await self._fleet.start(self._specs)
+
+    def _reconnect(self, name: str) -> None:
+        if self._fleet is None:
+            raise UnknownServer("The relay has no servers elsewhere.")
+        self._fleet.reconnect(name)
 
     # -- what the drain asks ------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tabrelay.verbs.outcome import OK, USAGE, Stop
 VERBS: Final = {
     "serve": ("demo", "serve"),
     "status": ("status",),
+    "reconnect": ("reconnect",),
     "logs": ("logs",),
     "stdio": ("stdio",),
     "call": ("tools", "call"),
@@ -60,6 +61,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay demo                 start the relay and open the demo page\n"
         "  tabrelay serve notes          start the relay for your own page\n"
         "  tabrelay status               show the relay and its servers\n"
+        "  tabrelay reconnect files      connect to a server of the configuration anew\n"
         "  tabrelay logs -f              show what it writes down\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay tools notes          list a server's tools\n"

@@ -224,3 +224,22 @@ async def test_tools_are_listed_in_the_order_of_their_names(relay: RunningRelay)
 async def test_no_page_can_take_the_name_of_a_server_elsewhere(relay: RunningRelay) -> None:
     probe = await relay.http.get("/-/probe/first")
     assert (probe.status_code, probe.json()["error"]) == (403, "taken")
+
+
+async def test_a_server_can_be_connected_anew_by_hand(relay: RunningRelay) -> None:
+    before = await pid(relay)
+    assert (await relay.http.post("/-/upstreams/first/reconnect")).status_code == 200
+    await until(lambda: not is_alive(before))
+    assert await pid(relay) != before
+    unknown = await relay.http.post("/-/upstreams/nothing/reconnect")
+    assert (unknown.status_code, unknown.json()["error"]) == (404, "unknown_server")
+    anonymous = await relay.http.post("/-/upstreams/first/reconnect", headers={"Authorization": "Bearer no"})
+    assert anonymous.status_code == 401
+
+
+async def test_the_status_says_what_is_wrong_and_when_it_is_tried_again(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, specs=[StdioSpec("bad", "no-such-program")]) as relay:
+        async with asyncio.timeout(10):
+            while (shown := await row(relay, "bad"))["next_retry_s"] is None:
+                pass
+        assert "attempts, next in" in shown["problem"] and "no-such-program" in shown["problem"]

@@ -19,6 +19,7 @@ import { duration, element, setText } from "./element.js";
  * @property {string | null} title
  * @property {Tool[]} tools
  * @property {number} in_flight
+ * @property {string | null} [problem]
  * @property {number} calls
  */
 
@@ -72,10 +73,12 @@ export function serverCard(name) {
 }
 
 /** @param {Server} server */
-function presenceOf({ state, since_s, last_seen_s, title }) {
+function presenceOf({ state, since_s, last_seen_s, title, problem }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
   const called = title ? `, ${title}` : "";
   if (state === "online") return `online for ${whole(since_s)}${called}`;
+  // A server elsewhere, which the relay itself connects to: why it is not there, and when it is tried again.
+  if (problem) return `offline, ${problem}`;
   if (last_seen_s === null) return `offline, not seen yet${called}`;
   return `offline, last seen ${whole(last_seen_s)} ago${called}`;
 }

@@ -26,7 +26,7 @@ from tabrelay.upstreams.greeting import About, greet
 from tabrelay.upstreams.ladder import Ladder
 from tabrelay.upstreams.line import Transport
 from tabrelay.upstreams.repeating import Repeating
-from tabrelay.upstreams.supervisor import Supervisor
+from tabrelay.upstreams.supervisor import Status, Supervisor
 from tabrelay.upstreams.upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,7 @@ class Ship:
             "attempts": status.attempts,
             "next_retry_s": retry_s,
             "error": status.error,
+            "problem": _problem(status, retry_s),
             "era": self.upstream.era,
         }
 
@@ -164,6 +165,16 @@ class Fleet:
     async def _end(self, ship: Ship) -> None:
         ship.upstream.retire()
         await ship.supervisor.stop()
+
+
+def _problem(status: Status, retry_s: float | None) -> str | None:
+    """In words, for people."""
+    if status.state == "connected":
+        return None
+    parts = [status.state, f"{status.attempts} attempts" if status.attempts else ""]
+    parts.append(f"next in {retry_s:g} s" if retry_s is not None else "")
+    said = ", ".join(part for part in parts if part)
+    return f"{said}: {status.error}" if status.error else said
 
 
 def _roots(spec: UpstreamSpec) -> list[dict[str, Any]]:
