@@ -19,6 +19,7 @@ class CPythonWorker(RemoteWorker):
 
     def __init__(self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox) -> None:
         super().__init__(url, token, server)
+        self._toolbox = toolbox
         self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=_defer, later=_later)
         self.core = Server(server, "1.0", self.hub, self.transport.send)
         self.errors: list[Exception] = []
@@ -35,6 +36,9 @@ class CPythonWorker(RemoteWorker):
     async def __aexit__(self, *exc: object) -> None:
         self.core.stop()
         await self.transport.close()
+        # The default toolbox outlives this worker: what is declared later must not reach for its loop.
+        self._toolbox.on_change = lambda: None
+        self._toolbox.on_update = lambda uri: None
 
 
 def _defer(function: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay.depth import is_deeper_than
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
 
@@ -50,6 +51,8 @@ LIST_CHANGES: Final = (
     ("promptsListChanged", "prompts", "notifications/prompts/list_changed"),
     ("resourcesListChanged", "resources", "notifications/resources/list_changed"),
 )
+# A little less than what orjson writes.
+DEEPEST: Final = 250
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
@@ -58,10 +61,12 @@ def text(message: Mapping[str, Any]) -> str | None:
     try:
         return orjson.dumps(message).decode()
     except orjson.JSONEncodeError:
-        pass
+        # What is written here is read and written again further on: it must not nest deeper than that can.
+        if is_deeper_than(message, DEEPEST):
+            return None
     try:
         return json.dumps(message, separators=(",", ":"))  # numbers of more than 64 bits
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 
