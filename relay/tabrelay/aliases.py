@@ -3,7 +3,7 @@ looks at it. For websocket-mcp's pages, which dial a path that need not be the n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -13,11 +13,19 @@ from tabrelay.specs import BrowserSpec, Spec
 class Aliases:
     """Stands outside the gate: who may come in is decided by the server's name, whatever address was used."""
 
-    def __init__(self, app: ASGIApp, specs: Iterable[Spec]) -> None:
+    def __init__(
+        self, app: ASGIApp, specs: Sequence[Spec], on_change: Callable[[Sequence[Spec]], Awaitable[None]]
+    ) -> None:
         self._app = app
-        self.change(specs)
+        self._on_change = on_change
+        self._set(specs)
 
-    def change(self, specs: Iterable[Spec]) -> None:
+    async def change(self, specs: Sequence[Spec]) -> None:
+        """From now on the configuration has these servers."""
+        self._set(specs)
+        await self._on_change(specs)
+
+    def _set(self, specs: Sequence[Spec]) -> None:
         self._paths = {
             spec.path: f"/{spec.name}" for spec in specs if isinstance(spec, BrowserSpec) and spec.path is not None
         }

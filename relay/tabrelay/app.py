@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.aliases import Aliases
@@ -120,10 +120,23 @@ class Relay:
     async def _set_out(self) -> None:
         """Connect to the servers elsewhere, if there are any: who has none need not load what they need."""
         if self._specs:
+            await self._make_fleet().start(self._specs)
+
+    def _make_fleet(self) -> Fleet:
+        if self._fleet is None:
             from tabrelay.peers.fleet import Fleet
 
             self._fleet = Fleet(self._registry, self._settings, self._came_up)
-            await self._fleet.start(self._specs)
+        return self._fleet
+
+    async def change(self, specs: Sequence[Spec]) -> None:
+        """The configuration has these servers now. Those that are as before notice nothing."""
+        for spec in specs:
+            if isinstance(spec, BrowserSpec):
+                self._registry.declare(spec.name)
+        wanted = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
+        if wanted or self._fleet is not None:
+            await self._make_fleet().change(wanted)
 
     def _reconnect(self, name: str) -> None:
         if self._fleet is None:
@@ -166,7 +179,7 @@ def create_app(
     token_command: str = "tabrelay token",
     drain: Drain | None = None,
     on_ask: Told = log_asking,
-) -> ASGIApp:
+) -> Aliases:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
     `specs` is what a configuration says of servers, beyond the names that the settings have.
@@ -197,7 +210,7 @@ def create_app(
         gate.look()
 
     tokens.on_revoked = revoked
-    return Aliases(gate, specs)
+    return Aliases(gate, specs, relay.change)
 
 
 def _is_server_path(path: str) -> bool:

@@ -44,6 +44,7 @@ class Settings:
     plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
+    watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
     log_format: str = _setting("text", "how it is said on stderr: text or json")

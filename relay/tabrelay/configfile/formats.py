@@ -27,7 +27,7 @@ from tabrelay.specs import BROWSER_OPTIONS
 
 Raw = dict[str, Any]
 # Settings that come from elsewhere: naming the files in a file leads in circles, and servers have a table of their own.
-NOT_IN_FILES: Final = frozenset({"config", "servers", "json", "open_browser", *BROWSER_OPTIONS})
+NOT_IN_FILES: Final = frozenset({"config", "watch", "servers", "json", "open_browser", *BROWSER_OPTIONS})
 SETTINGS: Final = frozenset(item.name for item in fields(Settings)) - NOT_IN_FILES
 
 

@@ -33,6 +33,12 @@ def serve_flags(serve: argparse.ArgumentParser) -> None:
     )
     flags.config_flag(serve)
     serve.add_argument(
+        "--watch",
+        action="store_true",
+        default=None,
+        help="take over changes of the configuration files at once; without it, SIGHUP does so",
+    )
+    serve.add_argument(
         "--plain",
         action="append",
         metavar="NAME",
@@ -59,11 +65,13 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from tabrelay.configfile import reader
+
     settings, config = effective(args)
-    return _relay(settings, tuple(config.servers.values()), "serve", "/")
+    return _relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
 
 
-def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
+def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
     from tabrelay import logs
     from tabrelay.announcement import question
@@ -105,7 +113,15 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str) -> int:
             drain=drain,
             on_ask=on_ask,
         )
-        run(app, settings, sock, lambda: _announce(settings, tokens, base, page, opener), drain.run)
+
+        def ready() -> None:
+            _announce(settings, tokens, base, page, opener)
+            if settings.config:
+                from tabrelay.reloading import Reloading
+
+                Reloading(settings, load, app.change).start()
+
+        run(app, settings, sock, ready, drain.run)
     finally:
         opener.close()
         if running.address(settings.home) == base:
