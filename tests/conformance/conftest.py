@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.e2e.conftest import browser, context, settings, snapshot
+from tests.e2e.conftest import browser, context, mode, settings, snapshot
 
-__all__ = ["browser", "context", "settings", "snapshot"]
+__all__ = ["browser", "context", "mode", "settings", "snapshot"]
