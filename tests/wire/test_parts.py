@@ -143,7 +143,7 @@ def test_waiting_slices_count_against_the_replay_buffer() -> None:
 
 
 def test_a_receiver_short_of_memory_holds_its_acknowledgement_and_small_frames_still_cross() -> None:
-    budget = Budget(15)
+    budget = Budget(15, slack=3 * 10)
     ends = Ends(budget=budget)
     ends.say("a", "x" * 100)
     ends.settle()

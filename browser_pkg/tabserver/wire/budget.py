@@ -6,16 +6,20 @@ from __future__ import annotations
 class Budget:
     """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts.
 
-    Whoever goes by the rules waits while the budget is spent, and goes over it only by what is on its way already. Past
-    `most`, somebody does not go by the rules.
+    Whoever goes by the rules waits while the budget is spent, and goes over it only by what is on its way already, for
+    which there is `slack`. Past `most`, somebody does not go by the rules.
     """
 
-    __slots__ = ("limit", "most", "used")
+    __slots__ = ("limit", "slack", "used")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, slack: int | None = None) -> None:
         self.limit = limit
-        self.most = limit + limit // 2
+        self.slack = limit // 2 if slack is None else slack
         self.used = 0
+
+    @property
+    def most(self) -> int:
+        return self.limit + self.slack
 
     @property
     def is_spent(self) -> bool:
