@@ -19,6 +19,15 @@ from tabserver.wire.jsonrpc import RequestId
 # characters in them, the oldest go. The reply is never dropped.
 MAX_UNREAD_NOTICES: Final = 1024
 MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
+# The principal of the relay's own calls; no token has a name like this.
+RELAY: Final = "relay"
+# The methods whose answers are lists that may change. The two of resources change together.
+LISTS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "prompts/list": "prompts",
+}
 
 
 def _nothing() -> None:
@@ -53,10 +62,12 @@ class Notice:
     """A message that is no response: progress, a log line, a list that changed, a question of the server's.
 
     `ends_stream`: nothing for the client, but the server's wish that this call's stream ends while the call goes on.
+    `is_ours`: the relay says it, not the server.
     """
 
     payload: str
     ends_stream: bool = False
+    is_ours: bool = False
 
 
 class Pending:

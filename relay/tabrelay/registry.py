@@ -60,12 +60,18 @@ class Entry:
     source: str | None = None
     since: float | None = None
     calls: int = 0
+    listings: int = 0
     # Was the catalogue read from the browser that holds the name now?
     is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
     # What it offered and nobody was told of: by the list it stood in, name -> why.
     flaws: dict[str, dict[str, str]] = field(default_factory=dict)
     size: int = 0  # of the catalogue, as JSON
+    # Not set: a browser came a moment ago, and what it offers is still being found out.
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.settled.set()
 
 
 class Registry:

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import orjson
 
-from tabrelay.calls import Call, Pending, Reply
+from tabrelay.calls import LISTS, RELAY, Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import Busy, DeadlinePassed, ServerOffline
@@ -27,7 +28,9 @@ from tabserver.wire.frames import Caller
 
 log = logging.getLogger(__name__)
 
-LISTEN = "subscriptions/listen"
+LISTEN: Final = "subscriptions/listen"
+# A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
+LIST_WAIT_S: Final = 1.0
 
 
 class Switch:
@@ -66,7 +69,7 @@ class Switch:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
         self._claim(call)
         try:
-            peer = await self.registry.reach(server, self._settings.away_wait_s)
+            peer = await self._reach(server, call)
             pending = Pending(call)
             if call.method in KEYS:
                 pending.sift = lambda reply: self._sift(server, call, reply)
@@ -76,6 +79,8 @@ class Switch:
             raise
         if call.method == "tools/call":
             self.registry.find(server).calls += 1
+        elif call.method in LISTS and call.caller.principal != RELAY:
+            self.registry.find(server).listings += 1
         timeout_s = self._settings.call_deadline_s
 
         def deadline_passed() -> None:
@@ -107,6 +112,16 @@ class Switch:
         is_whole = '"cursor"' not in call.payload and '"nextCursor"' not in payload
         self.registry.flag(server, call.method, flaws, is_whole=is_whole)
         return replace(reply, payload=payload)
+
+    async def _reach(self, server: str, call: Call) -> Peer:
+        peer = await self.registry.reach(server, self._settings.away_wait_s)
+        settled = self.registry.find(server).settled
+        if call.method in LISTS and not settled.is_set() and call.caller.principal != RELAY:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIST_WAIT_S):
+                    await settled.wait()
+            peer = await self.registry.reach(server, self._settings.away_wait_s)
+        return peer
 
     def _claim(self, call: Call) -> None:
         """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""

@@ -182,7 +182,8 @@ REQUIREMENTS = (
     Requirement(
         "list-changed",
         "Tabrelay: discovery",
-        "Clients that listen are told when the browser that comes has other lists, and only then.",
+        "Clients that listen are told once, by the relay, when a list is not the one that they know, and only then; "
+        "a browser that came a moment ago is given time to say what it offers.",
     ),
     Requirement(
         "errors",

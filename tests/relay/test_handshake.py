@@ -104,12 +104,12 @@ async def test_the_get_stream_carries_what_belongs_to_no_request(relay: RunningR
         second = await relay.http.get("/notes", headers=headers)
         assert second.status_code == 409
         channel = next(event.channel for event in reversed(worker.seen) if isinstance(event, Opened))
-        note = jsonrpc.notification("notifications/tools/list_changed")
+        note = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///1"})
         worker.link.send(channel, Kind.NOTE, json.dumps(note), asyncio.get_running_loop().time())
         await worker.flush()
         async for line in stream.aiter_lines():
             if line.startswith("data: "):
-                assert json.loads(line[6:])["method"] == "notifications/tools/list_changed"
+                assert json.loads(line[6:]) == note
                 break
 
 

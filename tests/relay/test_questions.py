@@ -13,6 +13,7 @@ import pytest
 from tabserver.wire import jsonrpc
 from tests.support.page import Message, ScriptedPage
 from tests.support.relay import RunningRelay, events
+from tests.support.worker import ECHO_TOOL, OTHER_TOOL
 
 FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
@@ -252,12 +253,17 @@ async def test_a_changed_list_reaches_everybody_who_listens_even_after_a_reload(
             lines = stream.aiter_lines()
             old = legacy.aiter_lines()
             assert (await next_event(lines))["params"]["notifications"] == {"toolsListChanged": True}
+            page.tools = [OTHER_TOOL]
             await page.send(jsonrpc.notification("notifications/tools/list_changed"))
             tag = {"_meta": {"io.modelcontextprotocol/subscriptionId": "mine"}}
             assert (await next_event(lines))["params"] == tag
             assert (await next_event(old)) == jsonrpc.notification("notifications/tools/list_changed")
             await page.hang_up()
-            async with ScriptedPage(relay.url, "notes") as reloaded:
+            reloaded = ScriptedPage(relay.url, "notes")
+            reloaded.tools = [OTHER_TOOL]
+            async with reloaded:
+                await reloaded.until(lambda: reloaded.has("tools/list"))
+                reloaded.tools = [ECHO_TOOL, OTHER_TOOL]
                 await reloaded.send(jsonrpc.notification("notifications/tools/list_changed"))
                 assert (await next_event(lines))["params"] == tag
                 assert (await next_event(old))["method"] == "notifications/tools/list_changed"

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tabserver.wire import jsonrpc
-from tabserver.wire.events import Received
+from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay
-from tests.support.worker import ECHO_TOOL, SyntheticWorker
+from tests.support.worker import ECHO_TOOL, MODERN, OTHER_TOOL, SyntheticWorker
 
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -22,6 +23,7 @@ CAPABILITIES = {
     "prompts": {"listChanged": True},
     "logging": {},
 }
+LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
 TEMPLATE = {"uriTemplate": "note:///{id}", "name": "note"}
 
 
@@ -30,6 +32,7 @@ class Librarian(SyntheticWorker):
 
     def __init__(self, relay: RunningRelay, inst: str = "w1", prompts: int = 1) -> None:
         super().__init__(relay.url, relay.token, "notes", inst=inst)
+        self.readings: list[Received[str]] = []
         self.lists: dict[str, tuple[str, list[dict[str, Any]]]] = {
             "tools/list": ("tools", [ECHO_TOOL]),
             "resources/list": ("resources", [{"uri": f"note:///{n}", "name": f"n{n}"} for n in range(5)]),
@@ -45,10 +48,12 @@ class Librarian(SyntheticWorker):
             told = {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": about}
             self.answer(event, told | {"instructions": "Be brief."})
         elif method in self.lists:
+            if method == "tools/list" and event.caller is None:
+                self.readings.append(event)
             key, items = self.lists[method]
             start = int(params.get("cursor", 0))
             more = {"nextCursor": str(start + 2)} if start + 2 < len(items) else {}
-            self.answer(event, {key: items[start : start + 2]} | more)
+            self.answer(event, {key: items[start : start + 2]} | more | (MODERN if event.caller is not None else {}))
         elif method == "subscriptions/listen":
             meta = {"io.modelcontextprotocol/subscriptionId": event.id}
             said = {"notifications": params["notifications"], "_meta": meta}
@@ -140,7 +145,125 @@ async def test_a_get_stream_hears_of_lists_that_differ_and_of_no_others(relay: R
             assert (await message(lines))["method"] == "notifications/prompts/list_changed"
 
 
-LISTEN = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
+async def heard(lines: AsyncIterator[str], worker: Librarian) -> list[str]:
+    """What came on a stream before the marker that the worker sends now, on every channel that it can."""
+    updated = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///end"})
+    for event in list(worker.seen):
+        if isinstance(event, Opened):
+            worker.link.send(event.channel, Kind.NOTE, json.dumps(updated), asyncio.get_running_loop().time())
+        elif isinstance(event, Received) and '"subscriptions/listen"' in event.payload:
+            worker.send(event, Kind.NOTE, updated)
+    await worker.flush()
+    found = []
+    while (note := await message(lines))["method"] != "notifications/resources/updated":
+        found.append(note["method"])
+    return found
+
+
+@asynccontextmanager
+async def listening(relay: RunningRelay, era: str) -> AsyncIterator[AsyncIterator[str]]:
+    """A client of either era that wants to hear of every list, and the lines of its stream."""
+    if era == "modern":
+        request = relay.modern("subscriptions/listen", LISTEN, id="l1")
+        async with relay.http.stream("POST", "/notes", **request) as stream:
+            lines = stream.aiter_lines()
+            assert (await message(lines))["method"] == "notifications/subscriptions/acknowledged"
+            yield lines
+    else:
+        _, headers = await relay.initialize("notes")
+        async with relay.http.stream("GET", "/notes", headers=headers) as stream:
+            yield stream.aiter_lines()
+
+
+async def told(relay: RunningRelay, worker: Librarian) -> None:
+    """Wait until the relay has read the lists once more, and has had a turn to tell of them."""
+    before = len(worker.readings)
+    await worker.until(lambda: len(worker.readings) > before)
+    await relay.has_read("notes")
+
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.requirement("list-changed")
+async def test_a_change_is_told_once_however_often_the_browser_says_so(relay: RunningRelay, era: str) -> None:
+    async with Librarian(relay) as worker:
+        await relay.has_read("notes")
+        async with listening(relay, era) as lines:
+            worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
+            await worker.change_tools([OTHER_TOOL], times=5)
+            assert (await message(lines))["method"] == TOOLS_CHANGED
+            assert await heard(lines, worker) == []
+            # It says so again, and nothing is another.
+            reading = asyncio.ensure_future(told(relay, worker))
+            await worker.change_tools([OTHER_TOOL])
+            await reading
+            assert await heard(lines, worker) == []
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.requirement("list-changed")
+async def test_a_reload_is_no_news_although_the_new_worker_begins_with_nothing(relay: RunningRelay, era: str) -> None:
+    async with Librarian(relay):
+        await relay.has_read("notes")
+    _, headers = await relay.initialize("notes")
+    get = relay.http.stream("GET", "/notes", headers=headers)
+    post = relay.http.stream("POST", "/notes", **relay.modern("subscriptions/listen", LISTEN, id="l1"))
+    async with get if era == "legacy" else post as stream:
+        lines = stream.aiter_lines()
+        if era == "modern":
+            await message(lines)
+        reloaded = Librarian(relay, "w2")
+        reloaded.lists["tools/list"] = ("tools", [])
+        async with reloaded:
+            await reloaded.until(lambda: bool(reloaded.readings))
+            # Who asks now gets the whole list a moment later, not the empty one.
+            listing = asyncio.create_task(relay.http.post("/notes", **relay.modern("tools/list")))
+            for _ in range(5):  # time enough for an answer that does not wait
+                await relay.http.get("/-/status")
+            # The page is up: the worker has its tools, and says so.
+            reloaded.lists["tools/list"] = ("tools", [ECHO_TOOL])
+            await reloaded.change_tools([ECHO_TOOL])
+            assert [tool["name"] for tool in (await listing).json()["result"]["tools"]] == ["echo"]
+            assert await heard(lines, reloaded) == []
+
+
+@pytest.mark.requirement("list-changed")
+async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay: RunningRelay) -> None:
+    async with Librarian(relay) as worker:
+        await relay.has_read("notes")
+        async with listening(relay, "legacy") as lines:
+            worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
+            await worker.change_tools([OTHER_TOOL])
+            # Before the relay has looked, a client sees the new list; then it is the old one again.
+            await relay.http.post("/notes", **relay.modern("tools/list"))
+            worker.lists["tools/list"] = ("tools", [ECHO_TOOL])
+            assert (await message(lines))["method"] == TOOLS_CHANGED
+
+
+@pytest.mark.requirement("list-changed")
+async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, in_flight_server=1) as relay,
+        Librarian(relay) as worker,
+    ):
+        await relay.has_read("notes")
+        async with listening(relay, "legacy") as lines:
+            waiting: list[Received[str]] = []
+            worker.on_call = lambda worker, event, message: waiting.append(event)
+            running = asyncio.create_task(relay.call("notes", "echo"))
+            await worker.until(lambda: bool(waiting))
+            worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
+            await worker.change_tools([OTHER_TOOL])
+            assert (await message(lines))["method"] == TOOLS_CHANGED
+            worker.answer(waiting[0], {"content": []})
+            await worker.flush()
+            await running
+            # It looks again by itself, and then knows.
+            async with asyncio.timeout(10):
+                while [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] != ["other"]:
+                    pass
 
 
 @pytest.mark.requirement("modern-listen")
@@ -159,7 +282,7 @@ async def test_a_modern_client_can_listen_while_the_browser_is_away(relay: Runni
             assert news["method"] == "notifications/prompts/list_changed"
             assert news["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "l1"}
             [asked] = [e for e in worker.seen if isinstance(e, Received) and "subscriptions/listen" in e.payload]
-            note = jsonrpc.notification("notifications/tools/list_changed", news["params"])
+            note = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///1", **news["params"]})
             worker.send(asked, Kind.NOTE, note)
             await worker.flush()
             # The browser's own acknowledgement is not said again.

@@ -141,12 +141,12 @@ async def test_a_get_stream_of_an_earlier_relay_goes_on_as_a_new_one(tmp_path: P
         assert stream.status_code == 200
         await worker.until(lambda: any(isinstance(e, Opened) and e.caller.ready for e in worker.seen))
         channel = next(e.channel for e in reversed(worker.seen) if isinstance(e, Opened) and e.caller.ready)
-        note = json.dumps(jsonrpc.notification("notifications/tools/list_changed"))
+        note = json.dumps(jsonrpc.notification("notifications/resources/updated", {"uri": "note:///1"}))
         worker.link.send(channel, Kind.NOTE, note, asyncio.get_running_loop().time())
         await worker.flush()
         async for line in stream.aiter_lines():
             if line.startswith("data: "):
-                assert "tools/list_changed" in line
+                assert "resources/updated" in line
                 break
 
 

@@ -103,7 +103,7 @@ async def test_what_belongs_to_no_request_comes_on_the_same_stream(
     async with opened(relay) as client:
         await client.ask(1, "initialize", GREETING)
         channel = next(e.channel for e in reversed(worker.seen) if isinstance(e, Opened))
-        note = jsonrpc.notification("notifications/tools/list_changed")
+        note = jsonrpc.notification("notifications/resources/updated", {"uri": "note:///1"})
         worker.link.send(channel, Kind.NOTE, json.dumps(note), asyncio.get_running_loop().time())
         await worker.flush()
         assert await client.message() == note

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin, Subprotocol
 
 from tabserver.wire import frames, jsonrpc
+from tests.support.worker import ECHO_TOOL
 
-ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 CAPABILITIES: dict[str, Any] = {
     "tools": {"listChanged": True},
     "resources": {"subscribe": True, "listChanged": True},
@@ -52,6 +52,7 @@ class ScriptedPage:
         self.is_deaf = is_deaf
         self.version = "2025-06-18"
         self.capabilities = CAPABILITIES
+        self.tools = [ECHO_TOOL]
         self.received: list[Message] = []
         self.calls: list[Message] = []
         self.on_call: Callable[[ScriptedPage, Message], None] = ScriptedPage.echo
@@ -159,7 +160,7 @@ class ScriptedPage:
             }
             self.answer(message, result)
         elif method == "tools/list":
-            self.answer(message, {"tools": [ECHO_TOOL]})
+            self.answer(message, {"tools": self.tools})
         elif method in ("logging/setLevel", "resources/subscribe", "resources/unsubscribe", "ping"):
             self.answer(message, {})
         elif method in ("tools/call", "prompts/get", "resources/read"):

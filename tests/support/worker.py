@@ -23,6 +23,7 @@ from tabserver.wire.link import Link
 from tests.support.hook.tap import FAKE_BUILD
 
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
+OTHER_TOOL = {**ECHO_TOOL, "name": "other"}
 
 # What a modern result of discovery has.
 MODERN = {
@@ -183,6 +184,19 @@ class SyntheticWorker:
         assert event.id is not None
         shaped = {"resultType": "complete"} | result if event.caller is not None else result
         self.send(event, Kind.RES, jsonrpc.result_message(event.id, shaped))
+
+    async def change_tools(self, tools: list[dict[str, Any]], times: int = 1) -> None:
+        """Offer others, and say so as a server does: in every session, and to those who listen."""
+        self.tools = tools
+        note = jsonrpc.notification("notifications/tools/list_changed")
+        for _ in range(times):
+            for event in list(self.seen):
+                if isinstance(event, Opened):
+                    self.link.send(event.channel, Kind.NOTE, json.dumps(note), self._now())
+                elif isinstance(event, Received) and '"subscriptions/listen"' in event.payload:
+                    meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": event.id}}
+                    self.send(event, Kind.NOTE, note | {"params": meta})
+        await self.flush()
 
     def send(self, event: Received[str], kind: Kind, message: dict[str, Any]) -> None:
         """Say something on the channel that an event came from; `flush` writes it when called outside the reader."""

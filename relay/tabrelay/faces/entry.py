@@ -37,7 +37,7 @@ class Entry:
         self._modern.came_up(server)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        """A browser came whose lists are not those that clients know."""
+        """The lists are not those that clients know."""
         self._handshake.lists_changed(server, lists)
         self._modern.lists_changed(server, lists)
 

@@ -71,7 +71,7 @@ class Handshake:
                 self._tell(session)
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        """The browser that came has other lists than the one before: those who listen shall ask again."""
+        """The lists are others than clients were told: those who listen shall ask again."""
         notices = [list_changed(name) for name in sorted(lists)]
         for session in self._sessions.of(server):
             if session.wants_notices:
@@ -99,7 +99,7 @@ class Handshake:
             return
         session.told = peer
         if session.wants_notices:
-            peer.listen(session.channel, session.caller, session.deliver)
+            peer.listen(session.channel, session.caller, session.hear)
         wishes = [("logging/setLevel", {"level": session.level})] if session.level else []
         wishes += [("resources/subscribe", {"uri": uri}) for uri in session.subscriptions]
         for method, params in wishes:
@@ -299,7 +299,7 @@ class Handshake:
         session.wants_notices = True
         peer = self._switch.registry.holder(session.server)
         if session.told is peer and peer is not None and peer.is_up:
-            peer.listen(session.channel, session.caller, session.deliver)
+            peer.listen(session.channel, session.caller, session.hear)
         self._tell(session)
 
     def leave(self, session: Session) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call, Notice, Peer
+from tabrelay.calls import RELAY, Call, Notice, Peer
 from tabrelay.errors import RelayError
+from tabrelay.faces.listening import news_of
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
@@ -25,6 +26,9 @@ MAX_PAGES: Final = 64
 MAX_ITEMS: Final = 1024  # of each list; a browser can't fill the relay's disk
 # A page that was reloaded offers its tools one after the other: wait this long before the lists count as changed.
 SETTLE_S: Final = 0.3
+# Tools that are offered one by one are one change.
+COALESCE_S: Final = 0.05
+RETRY_S: Final = 1.0
 # The catalogue's name of a list -> the capability it needs, the method, and its key in the result
 LISTS: Final = {
     "tools": ("tools", "tools/list", "tools"),
@@ -43,18 +47,34 @@ class Desk:
     about: dict[str, Any]
 
 
+@dataclass(slots=True)
+class News:
+    """What clients know of one server's lists, and what happened since."""
+
+    told: Catalogue | None
+    # A browser came, and nobody has looked yet.
+    is_new: bool = False
+    # What the server says has changed, and how many lists clients had read before it first said so.
+    announced: set[str] = field(default_factory=set)
+    listings: int = 0
+
+
 class Librarian:
-    """Keeps the last known catalogue of every server. One channel and at most one reading task per server."""
+    """Keeps the last known catalogue of every server. One channel and at most one reading task per server.
+
+    A server that says that a list changed is read, and compared with what clients know: they are told once, by the
+    relay, and only of lists that are others.
+    """
 
     def __init__(self, switch: Switch, version: str, on_change: Callable[[str, frozenset[str]], None]) -> None:
-        """`on_change`: a browser came whose lists are not those that clients know from the one before."""
+        """`on_change`: these lists are not those that clients know."""
         self._switch = switch
         self._on_change = on_change
-        self._before: dict[str, Catalogue | None] = {}
+        self._news: dict[str, News] = {}
         self._caller = Caller(
             era=Era.LEGACY,
             version=eras.NEWEST_LEGACY,
-            principal="relay",
+            principal=RELAY,
             client={"name": "tabrelay", "version": version},
         )
         self._is_closed = False
@@ -68,7 +88,9 @@ class Librarian:
         desk = self._desks.pop(server, None)
         if desk is not None:
             desk.peer.end(desk.channel, "the catalogue is read anew")
-        self._before.setdefault(server, self._switch.registry.recall(server))
+        entry = self._switch.registry.find(server)
+        self._news.setdefault(server, News(self._switch.registry.recall(server))).is_new = True
+        entry.settled.clear()
         self._read(server)
 
     def close(self) -> None:
@@ -76,6 +98,16 @@ class Librarian:
         self._is_closed = True
         for task in self._readings.values():
             task.cancel()
+
+    def _heard(self, server: str, notice: Notice) -> None:
+        changed = news_of(notice)
+        if changed is None:
+            return
+        news = self._news[server]
+        if not news.announced:
+            news.listings = self._switch.registry.find(server).listings
+        news.announced.add(changed)
+        self._read(server)
 
     def _read(self, server: str) -> None:
         if self._is_closed:
@@ -89,28 +121,46 @@ class Librarian:
 
     def _finished(self, server: str) -> None:
         del self._readings[server]
+        if not self._news[server].is_new:
+            self._switch.registry.find(server).settled.set()
         if server in self._again:
             self._again.discard(server)
             self._read(server)
 
     async def _reading(self, server: str) -> None:
+        news = self._news[server]
+        was_new, news.is_new = news.is_new, False
         try:
-            while True:
-                catalogue = await self._catalogue(server)
-                if catalogue is None:
-                    return
-                if self._before.get(server) is not None and catalogue.changes(self._before[server]):
-                    await asyncio.sleep(SETTLE_S)
-                    catalogue = await self._catalogue(server) or catalogue
-                if server in self._before:
-                    changes = catalogue.changes(self._before.pop(server))
-                    if changes:
-                        self._on_change(server, changes)
-                if server not in self._again:
-                    return
-                self._again.discard(server)
+            if not was_new:
+                await asyncio.sleep(COALESCE_S)
+            self._again.discard(server)
+            catalogue = await self._catalogue(server)
+            if was_new and catalogue is not None and news.told is not None and catalogue.changes(news.told):
+                await asyncio.sleep(SETTLE_S)
+                catalogue = await self._catalogue(server) or catalogue
         except RelayError as error:
             log.info("%s: could not read its catalogue: %s", server, error.message)
+            self._tell(server, frozenset(news.announced))
+            if self._switch.is_up(server):  # it is busy; one that went is read when it is back
+                asyncio.get_running_loop().call_later(RETRY_S, self._read, server)
+            return
+        # Had another browser come meanwhile, this would be half of the one and half of the other.
+        if catalogue is not None and not news.is_new:
+            changes = catalogue.changes(news.told) | self._unsure(server, catalogue)
+            news.told = catalogue
+            self._tell(server, changes)
+
+    def _unsure(self, server: str, catalogue: Catalogue) -> frozenset[str]:
+        """Lists that may have been others for a moment, while a client read them; or longer than what is kept here."""
+        news = self._news[server]
+        if self._switch.registry.find(server).listings > news.listings:
+            return frozenset(news.announced)
+        return frozenset(name for name in news.announced if len(getattr(catalogue, name)) >= MAX_ITEMS)
+
+    def _tell(self, server: str, changes: frozenset[str]) -> None:
+        self._news[server].announced.clear()
+        if changes:
+            self._on_change(server, changes)
 
     async def _catalogue(self, server: str) -> Catalogue | None:
         """Read everything, and keep it; None when nobody is there."""
@@ -159,10 +209,6 @@ class Librarian:
         reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))
         result = orjson.loads(reply.payload).get("result")
         return result if isinstance(result, dict) else {}
-
-    def _heard(self, server: str, notice: Notice) -> None:
-        if str(orjson.loads(notice.payload).get("method")).endswith("/list_changed"):
-            self._read(server)
 
 
 _INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": {}}

@@ -1,10 +1,16 @@
 """`subscriptions/listen` of modern clients: while the browser is away the relay listens for them, so that they learn of
-the lists that it brings when it comes back. What goes on while it is there is between the client and the browser."""
+the lists that it brings when it comes back.
+
+What a browser says of its resources is between it and the client. Of lists that changed the relay tells by itself, when
+it has seen that they did: a browser that comes says so of every list, whether clients know it already or not.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import orjson
@@ -19,12 +25,23 @@ LISTEN: Final = "subscriptions/listen"
 ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 # What a client calls the news of a list -> what the list is called.
 FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+NEWS: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
 MAX_HELD: Final = 64
 
 
 def list_changed(name: str, subscription: jsonrpc.RequestId | None = None) -> Notice:
     params = None if subscription is None else {"_meta": {eras.META_SUBSCRIPTION: subscription}}
-    return Notice(orjson.dumps(jsonrpc.notification(f"notifications/{name}/list_changed", params)).decode())
+    note = jsonrpc.notification(f"notifications/{name}/list_changed", params)
+    return Notice(orjson.dumps(note).decode(), is_ours=True)
+
+
+def news_of(notice: Notice) -> str | None:
+    """Which list has changed, as a server says; None if it says something else."""
+    if "/list_changed" not in notice.payload:
+        return None
+    method = orjson.loads(notice.payload).get("method")
+    found = NEWS.fullmatch(method) if isinstance(method, str) else None
+    return found[1] if found else None
 
 
 def farewell(id: jsonrpc.RequestId) -> bytes:
@@ -39,7 +56,7 @@ class Listening:
     def __init__(self, keepalive_s: float) -> None:
         self._keepalive_s = keepalive_s
         self._held: dict[str, set[asyncio.Event]] = {}
-        self._late: dict[Pending, tuple[str, frozenset[str]]] = {}
+        self._listeners: set[Listener] = set()
         self._is_closed = False
 
     async def hold(
@@ -73,23 +90,26 @@ class Listening:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    async def forward(self, server: str, pending: Pending, params: dict[str, Any], answer: Awaitable[None]) -> None:
-        """From now on the browser is listened to. Until it has said what lists it has, we still owe the client that."""
-        self._late[pending] = (server, _wanted(params))
+    @contextmanager
+    def listener(
+        self, server: str, pending: Pending, params: dict[str, Any], *, is_acknowledged: bool
+    ) -> Iterator[Listener]:
+        """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
+        listener = Listener(server, pending, _wanted(params), is_acknowledged)
+        self._listeners.add(listener)
         try:
-            await answer
+            yield listener
         finally:
-            del self._late[pending]
+            self._listeners.discard(listener)
 
     def came_up(self, server: str) -> None:
         for changed in self._held.get(server, ()):
             changed.set()
 
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        for pending, (name, wanted) in self._late.items():
-            if name == server:
-                for one in sorted(lists & wanted):
-                    pending.notify(list_changed(one, pending.call.id))
+        for listener in self._listeners:
+            if listener.server == server:
+                listener.tell(lists)
 
     def close(self) -> None:
         self._is_closed = True
@@ -98,8 +118,33 @@ class Listening:
                 changed.set()
 
 
-def is_acknowledgement(notice: Notice) -> bool:
-    return f'"{ACKNOWLEDGED}"' in notice.payload and orjson.loads(notice.payload).get("method") == ACKNOWLEDGED
+class Listener:
+    """One stream between a client and a browser, and what the relay adds to it."""
+
+    def __init__(self, server: str, pending: Pending, wanted: frozenset[str], is_acknowledged: bool) -> None:
+        self.server = server
+        self._pending = pending
+        self._wanted = wanted
+        self._is_acknowledged = is_acknowledged
+        self._owed: set[str] = set()
+
+    def tell(self, lists: frozenset[str]) -> None:
+        """2026-07-28: the acknowledgement is the first message of the stream. What comes before it waits."""
+        self._owed |= lists & self._wanted
+        if self._is_acknowledged:
+            for name in sorted(self._owed):
+                self._pending.notify(list_changed(name, self._pending.call.id))
+            self._owed.clear()
+
+    def is_known(self, notice: Notice) -> bool:
+        """Need the client not hear it? It has one acknowledgement, and learns of lists from us."""
+        if notice.is_ours:
+            return False
+        if f'"{ACKNOWLEDGED}"' in notice.payload and orjson.loads(notice.payload).get("method") == ACKNOWLEDGED:
+            was_acknowledged, self._is_acknowledged = self._is_acknowledged, True
+            self.tell(frozenset())
+            return was_acknowledged
+        return news_of(notice) is not None
 
 
 def _asked(params: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import Exchange
-from tabrelay.faces.listening import LISTEN, Listening, farewell, is_acknowledgement
+from tabrelay.faces.listening import LISTEN, Listening, farewell
 from tabrelay.faces.pins import Pins
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
@@ -136,17 +136,15 @@ class Modern:
         await self._answer(exchange, server, pending)
 
     async def _listen(self, exchange: Exchange, server: str, call: Call, params: dict[str, Any]) -> None:
-        if self._switch.is_up(server):
-            pending = await self._switch.start(server, call)
-            await self._answer(exchange, server, pending, last_words=farewell(call.id))
-            return
-        catalogue = self._switch.registry.find(server).catalogue
-        await self._listening.hold(exchange, server, call, params, catalogue)
-        if exchange.is_gone or self._listening.is_closed:
-            return
+        is_held = not self._switch.is_up(server)
+        if is_held:
+            catalogue = self._switch.registry.find(server).catalogue
+            await self._listening.hold(exchange, server, call, params, catalogue)
+            if exchange.is_gone or self._listening.is_closed:
+                return
         pending = await self._switch.start(server, call)
-        answering = self._answer(exchange, server, pending, is_known=is_acknowledgement, last_words=farewell(call.id))
-        await self._listening.forward(server, pending, params, answering)
+        with self._listening.listener(server, pending, params, is_acknowledged=is_held) as listener:
+            await self._answer(exchange, server, pending, is_known=listener.is_known, last_words=farewell(call.id))
 
     async def _answer(self, exchange: Exchange, server: str, pending: Pending, **more: Any) -> None:
         await answer(

@@ -17,6 +17,7 @@ from tabrelay.config import Settings
 from tabrelay.errors import BadRequest
 from tabrelay.faces.diary import Diary, Page
 from tabrelay.faces.events import Memory, Streams
+from tabrelay.faces.listening import news_of
 from tabrelay.faces.seal import Seal
 from tabserver.wire.frames import Caller
 
@@ -43,6 +44,11 @@ class Session:
     @property
     def is_listening(self) -> bool:
         return self.streams.standing.reader is not None
+
+    def hear(self, notice: Notice) -> None:
+        """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
+        if news_of(notice) is None:
+            self.deliver(notice)
 
     def deliver(self, notice: Notice) -> None:
         """A message that belongs to no request: it waits for the client's GET stream."""

@@ -31,7 +31,7 @@ async def answer(
 ) -> None:
     """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
 
-    `on_gone` is called when the client hangs up before the reply. `is_known`: the client had this notice already.
+    `on_gone` is called when the client hangs up before the reply. `is_known`: the client need not hear this notice.
     `last_words` end a stream whose browser was lost, if that is no failure for this kind of call.
     """
     left = False
