@@ -50,6 +50,12 @@ _CAPABILITIES: Final = {
     "logging": {},
 }
 
+_REASONS: Final = {
+    INVALID_REQUEST: "invalid_request",
+    INVALID_PARAMS: "invalid_params",
+    METHOD_NOT_FOUND: "method_not_found",
+}
+
 Params = dict[str, Any]
 # What a method answers with; None: the answer comes by itself.
 _Method = Callable[[Session, RequestId, Params], Result | None]
@@ -167,13 +173,21 @@ class Server:
                 raise Refusal(INVALID_REQUEST, f"{method} came before initialize")
             result = handler(session, id, params)
         except Refusal as refusal:
-            self._outbox.refuse(session, id, refusal)
+            self._outbox.refuse(session, id, self._not_run(refusal))
         except Exception as error:
             text = f"Internal error: {type(error).__name__}: {error}"
             self._outbox.refuse(session, id, Refusal(INTERNAL_ERROR, text))
         else:
             if result is not None:
                 self._outbox.answer(session, id, result)
+
+    def _not_run(self, refusal: Refusal) -> Refusal:
+        """What is refused at the door was certainly not done: an agent may want to know."""
+        reason = _REASONS.get(refusal.code)
+        if reason is not None and refusal.data is None:
+            name = self._info["name"]
+            refusal.data = {"reason": reason, "delivered": "no", "retryable": False, "server": name}
+        return refusal
 
     def _take_notification(self, session: Session, payload: str) -> None:
         try:

@@ -28,6 +28,11 @@ LISTS: Final = {
     "resources/templates/list": "resources",
     "prompts/list": "prompts",
 }
+# What a server answers at once, without running anything: one that is full of calls has room for these.
+QUICK_ROOM: Final = 64
+QUICK: Final = frozenset(LISTS) | {
+    *("initialize", "server/discover", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+}
 
 
 def _nothing() -> None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from tabrelay.calls import LISTS, RELAY, Call, Peer, Pending, Reply
+from tabrelay.calls import LISTS, QUICK, RELAY, Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import Busy, DeadlinePassed, ServerOffline
@@ -125,7 +125,7 @@ class Switch:
 
     def _claim(self, call: Call) -> None:
         """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""
-        if call.caller.era is eras.Era.MODERN:
+        if call.caller.era is eras.Era.MODERN or call.method in QUICK:
             return
         running = self._per_session.get(call.channel, 0)
         if running >= self._settings.in_flight_caller:
@@ -134,6 +134,8 @@ class Switch:
         self._per_session[call.channel] = running + 1
 
     def _release(self, call: Call) -> None:
+        if call.method in QUICK:
+            return
         left = self._per_session.get(call.channel, 0) - 1
         if left > 0:
             self._per_session[call.channel] = left

@@ -1,15 +1,18 @@
-// The official TypeScript clients, driven by arguments: node typescript.mjs v1|v2 legacy|auto|sse URL TOKEN work|call [TOOL]
-// Prints one line of JSON.
-const [, , sdk, mode, url, token, verb, tool = "echo"] = process.argv;
-const requestInit = { headers: { Authorization: `Bearer ${token}` } };
-const about = { name: `typescript-${sdk}`, version: "1" };
+// The official TypeScript clients, driven by lines of JSON on stdin: {n, do, talk, …}. Each is answered by one on stdout.
+// One process for all of them: connections are independent, and Node takes a second to start.
+import { createInterface } from "node:readline";
 
-async function connect() {
+const talks = new Map();
+
+async function connect({ sdk, mode, url, token }) {
+  const requestInit = { headers: { Authorization: `Bearer ${token}` } };
+  const about = { name: `typescript-${sdk}`, version: "1" };
   if (sdk === "v2") {
     const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
     const client = new Client(about, mode === "auto" ? { versionNegotiation: { mode: "auto" } } : {});
     await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
-    return { client, version: client.getNegotiatedProtocolVersion(), call: (params, options) => client.callTool(params, options) };
+    const call = (params, options) => client.callTool(params, options);
+    return { client, version: client.getNegotiatedProtocolVersion(), call };
   }
   const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
   const client = new Client(about);
@@ -22,45 +25,52 @@ async function connect() {
     transport = new StreamableHTTPClientTransport(new URL(url), { requestInit });
   }
   await client.connect(transport);
-  return {
-    client,
-    version: transport.protocolVersion ?? "2024-11-05",
-    call: (params, options) => client.callTool(params, undefined, options),
-  };
+  return { client, version: transport.protocolVersion ?? null, call: (params, options) => client.callTool(params, undefined, options) };
 }
 
-async function work({ client, version, call }) {
-  const tools = (await client.listTools()).tools.map(({ name }) => name);
-  const echoed = await call({ name: "echo", arguments: { text: "hello" } });
-  const progress = [];
-  await call({ name: "steps", arguments: {} }, { onprogress: ({ progress: step }) => progress.push(step) });
-  const abort = new AbortController();
-  let cancelled = false;
-  try {
-    await call({ name: "hang", arguments: {} }, { signal: abort.signal, onprogress: () => abort.abort("enough") });
-  } catch {
-    cancelled = true;
-  }
-  const after = await call({ name: "echo", arguments: { text: "after" } });
-  return { version, tools, text: echoed.content[0].text, progress, cancelled, after: after.content[0].text };
-}
-
-async function main() {
-  let connection;
-  try {
-    connection = await connect();
-    if (verb === "work") return await work(connection);
-    const tools = (await connection.client.listTools()).tools.map(({ name }) => name);
+const verbs = {
+  async connect(command) {
+    const talk = await connect(command);
+    talks.set(command.talk, talk);
+    return { version: talk.version };
+  },
+  async tools({ talk }) {
+    return { tools: (await talks.get(talk).client.listTools()).tools.map(({ name }) => name) };
+  },
+  async call({ talk, tool, args }) {
+    const progress = [];
+    const onprogress = ({ progress: step }) => progress.push(step);
     try {
-      const result = await connection.call({ name: tool, arguments: {} });
-      return { version: connection.version, tools, text: result.content?.[0]?.text };
-    } catch ({ code, message, data }) {
-      return { version: connection.version, tools, error: { code, message, data } };
+      const { content, isError } = await talks.get(talk).call({ name: tool, arguments: args }, { onprogress });
+      return { text: content[0].text, is_error: isError ?? false, progress };
+    } catch (error) {
+      const { code, message, data } = error;
+      // What the transport says has no code of the protocol's.
+      return Number.isInteger(code) && code < 0 ? { error: { code, message, data } } : { failure: String(message) };
     }
-  } catch (error) {
-    return { failure: String(error.message ?? error) };
-  }
-}
+  },
+  async cancel({ talk, tool }) {
+    const abort = new AbortController();
+    const options = { signal: abort.signal, onprogress: () => abort.abort("enough") };
+    try {
+      await talks.get(talk).call({ name: tool, arguments: {} }, options);
+      return { cancelled: false };
+    } catch {
+      return { cancelled: abort.signal.aborted };
+    }
+  },
+  async close({ talk }) {
+    await talks.get(talk)?.client.close();
+    talks.delete(talk);
+    return {};
+  },
+};
 
-console.log(JSON.stringify(await main()));
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line);
+  verbs[command.do](command).then(
+    (answer) => console.log(JSON.stringify({ n: command.n, ...answer })),
+    (error) => console.log(JSON.stringify({ n: command.n, failure: String(error?.message ?? error) })),
+  );
+}
 process.exit(0);

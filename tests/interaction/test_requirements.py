@@ -16,6 +16,7 @@ CLIENT_FACING = (
     *(f"relay/test_{name}.py" for name in ("modern", "handshake", "resumable", "sessions", "sse", "mirrors", "recall")),
     "relay/test_fuzz.py",
     "clients/test_clients.py",
+    "clients/test_errors.py",
     "conformance/test_conformance.py",
 )
 

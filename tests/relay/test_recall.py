@@ -33,6 +33,7 @@ class Librarian(SyntheticWorker):
     def __init__(self, relay: RunningRelay, inst: str = "w1", prompts: int = 1) -> None:
         super().__init__(relay.url, relay.token, "notes", inst=inst)
         self.readings: list[Received[str]] = []
+        self.is_confused = False
         self.lists: dict[str, tuple[str, list[dict[str, Any]]]] = {
             "tools/list": ("tools", [ECHO_TOOL]),
             "resources/list": ("resources", [{"uri": f"note:///{n}", "name": f"n{n}"} for n in range(5)]),
@@ -50,6 +51,10 @@ class Librarian(SyntheticWorker):
         elif method in self.lists:
             if method == "tools/list" and event.caller is None:
                 self.readings.append(event)
+            if self.is_confused:
+                error = jsonrpc.error_message(message["id"], jsonrpc.INTERNAL_ERROR, "not now")
+                self.send(event, Kind.RES, error)
+                return
             key, items = self.lists[method]
             start = int(params.get("cursor", 0))
             more = {"nextCursor": str(start + 2)} if start + 2 < len(items) else {}
@@ -243,27 +248,19 @@ async def test_a_client_that_read_a_list_in_the_middle_of_a_change_is_told(relay
 
 
 @pytest.mark.requirement("list-changed")
-async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says(tmp_path: Path) -> None:
-    async with (
-        RunningRelay(tmp_path, in_flight_server=1) as relay,
-        Librarian(relay) as worker,
-    ):
+async def test_when_the_relay_cannot_look_clients_are_told_what_the_browser_says(relay: RunningRelay) -> None:
+    async with Librarian(relay) as worker:
         await relay.has_read("notes")
         async with listening(relay, "legacy") as lines:
-            waiting: list[Received[str]] = []
-            worker.on_call = lambda worker, event, message: waiting.append(event)
-            running = asyncio.create_task(relay.call("notes", "echo"))
-            await worker.until(lambda: bool(waiting))
-            worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
-            await worker.change_tools([OTHER_TOOL])
+            worker.is_confused = True
+            await worker.change_tools([])
             assert (await message(lines))["method"] == TOOLS_CHANGED
-            worker.answer(waiting[0], {"content": []})
-            await worker.flush()
-            await running
-            # It looks again by itself, and then knows.
-            async with asyncio.timeout(10):
-                while [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] != ["other"]:
-                    pass
+            # What it knew, it knows still; it looks again by itself.
+            assert [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] == ["echo"]
+            worker.lists["tools/list"] = ("tools", [OTHER_TOOL])
+            worker.is_confused = False
+            assert (await message(lines))["method"] == TOOLS_CHANGED
+            assert [tool["name"] for tool in (await relay.has_read("notes"))["tools"]] == ["other"]
 
 
 @pytest.mark.requirement("modern-listen")

@@ -118,6 +118,27 @@ async def test_the_stream_is_the_session(relay: RunningRelay, worker: SyntheticW
 
 
 @pytest.mark.requirement("http-sse")
+async def test_a_relay_that_stops_answers_what_was_asked_before_the_stream_ends(
+    relay: RunningRelay, worker: SyntheticWorker
+) -> None:
+    waiting: list[Received[str]] = []
+    worker.on_call = lambda worker, event, message: waiting.append(event)
+    async with opened(relay) as client, opened(relay) as idle:
+        await client.ask(1, "initialize", GREETING)
+        await client.post(jsonrpc.request(2, "tools/call", {"name": "echo"}))
+        await worker.until(lambda: bool(waiting))
+        draining = asyncio.create_task(relay.drain.run())
+        # What comes now is refused on the stream; a stream on which nothing was asked ends at once.
+        assert (await client.ask(3, "tools/call", {"name": "echo"}))["error"]["code"] == -31015
+        late = await idle.post(jsonrpc.request(1, "initialize", GREETING))
+        assert (late.status_code, late.json()["error"]["data"]["reason"]) == (503, "relay_unavailable")
+        worker.answer(waiting[0], {"content": []})
+        await worker.flush()
+        assert (await client.message())["result"] == {"content": []}
+    await draining
+
+
+@pytest.mark.requirement("http-sse")
 async def test_bad_messages_are_refused_and_the_stream_goes_on(relay: RunningRelay, worker: SyntheticWorker) -> None:
     async with opened(relay) as client:
         post = relay.http.post

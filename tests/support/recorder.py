@@ -44,6 +44,8 @@ class Judge:
         self.checked: Counter[str] = Counter()
         self.wrong: list[str] = []
         self.asked: list[Asked] = []
+        # How often clients were sent a notification of each method.
+        self.notes: Counter[str] = Counter()
 
     def take(self, record: Record) -> None:
         if "asked" in record:
@@ -55,6 +57,8 @@ class Judge:
             text = json.dumps(record["message"])[:300]
             self.wrong.append(f"{record['version']} to {record['to']}: {text}\n{type(error).__name__}: {error}")
         self.checked[record["to"]] += 1
+        if record["to"] == "client" and isinstance(record["message"], dict) and "method" in record["message"]:
+            self.notes[record["message"]["method"]] += 1
 
     def finish(self) -> None:
         """The test is over: fail with what was wrong."""

@@ -118,7 +118,7 @@ def test_what_is_no_message_is_a_clear_error(box: Toolbox, bench: Bench) -> None
 def test_an_unknown_prompt_is_refused_with_what_is_near(box: Toolbox, bench: Bench) -> None:
     prompt(name="review", toolbox=box)(lambda: "x")
     error = get(bench, "reveiw")
-    assert error == {"code": -32602, "message": 'Unknown prompt "reveiw". Did you mean "review"?'}
+    assert (error["code"], error["message"]) == (-32602, 'Unknown prompt "reveiw". Did you mean "review"?')
 
 
 @pytest.mark.parametrize("arguments", [[], {"a": 3}])

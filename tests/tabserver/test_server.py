@@ -92,10 +92,21 @@ def test_initialize_negotiates_the_version(asked: object, given: str) -> None:
     }
 
 
+def refused(answer: Any) -> tuple[int, str, str]:
+    """Code, message and reason of a request that was refused at the door."""
+    error = answer["error"]
+    assert {key: error["data"][key] for key in ("delivered", "retryable", "server")} == {
+        "delivered": "no",
+        "retryable": False,
+        "server": "demo",
+    }
+    return error["code"], error["message"], error["data"]["reason"]
+
+
 def test_before_initialize_only_ping_is_answered(bench: Bench) -> None:
     bench.open(LEGACY)
     assert bench.request("ping")["result"] == {}
-    assert bench.request("tools/list")["error"] == {"code": -32600, "message": "tools/list came before initialize"}
+    assert refused(bench.request("tools/list")) == (-32600, "tools/list came before initialize", "invalid_request")
     bench.request("initialize", {"protocolVersion": "2025-11-25"})
     assert bench.request("tools/list")["result"] == {"tools": [ADD]}
 
@@ -166,7 +177,7 @@ def test_a_result_may_bring_its_own_type(bench: Bench) -> None:
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nonsense"])
 def test_what_the_modern_era_removed_is_unknown_there(bench: Bench, method: str) -> None:
-    assert bench.modern(method)["error"] == {"code": -32601, "message": f"Method not found: {method}"}
+    assert refused(bench.modern(method)) == (-32601, f"Method not found: {method}", "method_not_found")
 
 
 @pytest.mark.parametrize("method", ["server/discover", "nonsense"])
@@ -251,12 +262,12 @@ def test_the_same_request_again_is_answered_once(bench: Bench) -> None:
 
 def test_an_unknown_tool_is_a_protocol_error_that_names_what_is_near(bench: Bench) -> None:
     bench.open()
-    error = bench.request("tools/call", {"name": "ad"})["error"]
-    assert error == {"code": -32602, "message": 'Unknown tool "ad". Did you mean "add"?'}
+    answer = bench.request("tools/call", {"name": "ad"})
+    assert refused(answer) == (-32602, 'Unknown tool "ad". Did you mean "add"?', "invalid_params")
     assert bench.request("tools/call", {"name": "zzz"})["error"]["message"] == 'Unknown tool "zzz". There are: add.'
     bench.catalogue.offered = []
     answer = bench.modern("tools/call", {"name": "add"})
-    assert answer["error"] == {"code": -32602, "message": 'Unknown tool "add". No tools are offered right now.'}
+    assert refused(answer)[:2] == (-32602, 'Unknown tool "add". No tools are offered right now.')
 
 
 def test_invalid_arguments_are_an_error_that_the_model_can_read(bench: Bench) -> None:
@@ -401,8 +412,9 @@ def test_a_modern_request_hears_only_the_level_it_asked_for(bench: Bench, level:
 def test_an_unknown_level_is_refused(bench: Bench) -> None:
     bench.open()
     levels = "debug, info, notice, warning, error, critical, alert, emergency"
-    error = bench.request("logging/setLevel", {"level": "loud"})["error"]
-    assert error == {"code": -32602, "message": f'params.level: expected one of {levels}, got string "loud"'}
+    answer = bench.request("logging/setLevel", {"level": "loud"})
+    text = f'params.level: expected one of {levels}, got string "loud"'
+    assert refused(answer) == (-32602, text, "invalid_params")
     error = bench.modern("tools/call", {"name": "add", "_meta": {META_LOG_LEVEL: 3}})["error"]
     assert error["code"] == -32602 and error["message"].startswith(f"params._meta.{META_LOG_LEVEL}: expected one of")
     bench.request("tools/call", {"name": "add"})

@@ -8,15 +8,16 @@ channel is opened as one whose handshake is done, and told what the client had s
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call, Pending, Reply
+from tabrelay.calls import LISTS, Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
-from tabrelay.errors import BadRequest, RelayError
+from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.faces.batch import answer_batch
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
@@ -86,7 +87,8 @@ class Handshake:
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""
         for session in self._sessions.all():
-            session.streams.standing.finish()
+            if not session.is_pipe:
+                session.streams.standing.finish()
 
     def flush(self) -> None:
         """Write down what a relay that comes after this one must know."""
@@ -128,7 +130,6 @@ class Handshake:
                 if not jsonrpc.is_request_id(message["id"]):
                     raise BadRequest("A request's id must be a string or an integer.")
                 id = message["id"]
-                self._drain.admit()
             if method == "initialize":
                 await self._initialize(exchange, server, principal, message)
                 return
@@ -175,10 +176,10 @@ class Handshake:
 
     async def _greet(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> tuple[bytes, bool]:
         """The server's own answer when it is there, else what we remember of it."""
-        if self._switch.is_up(server):
+        if self._is_there(server):
             call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
-            reply: Reply = await self._switch.ask(server, call)
-            return reply.payload.encode(), True
+            with suppress(Busy):  # that is no reason not to begin
+                return (await self._switch.ask(server, call)).payload.encode(), True
         catalogue = self._switch.registry.recall(server)
         result = recall_legacy("initialize", message["params"], server, catalogue)
         return orjson.dumps(jsonrpc.result_message(message["id"], result)), False
@@ -206,8 +207,12 @@ class Handshake:
 
     def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""
-        if self._switch.is_up(session.server):
-            return None
+        return None if self._is_there(session.server) else self._recall(session, message)
+
+    def _is_there(self, server: str) -> bool:
+        return self._switch.is_up(server) and not self._drain.is_on
+
+    def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         catalogue = self._switch.registry.recall(session.server)
@@ -219,9 +224,18 @@ class Handshake:
 
     async def start(self, session: Session, message: dict[str, Any]) -> Pending:
         """Put a session's request on its way; what it sets is remembered when the server agrees."""
+        self._drain.admit()
         self._tell(session)
         call = Call(session.channel, message["id"], message["method"], orjson.dumps(message).decode(), session.caller)
-        pending = await self._switch.start(session.server, call)
+        try:
+            pending = await self._switch.start(session.server, call)
+        except Busy:
+            known = self._recall(session, message) if call.method in LISTS else None
+            if known is None:
+                raise
+            pending = Pending(call)
+            pending.finish(Reply(known.decode()))
+            return pending
         session.running.add(pending)
         ended = pending.on_done
 
@@ -258,7 +272,6 @@ class Handshake:
     async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
         if session.caller.version != eras.BATCH_VERSION:
             raise BadRequest(f"Version {session.caller.version} has no batches: send one message per POST.")
-        self._drain.admit()
         await answer_batch(
             exchange,
             messages,

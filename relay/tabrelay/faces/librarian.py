@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.calls import RELAY, Call, Notice, Peer
-from tabrelay.errors import RelayError
+from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.listening import news_of
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
@@ -29,6 +29,7 @@ SETTLE_S: Final = 0.3
 # Tools that are offered one by one are one change.
 COALESCE_S: Final = 0.05
 RETRY_S: Final = 1.0
+MAX_FAILURES: Final = 5
 # The catalogue's name of a list -> the capability it needs, the method, and its key in the result
 LISTS: Final = {
     "tools": ("tools", "tools/list", "tools"),
@@ -57,6 +58,7 @@ class News:
     # What the server says has changed, and how many lists clients had read before it first said so.
     announced: set[str] = field(default_factory=set)
     listings: int = 0
+    failures: int = 0
 
 
 class Librarian:
@@ -89,7 +91,8 @@ class Librarian:
         if desk is not None:
             desk.peer.end(desk.channel, "the catalogue is read anew")
         entry = self._switch.registry.find(server)
-        self._news.setdefault(server, News(self._switch.registry.recall(server))).is_new = True
+        news = self._news.setdefault(server, News(self._switch.registry.recall(server)))
+        news.is_new, news.failures = True, 0
         entry.settled.clear()
         self._read(server)
 
@@ -141,9 +144,12 @@ class Librarian:
         except RelayError as error:
             log.info("%s: could not read its catalogue: %s", server, error.message)
             self._tell(server, frozenset(news.announced))
-            if self._switch.is_up(server):  # it is busy; one that went is read when it is back
-                asyncio.get_running_loop().call_later(RETRY_S, self._read, server)
+            news.failures += 1
+            # It is busy, or not ready yet; one that went is read when it is back.
+            if self._switch.is_up(server) and news.failures < MAX_FAILURES:
+                asyncio.get_running_loop().call_later(RETRY_S * news.failures, self._read, server)
             return
+        news.failures = 0
         # Had another browser come meanwhile, this would be half of the one and half of the other.
         if catalogue is not None and not news.is_new:
             changes = catalogue.changes(news.told) | self._unsure(server, catalogue)
@@ -207,6 +213,9 @@ class Librarian:
         id = next(self._ids)
         payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
         reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))
+        if reply.error_code not in (None, jsonrpc.METHOD_NOT_FOUND):
+            raise BadAnswer(f"{method} was answered with an error")
+        # What it has no method for, it has none of.
         result = orjson.loads(reply.payload).get("result")
         return result if isinstance(result, dict) else {}
 

@@ -14,7 +14,7 @@ import orjson
 from tabrelay.calls import Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
-from tabrelay.errors import BadRequest, RelayError
+from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell
@@ -93,18 +93,25 @@ class Modern:
                 raise BadRequest("A request's id must be a string or an integer.")
             id = message["id"]
             meta = _check(exchange, message, lambda tool: self._mirrored(server, tool))
-            self._drain.admit()
-            result = (
-                None
-                if self._switch.is_up(server)
-                else recall_modern(message["method"], server, self._switch.registry.recall(server))
-            )
-            if result is not None:
-                await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)))
+            is_there = self._switch.is_up(server) and not self._drain.is_on
+            if not is_there and await self._recall(exchange, server, id, message["method"]):
                 return
-            await self._forward(exchange, server, principal, message, meta)
+            self._drain.admit()
+            try:
+                await self._forward(exchange, server, principal, message, meta)
+            except Busy:
+                # A client that can't discover takes us for a server of the other era.
+                if not await self._recall(exchange, server, id, message["method"]):
+                    raise
         except RelayError as error:
             await exchange.error(error, id, server)
+
+    async def _recall(self, exchange: Exchange, server: str, id: jsonrpc.RequestId, method: str) -> bool:
+        """Answer from memory what can be; False if this can't."""
+        result = recall_modern(method, server, self._switch.registry.recall(server))
+        if result is not None:
+            await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)))
+        return result is not None
 
     def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:
         """From the last known catalogue; a tool that is not in it has nothing to compare."""
@@ -138,7 +145,7 @@ class Modern:
     async def _listen(self, exchange: Exchange, server: str, call: Call, params: dict[str, Any]) -> None:
         is_held = not self._switch.is_up(server)
         if is_held:
-            catalogue = self._switch.registry.find(server).catalogue
+            catalogue = self._switch.registry.recall(server)
             await self._listening.hold(exchange, server, call, params, catalogue)
             if exchange.is_gone or self._listening.is_closed:
                 return

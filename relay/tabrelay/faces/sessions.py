@@ -40,6 +40,8 @@ class Session:
     # Who knows the channel's state: a peer that never heard of it, or came anew, must be told.
     told: Peer | None = None
     wants_notices: bool = False
+    # Its standing stream carries its answers too (2024-11-05), and is ended by whoever opened it.
+    is_pipe: bool = False
 
     @property
     def is_listening(self) -> bool:

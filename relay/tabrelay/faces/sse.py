@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from tabrelay.calls import Reply
 from tabrelay.config import Settings
-from tabrelay.drain import Drain
+from tabrelay.drain import Drain, unavailable
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.events import Memory, Stream
 from tabrelay.faces.exchange import Exchange, error_body
@@ -28,19 +28,31 @@ from tabserver.wire import eras, jsonrpc
 class Pipe:
     """One open stream, and the session that its client began on it."""
 
-    __slots__ = ("principal", "server", "session", "stream", "tasks")
+    __slots__ = ("is_closing", "principal", "server", "session", "stream", "tasks")
 
     def __init__(self, server: str, principal: Principal, stream: Stream) -> None:
         self.server = server
         self.principal = principal
         self.stream = stream
         self.session: Session | None = None
+        self.is_closing = False
         self.tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if self.is_closing and not self.tasks:
+            self.stream.finish()
+
+    def close(self) -> None:
+        """The relay stops: end when what was asked is answered. There is no other way for an answer to go."""
+        self.is_closing = True
+        if not self.tasks:
+            self.stream.finish()
 
 
 class Sse:
@@ -57,7 +69,7 @@ class Sse:
 
     def close(self) -> None:
         for pipe in self._pipes.values():
-            pipe.stream.finish()
+            pipe.close()
 
     # -- the stream ---------------------------------------------------------------------------------------------------
 
@@ -103,6 +115,10 @@ class Sse:
         if len(ids) != 1 or len(ids[0]) != 32:
             raise BadRequest("Send messages to the address that the stream's endpoint event gave.", reason="no_session")
         pipe = self._pipes.get(ids[0])
+        if pipe is None and self._drain.is_on:
+            # A body is read in this transport only when the status is an error.
+            gone = unavailable()
+            raise BadRequest(gone.message, status=503, code=gone.code, reason=gone.reason)
         if pipe is None or pipe.server != server or pipe.principal.id != principal.id:
             raise BadRequest("Session not found. Open the stream again.", status=404, reason="session_not_found")
         message = await self._mailbox.read(exchange)
@@ -125,7 +141,6 @@ class Sse:
 
     async def _request(self, pipe: Pipe, message: dict[str, Any]) -> None:
         try:
-            self._drain.admit()
             if message["method"] == "initialize":
                 pipe.stream.add(await self._initialize(pipe, message))
             elif pipe.session is None:
@@ -141,6 +156,7 @@ class Sse:
         body, session = await self._handshake.initialize(pipe.server, pipe.principal, message)
         # Whatever the session says goes to its only stream.
         session.streams.standing = pipe.stream
+        session.is_pipe = True
         pipe.session = session
         self._handshake.listen(session)
         return body

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Notice, Pending
+from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.conversation import Conversation, Socket
 from tabrelay.translation import envelope
@@ -156,17 +156,17 @@ class SocketPeer:
         elif call.method in ("resources/subscribe", "resources/unsubscribe"):
             self._subscribe(page, pending, params or {})
         else:
-            self._check(call.channel, call.id)
+            self._check(call)
             page.call(pending, params)
 
-    def _check(self, channel: str, id: jsonrpc.RequestId) -> None:
-        if self.in_flight >= self._in_flight_limit:
+    def _check(self, call: Call) -> None:
+        if self.in_flight >= self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0):
             raise Busy(
                 f'Server "{self._server}" has {self.in_flight} calls in flight already. Try again in a moment.',
                 retry_after_ms=1000,
             )
-        if any(page.find(channel, id) is not None for page in self._sockets):
-            raise BadRequest(f"Request id {id!r} is still in use in this session.", reason="duplicate_id")
+        if any(page.find(call.channel, call.id) is not None for page in self._sockets):
+            raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
 
     def _version(self, caller: Caller) -> str:
         """The older of what the client speaks and what the page speaks."""

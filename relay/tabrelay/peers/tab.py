@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from tabrelay.calls import Call, Notice, Pending, Reply
+from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
@@ -101,9 +101,10 @@ class TabPeer:
         if len(self._roster) < self._in_flight_limit:
             return
         running = self.in_flight
+        most = self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0)
         if call.method == LISTEN and len(self._roster) - running >= MAX_LISTENERS:
             raise Busy(f'{MAX_LISTENERS} callers listen to "{self.server}" already.', retry_after_ms=10_000)
-        if call.method != LISTEN and running >= self._in_flight_limit:
+        if call.method != LISTEN and running >= most:
             raise Busy(
                 f'Server "{self.server}" has {running} calls in flight already. Try again in a moment.',
                 retry_after_ms=1000,
