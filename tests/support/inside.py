@@ -14,6 +14,7 @@ sys.path.append("/packages")
 os.chdir("/repo")
 # Plug-ins of the host's environment may be compiled for it; the tests here need none.
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+os.environ["HYPOTHESIS_NO_PLUGINS"] = "1"
 
 import pytest  # noqa: E402 - the path to them is made above
 from hypothesis import settings  # noqa: E402
