@@ -322,6 +322,7 @@ async def test_the_whole_context_can_be_replaced_as_early_drafts_did(shop: Shop,
         "navigator.modelContext.provideContext({ tools: [{ name: 'one', description: '.', execute: () => '1' }] })"
     )
     await shop.offers(page, "one")
+    await shop.offers(page, "buy", is_there=False)
     assert list(await tools(shop)) == ["one"]
     assert text(await call(shop, "one")) == "1"
 

@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -103,6 +104,13 @@ def test_what_is_open_to_others_is_bad(tmp_path: Path, port: int, capsys: pytest
     assert states(ask(capsys, "--home", home, "--port", port)[1])["token"] == "bad"
 
 
+def hang_up(server: socket.socket) -> None:
+    """Not HTTP, to as many as come, until nobody listens any more."""
+    with suppress(OSError):
+        while True:
+            server.accept()[0].close()
+
+
 def test_a_port_that_another_program_has_is_bad(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -110,17 +118,11 @@ def test_a_port_that_another_program_has_is_bad(tmp_path: Path, capsys: pytest.C
         number = taken.getsockname()[1]
         taken.close()
         with socket.create_server(("127.0.0.1", number)) as server:
-            server.settimeout(1)
-            import threading
-
-            def refuse() -> None:
-                """Not HTTP, to as many as come."""
-                with suppress(TimeoutError):
-                    for _ in range(2):
-                        server.accept()[0].close()
-
-            threading.Thread(target=refuse, daemon=True).start()
+            hangs_up = Thread(target=hang_up, args=(server,))
+            hangs_up.start()
             code, found = ask(capsys, "--home", tmp_path / "none", "--port", number)
+            server.shutdown(socket.SHUT_RDWR)
+            hangs_up.join()
     assert code == 1
     assert found["port"][0]["advice"] == f"tabrelay serve --port {number + 1}"
 

@@ -91,6 +91,10 @@ export class Connection extends EventTarget {
   /** Cuts a pause short. @type {AbortController} */
   #hurry = new AbortController();
   #restarts = 0;
+  /** Does this page look for a token right now? */
+  #asks = false;
+  /** Is it out, and will it ask for a token once somebody wants it to? */
+  #pairsAgain = false;
 
   /**
    * @param {string} relay
@@ -259,12 +263,17 @@ export class Connection extends EventTarget {
   }
 
   async #findToken() {
-    while (!this.isClosed) {
-      const problem = await this.#credential.obtain(this.#closing.signal, (pairing) => this.#showCode(pairing));
-      if (this.state.why === "pairing") this.#tell("pairing", null);
-      if (!problem || this.isClosed) return;
-      this.#setState("stopped", "not_paired", problem);
-      await this.#pause();
+    this.#asks = true;
+    try {
+      while (!this.isClosed) {
+        const problem = await this.#credential.obtain(this.#closing.signal, (pairing) => this.#showCode(pairing));
+        if (this.state.why === "pairing") this.#tell("pairing", null);
+        if (!problem || this.isClosed) return;
+        this.#setState("stopped", "not_paired", problem);
+        await this.#pause();
+      }
+    } finally {
+      this.#asks = false;
     }
   }
 
@@ -281,9 +290,11 @@ export class Connection extends EventTarget {
 
   /** The relay takes this page no longer. It asks again when somebody wants it to, or when the page is loaded anew. */
   async #pairAgain() {
-    if (!this.#credential.forget()) return;
+    if (this.#pairsAgain || !this.#credential.forget()) return;
+    this.#pairsAgain = true;
     await this.#pause();
     await this.#findToken();
+    this.#pairsAgain = false;
     this.#post({ t: "token", token: this.#credential.show() });
   }
 
@@ -354,6 +365,8 @@ export class Connection extends EventTarget {
         if (message.stage !== "failed") return;
         return this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
       case "state":
+        // That the worker has no good token is what this page is asking for one about: its own words say more.
+        if (this.#asks && message.state !== "connected") return;
         if (message.state === "connected") this.#restarts = 0;
         this.state = message;
         if (message.state === "stopped" && message.why === "unauthorized") void this.#pairAgain();
