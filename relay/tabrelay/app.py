@@ -16,12 +16,15 @@ from tabrelay.drain import Drain
 from tabrelay.errors import UnknownServer
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
+from tabrelay.faces.log import Log
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
 from tabrelay.faces.reconnects import Reconnects
 from tabrelay.faces.reports import Reports
 from tabrelay.faces.seal import Seal
 from tabrelay.gate import Gate
+from tabrelay.journal import Journal
+from tabrelay.logs import log_path
 from tabrelay.peers.door import Door
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
@@ -66,17 +69,19 @@ class Relay:
             most=settings.max_servers,
         )
         self._assets = assets
-        self._switch = Switch(self._registry, settings, drain.changed)
+        self._journal = _journal(settings)
+        self._switch = Switch(self._registry, settings, drain.changed, self._journal)
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None
+        recent = self._journal.recent if self._journal is not None else None
         self._pages = pages(
             assets,
             self._status,
-            rooms=(pairs, Reports(policy), Reconnects(self._reconnect)),
+            rooms=(pairs, Reports(policy), Reconnects(self._reconnect), Log(recent)),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
         )
@@ -115,6 +120,8 @@ class Relay:
             await self._fleet.stop()
         self._shelf.flush()
         self._entry.flush()
+        if self._journal is not None:
+            self._journal.flush()
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _set_out(self) -> None:
@@ -211,6 +218,13 @@ def create_app(
 
     tokens.on_revoked = revoked
     return Aliases(gate, specs, relay.change)
+
+
+def _journal(settings: Settings) -> Journal | None:
+    path = log_path(settings.home, settings.port, settings.call_log, "calls")
+    if path is None:
+        return None
+    return Journal(path, settings.log_max, settings.log_keep, with_arguments=settings.call_log_arguments)
 
 
 def _is_server_path(path: str) -> bool:

@@ -138,6 +138,13 @@ class Pending:
         self.finish(Reply(orjson.dumps(jsonrpc.error_message(self.call.id, code, text, data)).decode(), code))
 
     @property
+    def ending(self) -> RelayError | tuple[int | None, str]:
+        """How it ended: with an error of the relay's, or with an answer (its error code, its text)."""
+        if self._failure is not None:
+            return self._failure
+        return (None, "") if self._reply is None else (self._reply.error_code, self._reply.payload)
+
+    @property
     def is_success(self) -> bool:
         """Was it answered with a result? True no longer than the reply is held."""
         return self._reply is not None and self._reply.error_code is None
@@ -188,6 +195,12 @@ class Pending:
 def _release(waiter: asyncio.Future[None]) -> None:
     if not waiter.done():
         waiter.set_result(None)
+
+
+class Scribe(Protocol):
+    """Whoever writes down what was called. Must not block."""
+
+    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
 
 
 class Peer(Protocol):

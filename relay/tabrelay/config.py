@@ -49,8 +49,10 @@ class Settings:
     log_level: str = _setting("warning", "how much is said on stderr")
     log_format: str = _setting("text", "how it is said on stderr: text or json")
     log_file: str = _setting("", "the log file (default: log/relay-PORT.log in the state directory); none for no file")
-    log_max: int = _setting(2 * MIB, "size at which the log file is put aside")
+    log_max: int = _setting(2 * MIB, "size at which a log file is put aside")
     log_keep: int = _setting(4, "how many log files that were put aside are kept")
+    call_log: str = _setting("", "who called what (default: log/calls-PORT.log in the state directory); none for none")
+    call_log_arguments: bool = _setting(False, "write the arguments of calls into the call log too")
     open_browser: bool = _setting(True, "open the page when ready")
     json: bool = _setting(False, "print one JSON line instead of text")
 

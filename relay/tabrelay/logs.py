@@ -99,11 +99,11 @@ def keep(settings: Settings) -> Path | None:
     return path
 
 
-def log_path(home: Path, port: int, setting: str) -> Path | None:
+def log_path(home: Path, port: int, setting: str, stem: str = "relay") -> Path | None:
     """Relays of one user share the state directory, but not the file: each has its port's."""
     if setting.lower() in ("none", "no", "off"):
         return None
-    return Path(setting).expanduser() if setting else home / "log" / f"relay-{port}.log"
+    return Path(setting).expanduser() if setting else home / "log" / f"{stem}-{port}.log"
 
 
 def kept(path: Path) -> Sequence[Path]:

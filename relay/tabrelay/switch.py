@@ -17,10 +17,10 @@ from typing import Final
 
 import orjson
 
-from tabrelay.calls import LISTS, QUICK, RELAY, Call, Peer, Pending, Reply
+from tabrelay.calls import LISTS, QUICK, RELAY, Call, Peer, Pending, Reply, Scribe
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import Busy, DeadlinePassed, ServerOffline
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, ServerOffline
 from tabrelay.inspection import KEYS, Bounds, sift
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
@@ -31,13 +31,22 @@ log = logging.getLogger(__name__)
 LISTEN: Final = "subscriptions/listen"
 # A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
 LIST_WAIT_S: Final = 1.0
+# What a server does for somebody: these calls are written down.
+NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 
 
 class Switch:
     """Between faces and peers. One per relay."""
 
-    def __init__(self, registry: Registry, settings: Settings, on_end: Callable[[], None] = lambda: None) -> None:
-        """`on_end` is called whenever a call has ended."""
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        on_end: Callable[[], None] = lambda: None,
+        scribe: Scribe | None = None,
+    ) -> None:
+        """`on_end` is called whenever a call has ended; `scribe` hears which one, and how."""
+        self._scribe = scribe
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
@@ -67,6 +76,18 @@ class Switch:
 
     async def start(self, server: str, call: Call) -> Pending:
         """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
+        started = time.monotonic()
+        try:
+            return await self._start(server, call, started)
+        except RelayError as error:
+            self._note(server, call, started, error)
+            raise
+
+    def _note(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
+        if self._scribe is not None and call.method in NOTED:
+            self._scribe.ended(server, call, time.monotonic() - started, outcome)
+
+    async def _start(self, server: str, call: Call, started: float) -> Pending:
         self._claim(call)
         try:
             peer = await self._reach(server, call)
@@ -90,7 +111,6 @@ class Switch:
         timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
         if call.method == LISTEN:  # stays open for as long as somebody listens
             timer.cancel()
-        started = time.monotonic()
         self._running[pending] = server
 
         def done() -> None:
@@ -98,6 +118,7 @@ class Switch:
             self._running.pop(pending, None)
             self._release(call)
             self._on_end()
+            self._note(server, call, started, pending.ending)
             if log.isEnabledFor(logging.DEBUG):
                 log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
 

@@ -16,6 +16,8 @@ GLANCE_S: Final = 0.05
 class Gone(RelayError):
     """The client hung up; there is nobody to tell. Ends the wait, never leaves this module."""
 
+    reason = "cancelled"
+
 
 async def answer(
     exchange: Exchange,

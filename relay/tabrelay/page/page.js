@@ -6,6 +6,7 @@
  */
 
 import { pair, storedToken, TOKEN_KEY } from "/-/pairing.js";
+import { callsPanel } from "./calls.js";
 import { command, sibling, startCommand } from "./clients.js";
 import { byId, setText } from "./element.js";
 import { pairsPanel } from "./pairs.js";
@@ -26,6 +27,7 @@ const list = byId("servers", HTMLElement);
 /** @type {Map<string, ReturnType<typeof serverCard>>} */
 const cards = new Map();
 const pairs = pairsPanel(decide);
+const calls = callsPanel();
 
 /** How this relay is called on the command line; it says so itself once it has let us in. */
 let tokenCommand = "tabrelay token";
@@ -50,6 +52,7 @@ function say(notice) {
 function sayNotPaired() {
   house.hidden = true;
   pairs.hide();
+  calls.hide();
   say({
     lamp: "stop",
     state: "not_paired",
@@ -136,13 +139,20 @@ async function showPairs() {
   else pairs.hide();
 }
 
+async function showCalls() {
+  const answer = await ask(`/-/calls?since=${encodeURIComponent(calls.mark)}`);
+  if (answer.ok) calls.update(await answer.json());
+  else calls.hide();
+}
+
 async function poll() {
   if (!storedToken()) return sayNotPaired();
   try {
     const answer = await ask("/-/status");
     if (answer.ok) {
       showStatus(await answer.json());
-      return await showPairs();
+      await showPairs();
+      return await showCalls();
     }
     if (answer.status === 401 || answer.status === 403) return sayNotPaired();
     const text = `It answered with status ${answer.status}.`;

@@ -102,6 +102,12 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-format", metavar="FORMAT", help="text (default) or json: one object a line")
     parser.add_argument("--log-file", metavar="FILE", help="keep the log there; none: keep none (see `tabrelay logs`)")
     parser.add_argument(
+        "--call-log", metavar="FILE", help="keep who called what there; none: keep none (see `tabrelay logs --calls`)"
+    )
+    parser.add_argument(
+        "--call-log-arguments", action="store_true", default=None, help="write down the arguments of calls too"
+    )
+    parser.add_argument(
         "--dangerously-no-auth",
         dest="no_auth",
         action="store_true",

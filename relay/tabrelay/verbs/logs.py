@@ -27,6 +27,7 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "-n", "--lines", type=int, default=50, metavar="N", help="the last N lines (default 50; 0: all)"
     )
+    parser.add_argument("--calls", action="store_true", help="the call log: who called what, when, how it ended")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what comes")
     parser.add_argument("--level", choices=LEVELS, default="trace", help="only this and worse")
     parser.add_argument("--since", type=span, metavar="SPAN", help="only the last 10min, 2h, 1d, …")
@@ -52,7 +53,8 @@ def _logs(args: argparse.Namespace) -> int:
     wanted = _filter(args)
     files = kept(path)
     if not files and not args.follow:
-        raise Stop(f"There is no log at {path}. (A relay writes one unless TABRELAY_LOG_FILE=none.)", FAILED)
+        setting = "TABRELAY_CALL_LOG" if args.calls else "TABRELAY_LOG_FILE"
+        raise Stop(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED)
     lines = (line for file in files for line in _lines(file) if wanted(line))
     for line in deque(lines, maxlen=args.lines or None):
         _show(line, args)
@@ -72,11 +74,12 @@ def _path(args: argparse.Namespace) -> Path:
     settings = flags.settings(args)
     base = running.address(settings.home) if args.port is None else None
     port = (urlsplit(base).port or 80) if base else settings.port
-    path = log_path(settings.home, port, settings.log_file)
+    stem, setting = ("calls", "call_log") if args.calls else ("relay", "log_file")
+    path = log_path(settings.home, port, getattr(settings, setting), stem)
     if path is None:
-        raise Stop("No log is kept: TABRELAY_LOG_FILE says so.", FAILED)
+        raise Stop(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED)
     if base is None and args.port is None and not path.is_file():
-        others = sorted(path.parent.glob("relay-*.log"), key=lambda one: one.stat().st_mtime)
+        others = sorted(path.parent.glob(f"{stem}-*.log"), key=lambda one: one.stat().st_mtime)
         path = others[-1] if others else path
     return path
 
@@ -135,7 +138,7 @@ def _filter(args: argparse.Namespace) -> Callable[[str], bool]:
     return wanted
 
 
-def _row(line: str) -> dict[str, str]:
+def _row(line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
         return row if isinstance(row, dict) else {"message": line}
@@ -144,16 +147,36 @@ def _row(line: str) -> dict[str, str]:
 
 
 def _show(line: str, args: argparse.Namespace) -> None:
-    print(line if args.json else _text(_row(line)), flush=args.follow)
+    if args.json:
+        print(line, flush=args.follow)
+        return
+    text = (_call if args.calls else _text)(_row(line))
+    print(printable(text) if sys.stdout.isatty() else text, flush=args.follow)
 
 
-def _text(row: dict[str, str]) -> str:
-    """In this place's time, as the relay says it on stderr."""
+def _when(row: dict[str, Any]) -> str:
+    """In this place's time."""
     try:
-        when = datetime.fromisoformat(row["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return datetime.fromisoformat(row["time"]).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (KeyError, ValueError):
-        when = "?" * 19
-    text = f"{when} {row.get('level', '?').upper()} {row.get('logger', '?')}: {row.get('message', '')}"
+        return "?" * 19
+
+
+def _call(row: dict[str, Any]) -> str:
+    """One call on one line."""
+    if "calls" in row:
+        return f"{_when(row)} {row['calls']} calls were not written down: they came too fast"
+    client = f" ({row['client']})" if row.get("client") else ""
+    what = f"{row.get('server', '?')} {row.get('method', '?')} {row.get('name', '')}".rstrip()
+    text = f"{_when(row)} {what} by {row.get('principal', '?')}{client}: {row.get('outcome', '?')}"
+    text += f" in {row['ms']} ms" if "ms" in row else ""
+    text += f" {json.dumps(row['arguments'], ensure_ascii=False)}" if "arguments" in row else ""
+    return text + (f" ({row['why']})" if row.get("why") else "")
+
+
+def _text(row: dict[str, Any]) -> str:
+    """As the relay says it on stderr."""
+    text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {row.get('message', '')}"
     if "exception" in row:
         text += f"\n{row['exception']}"
-    return printable(text) if sys.stdout.isatty() else text
+    return text

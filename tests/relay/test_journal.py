@@ -1,0 +1,198 @@
+"""The call log: what is in it, who may read it, what it costs, and that nothing fills it without end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay import journal as journal_module
+from tabrelay.calls import Call
+from tabrelay.cli import main
+from tabrelay.errors import ServerOffline
+from tabrelay.journal import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+from tests.support.relay import RunningRelay
+from tests.support.worker import SyntheticWorker
+
+CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="token:ci", client={"name": "agent", "version": "2"})
+SECRET = "tr_" + "s" * 43
+
+
+def call(arguments: object = None, name: str = "add") -> Call:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    return Call("c", 1, "tools/call", json.dumps(message), CALLER)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (a file tells nobody that it changed)
+            await asyncio.sleep(0.02)
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in folder.iterdir()}
+
+
+def calls_file(relay: RunningRelay) -> Path:
+    return relay.settings.home / "log" / f"calls-{relay.port}.log"
+
+
+async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_path: Path) -> None:
+    before = time.time()
+    async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("elsewhere",)) as relay:
+        named = relay.tokens.make("ci", ["call"], servers=["notes"])
+
+        def answer(worker: SyntheticWorker, event: Any, message: dict[str, Any]) -> None:
+            worker.answer(event, {"content": [], "isError": message["params"]["name"] == "broken"})
+
+        async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
+            worker.on_call = answer
+            await relay.has_read("notes")
+            await relay.call("notes", "echo", {"secret": "what was asked"})
+            await relay.call("notes", "broken")
+            relay.http.headers["Authorization"] = f"Bearer {named}"
+            await relay.call("notes", "echo")
+        relay.http.headers["Authorization"] = f"Bearer {relay.token}"
+        relay.tokens.revoke(lambda grant: True)
+        await relay.http.post("/elsewhere", **relay.modern("tools/call", {"name": "x", "arguments": {}}))
+    path = calls_file(relay)
+    first, broken, by_name, absent = rows(path)
+    assert (first["server"], first["method"], first["name"]) == ("notes", "tools/call", "echo")
+    assert (first["outcome"], first["client"]) == ("ok", "test 1")
+    assert broken["outcome"] == "tool_error"
+    assert first["principal"].startswith("token:") and by_name["principal"] == "token:ci"
+    assert absent["outcome"] == "server_offline" and "elsewhere" in absent["why"]
+    assert before - 1 < journal_time(first) < time.time() + 1 and first["ms"] >= 0
+    assert "what was asked" not in path.read_text()  # arguments only if somebody wants them
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def journal_time(row: dict[str, Any]) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(row["time"]).timestamp()
+
+
+async def test_a_client_that_hangs_up_is_written_down_as_such(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        worker.on_call = lambda worker, event, message: None
+        await relay.has_read("notes")
+        asking = asyncio.create_task(relay.call("notes", "echo"))
+        await worker.until(lambda: bool(worker.calls))
+        asking.cancel()
+        await until(lambda: calls_file(relay).is_file())
+    assert [row["outcome"] for row in rows(calls_file(relay))] == ["cancelled"]
+
+
+async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "calls.log", 1 << 20, 1, with_arguments=True)
+    log.ended("notes", call({"a": 1, "b": [f"Bearer {SECRET}"], SECRET: 2}), 0.01, (None, "{}"))
+    log.ended("notes", call({"text": "x" * 100_000}), 0.01, (None, "{}"))
+    log.flush()
+    small, large = rows(tmp_path / "calls.log")
+    assert small["arguments"] == {"a": 1, "b": ["Bearer [redacted]"], "[redacted]": 2}
+    assert len(large["arguments"]) == MAX_ARGUMENTS and large["arguments_size"] > 100_000
+    assert SECRET not in (tmp_path / "calls.log").read_text()
+
+
+async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "calls.log", 2_000, 2)
+    for number in range(200):
+        log.ended("notes", call(name=f"tool{number}"), 0.001, (None, "{}"))
+    log.flush()
+    assert sorted(sizes(tmp_path)) == ["calls.log", "calls.log.1", "calls.log.2"]
+    assert all(size <= 2_000 for size in sizes(tmp_path).values())
+    assert rows(tmp_path / "calls.log")[-1]["name"] == "tool199"
+
+
+async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_none_waits(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "calls.log", 1 << 24, 1)
+    for _ in range(MAX_WAITING + 7):
+        log.ended("notes", call(), 0.001, (None, "{}"))
+    assert log._size < journal_module.MAX_WAITING_SIZE
+    large = call("x" * (journal_module.MAX_WAITING_SIZE + 1))
+    log.ended("notes", large, 0.001, (None, "{}"))
+    log.flush()
+    *written, last = rows(tmp_path / "calls.log")
+    assert len(written) == MAX_WAITING
+    assert (last["outcome"], last["calls"]) == ("left_out", 8)
+
+
+async def test_a_place_that_cannot_be_written_costs_no_call(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    nowhere = str(tmp_path / "file" / "calls.log")
+    async with (
+        RunningRelay(tmp_path / "home", call_log=nowhere) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes"),
+    ):
+        await relay.has_read("notes")
+        assert (await relay.call("notes", "echo")).status_code == 200
+        assert (await relay.call("notes", "echo")).status_code == 200
+
+
+async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
+        await relay.has_read("notes")
+        await relay.call("notes", "echo")
+
+        said: dict[str, Any] = {}
+        async with asyncio.timeout(20):
+            while not said.get("calls"):
+                said = (await relay.http.get("/-/calls")).json()
+                await asyncio.sleep(0.02)
+        assert [row["name"] for row in said["calls"]] == ["echo"]
+        assert said["is_on"] and not said["has_arguments"]
+        assert (await relay.http.get("/-/calls", params={"since": said["mark"]})).json()["calls"] is None
+        # Whoever may only call, or only serve, sees nothing of what others did.
+        for scopes in (["call"], ["serve"]):
+            token = relay.tokens.make(scopes[0], scopes)
+            answer = await relay.http.get("/-/calls", headers={"Authorization": f"Bearer {token}"})
+            assert answer.status_code == 403
+
+
+async def test_a_relay_that_starts_again_still_knows_the_last_ones(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    for number in range(MAX_RECENT + 5):
+        log.ended("notes", call(name=f"tool{number}"), 0.001, ServerOffline("It is not there."))
+    log.flush()
+    with (tmp_path / "calls.log").open("a") as file:
+        file.write("not JSON\n[1]\n")
+    again = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    known = again.recent("")["calls"]
+    assert [row["name"] for row in known] == [f"tool{number}" for number in range(5, MAX_RECENT + 5)]
+    assert again.recent("")["mark"] != log.recent("")["mark"]
+
+
+async def test_switched_off_nothing_is_written_and_the_page_is_told(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, call_log="none") as relay, SyntheticWorker(relay.url, relay.token, "notes"):
+        await relay.has_read("notes")
+        await relay.call("notes", "echo")
+        said = (await relay.http.get("/-/calls")).json()
+    assert said == {"is_on": False, "has_arguments": False, "mark": "", "calls": []}
+    assert not (tmp_path / "log").exists()
+
+
+async def test_on_the_command_line_each_call_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = Journal(tmp_path / "log" / "calls-4747.log", 1 << 20, 1, with_arguments=True)
+    log.ended("notes", call({"a": 1}), 0.0123, (None, "{}"))
+    log.ended("notes", call(name="gone"), 0.001, ServerOffline("It is not there."))
+    log.flush()
+    assert main(["logs", "--calls", "--home", str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith('notes tools/call add by token:ci (agent 2): ok in 12.3 ms {"a": 1}')
+    assert "server_offline in 1.0 ms" in second and second.endswith("(It is not there.)")
+    assert main(["logs", "--calls", "--json", "-n", "1", "--home", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == "gone"
