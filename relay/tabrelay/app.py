@@ -14,6 +14,7 @@ from tabrelay.assets import Assets
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import UnknownServer
+from tabrelay.faces.drifts import Drifts
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.log import Log
@@ -81,7 +82,7 @@ class Relay:
         self._pages = pages(
             assets,
             self._status,
-            rooms=(pairs, Reports(policy), Reconnects(self._reconnect), Log(recent)),
+            rooms=(pairs, Reports(policy), Reconnects(self._reconnect), Log(recent), Drifts(self._registry.accept)),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
         )

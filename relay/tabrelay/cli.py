@@ -30,6 +30,7 @@ VERBS: Final = {
     "token": ("token",),
     "pair": ("pair",),
     "pairs": ("pairs",),
+    "drift": ("drift",),
     "config": ("config",),
 }
 
@@ -74,6 +75,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay token                print the token for MCP clients\n"
         "  tabrelay pair                 print a fresh address that pairs a browser\n"
         "  tabrelay pairs                show which pages ask to be paired, and which are\n"
+        "  tabrelay drift                show servers whose tools changed since their first use\n"
         "  tabrelay config check -c FILE say what is wrong with a configuration\n"
         "  tabrelay demo --help          all flags of a verb\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -121,12 +121,15 @@ def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
     annotations = item.get("annotations")
     titles = [item.get("title"), annotations.get("title") if isinstance(annotations, dict) else None]
     for title in titles:
-        if title is not None and (not isinstance(title, str) or len(title) > MAX_TITLE or _IN_TITLE.search(title)):
+        if title is not None and not is_title(title):
             return f"has a title that is no line of at most {MAX_TITLE} plain characters"
     texts: list[Any] = [item.get("description")]
     arguments = item.get("arguments")
     if isinstance(arguments, list):  # a prompt's
         texts += [each.get("description") for each in arguments if isinstance(each, dict)]
+        for each in arguments:
+            if why := _flaw_in_name(each.get("name") if isinstance(each, dict) else None, is_needed=True):
+                return f"has an argument that {why}"
     for text in texts:
         if text is None:
             continue
@@ -142,6 +145,11 @@ def _flaw_in_schemas(item: dict[str, Any], bounds: Bounds) -> str | None:
         if is_deeper_than(item.get(field), bounds.schema_depth):
             return f"has a schema that nests deeper than {bounds.schema_depth} levels"
     return None
+
+
+def is_title(text: Any) -> bool:
+    """Can it be shown as one line, and is that what it looks like?"""
+    return isinstance(text, str) and len(text) <= MAX_TITLE and not _IN_TITLE.search(text)
 
 
 def is_plain(text: str) -> bool:

@@ -199,9 +199,9 @@ def parse_origin(value: str) -> str:
     return f"{parts.scheme}://{name}{suffix}"
 
 
-def shown(value: str) -> str:
+def shown(value: str, most: int = 100) -> str:
     """Text of a stranger, made safe to repeat in a message: printable ASCII, bounded."""
-    return "".join(c if " " <= c <= "~" and c not in '"\\<>' else "?" for c in value[:100])
+    return "".join(c if " " <= c <= "~" and c not in '"\\<>' else "?" for c in value[:most])
 
 
 def _split_host(value: str) -> tuple[str, int | None]:

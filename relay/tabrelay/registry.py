@@ -11,8 +11,10 @@ from typing import Any, Final, Protocol
 
 from tabrelay.calls import Peer
 from tabrelay.drain import unavailable
+from tabrelay.drift import Baseline, Drift
 from tabrelay.errors import RelayError, ServerOffline, UnknownServer
-from tabrelay.inspection import Flaw
+from tabrelay.inspection import Flaw, is_title
+from tabrelay.policy import shown
 from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.names import check_server_name
 from tabserver.wire.statics import STATIC_TOOLS
@@ -67,6 +69,10 @@ class Entry:
     # What it offered and nobody was told of: by the list it stood in, name -> why.
     flaws: dict[str, dict[str, str]] = field(default_factory=dict)
     size: int = 0  # of the catalogue, as JSON
+    # Did a client list or call anything? From then on its tools are compared with those that it had.
+    is_used: bool = False
+    baseline: Baseline | None = None
+    drift: Drift = field(default_factory=Drift)
     # Not set: a browser came a moment ago, and what it offers is still being found out.
     settled: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -102,7 +108,10 @@ class Registry:
                 last_seen=record.last_seen,
                 source=record.source,
                 size=record.catalogue.size if record.catalogue else 0,
+                is_used=record.baseline is not None,
+                baseline=record.baseline,
             )
+            self._compare(self._entries[name])
         for name in self._declared:
             self.declare(name)
 
@@ -122,6 +131,8 @@ class Registry:
         is_old = self._wall() - (entry.last_seen or 0.0) > CATALOGUE_LIFE_S
         if entry.source != source or is_old:
             entry.catalogue = None
+        if entry.source != source:  # whoever wrote the configuration changed it
+            entry.baseline, entry.is_used, entry.drift = None, False, Drift()
         entry.peer, entry.keeper, entry.source = peer, keeper, source
         entry.is_fresh = False
         entry.up.clear()
@@ -133,7 +144,7 @@ class Registry:
             self._shelf.forget(name)
 
     def _remember(self, entry: Entry) -> None:
-        self._shelf.remember(entry.name, Record(entry.catalogue, entry.last_seen, entry.source))
+        self._shelf.remember(entry.name, Record(entry.catalogue, entry.last_seen, entry.source, entry.baseline))
 
     def has_room_for(self, name: str) -> bool:
         """Can this name be held?"""
@@ -164,6 +175,35 @@ class Registry:
             if before.get(flaw.name) != flaw.why:
                 log.warning('%s: "%s" was left out: it %s', name, flaw.name, flaw.why)
         entry.flaws[method] = now
+
+    def used(self, entry: Entry) -> None:
+        """A client uses the server for the first time: what it offers now is what is expected of it."""
+        entry.is_used = True
+        if entry.is_fresh:
+            self._compare(entry)
+            self._remember(entry)
+
+    def accept(self, name: str) -> None:
+        """Somebody finds its tools fine as they are now."""
+        entry = self.find(name)
+        if entry.baseline is not None and entry.catalogue is not None:
+            entry.baseline = entry.baseline.accepting(entry.catalogue.without_statics().tools)
+            self._compare(entry)
+            self._remember(entry)
+
+    def _compare(self, entry: Entry) -> None:
+        if not entry.is_used or entry.catalogue is None:
+            return
+        tools = entry.catalogue.without_statics().tools
+        if entry.baseline is None:
+            entry.baseline = Baseline.of(tools)
+        before, entry.drift = entry.drift, entry.baseline.drift(tools)
+        if entry.drift and entry.drift != before:
+            # Tools come and go with tabs; one that is another under its old name is what an attack looks like.
+            level = logging.WARNING if set(entry.drift.changed) - set(before.changed) else logging.INFO
+            log.log(
+                level, "%s: its tools are not those that were first used: %s", entry.name, shown(str(entry.drift), 1000)
+            )
 
     def find(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -225,6 +265,7 @@ class Registry:
         entry.catalogue, entry.size = catalogue, catalogue.size
         self._forget_catalogues(entry)
         entry.is_fresh = True
+        self._compare(entry)
         self._remember(entry)
 
     def _forget_catalogues(self, new: Entry) -> None:
@@ -289,7 +330,9 @@ class Registry:
                     "mcp_url": f"{base_url}/{entry.name}",
                     # The lists may be out of date: they are what the last browser said.
                     "stale": entry.catalogue is not None and not (online and entry.is_fresh),
-                    "title": info.get("title") or info.get("name"),
+                    "title": next(
+                        (text for key in ("title", "name") if is_title(text := info.get(key)) and text), None
+                    ),
                     "tools": [
                         {key: tool[key] for key in ("name", "title", "description") if key in tool}
                         for tool in (entry.catalogue.tools if entry.catalogue else ())
@@ -297,6 +340,8 @@ class Registry:
                     "left_out": [
                         {"name": name, "why": why} for flaws in entry.flaws.values() for name, why in flaws.items()
                     ],
+                    # What is not as it was at the first use, until somebody accepts it.
+                    "drift": entry.drift.describe(),
                     "in_flight": entry.peer.in_flight if entry.peer is not None else 0,
                     "calls": entry.calls,
                     **(entry.keeper.describe() if entry.keeper is not None else {"kind": "browser"}),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay.drift import Baseline
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 from tabserver.wire.statics import is_static
@@ -56,6 +57,8 @@ class Record:
     last_seen: float | None = None
     # What a server elsewhere was made of; None for browsers.
     source: str | None = None
+    # Its tools at their first use.
+    baseline: Baseline | None = None
 
 
 class Shelf:
@@ -84,7 +87,8 @@ class Shelf:
         if len(self._records) > MAX_NAMES:
             del self._records[min(self._records, key=lambda name: self._records[name].last_seen or 0.0)]
         # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
-        if before is None or (before.catalogue, before.source) != (record.catalogue, record.source):
+        kept = (record.catalogue, record.source, record.baseline)
+        if before is None or (before.catalogue, before.source, before.baseline) != kept:
             self.flush()
 
     def flush(self) -> None:
@@ -96,6 +100,7 @@ class Shelf:
                 name: {
                     "last_seen": record.last_seen,
                     **({"source": record.source} if record.source else {}),
+                    **({"baseline": record.baseline.dump()} if record.baseline else {}),
                     "initialize": record.catalogue.initialize if record.catalogue else None,
                     **{name: getattr(record.catalogue, name) for name in LISTS if record.catalogue},
                 }
@@ -128,5 +133,6 @@ def _read(body: bytes) -> list[tuple[str, Record]]:
             )
         last_seen, source = record.get("last_seen"), record.get("source")
         last_seen = last_seen if isinstance(last_seen, int | float) else None
-        records.append((name, Record(catalogue, last_seen, source if isinstance(source, str) else None)))
+        source = source if isinstance(source, str) else None
+        records.append((name, Record(catalogue, last_seen, source, Baseline.load(record.get("baseline")))))
     return records

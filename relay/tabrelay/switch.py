@@ -98,10 +98,8 @@ class Switch:
         except BaseException:
             self._release(call)
             raise
-        if call.method == "tools/call":
-            self.registry.find(server).calls += 1
-        elif call.method in LISTS and call.caller.principal != RELAY:
-            self.registry.find(server).listings += 1
+        if call.caller.principal != RELAY:
+            self._count(server, call)
         timeout_s = self._settings.call_deadline_s
 
         def deadline_passed() -> None:
@@ -126,6 +124,17 @@ class Switch:
         if pending.is_done:
             done()
         return pending
+
+    def _count(self, server: str, call: Call) -> None:
+        entry = self.registry.find(server)
+        if call.method == "tools/call":
+            entry.calls += 1
+        elif call.method in LISTS:
+            entry.listings += 1
+        else:
+            return
+        if not entry.is_used:
+            self.registry.used(entry)
 
     def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
         """Nobody is told of a tool that can't be believed."""

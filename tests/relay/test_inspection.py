@@ -105,6 +105,7 @@ def test_resources_templates_and_prompts_are_looked_at_too() -> None:
     assert len(inspect("resourceTemplates", templates, BOUNDS)[0]) == 1
     argument = {"name": "x", "description": "y" * 51}
     prompts = [{"name": "p"}, {"name": "q\u202e"}, {"name": "r", "arguments": [argument]}]
+    prompts += [{"name": "s", "arguments": [{"name": "x\x1b[2J"}]}, {"name": "t", "arguments": [7]}]
     assert [item["name"] for item in inspect("prompts", prompts, BOUNDS)[0]] == ["p"]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tabrelay.journal import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.relay import RunningRelay
+from tests.support.stdio import until
 from tests.support.worker import SyntheticWorker
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="token:ci", client={"name": "agent", "version": "2"})
@@ -33,12 +33,6 @@ def call(arguments: object = None, name: str = "add") -> Call:
 
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 (a file tells nobody that it changed)
-            await asyncio.sleep(0.02)
 
 
 def sizes(folder: Path) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,17 @@ class RunningRelay:
         params = {"name": tool, "arguments": arguments or {}, **more}
         return await self.http.post(f"/{server}", **self.modern("tools/call", params))
 
-    async def has_read(self, server: str) -> dict[str, Any]:
-        """Wait until the relay knows what the browser that is there now offers; gives the server's status."""
-        async with asyncio.timeout(10):
+    async def has_read(self, server: str, is_so: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
+        """Wait until the relay knows what the browser that is there now offers, and `is_so`; gives the server's
+        status."""
+        async with asyncio.timeout(20):
             while True:
                 servers = (await self.http.get("/-/status")).json()["servers"]
                 [found] = [row for row in servers if row["name"] == server]
-                if found["title"] is not None and not found["stale"]:
+                if found["title"] is not None and not found["stale"] and is_so(found):
                     row: dict[str, Any] = found
                     return row
+                await asyncio.sleep(0.02)
 
     async def initialize(self, server: str, version: str = "2025-11-25") -> tuple[httpx2.Response, dict[str, str]]:
         """Open a legacy session; gives the response and the headers for what follows."""

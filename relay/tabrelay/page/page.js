@@ -102,7 +102,7 @@ function showServers({ servers, token_command }) {
   for (const server of servers) {
     let card = cards.get(server.name);
     if (!card) {
-      card = serverCard(server.name);
+      card = serverCard(server.name, accept);
       cards.set(server.name, card);
       list.append(card.root);
     }
@@ -130,6 +130,13 @@ async function decide(decision) {
   } catch {
     return "The relay does not answer.";
   }
+}
+
+/** @param {string} name */
+async function accept(name) {
+  // What went wrong shows by itself: the note stays.
+  await ask("/-/drift", { accept: name }).catch(() => undefined);
+  void keepPolling();
 }
 
 async function showPairs() {

@@ -21,16 +21,26 @@ import { duration, element, setText } from "./element.js";
  * @property {number} in_flight
  * @property {string | null} [problem]
  * @property {number} calls
+ * @property {{ added: string[], removed: string[], changed: string[] } | null} [drift] since the first use
+ * @property {{ name: string, why: string }[]} [left_out]
  */
 
-/** @param {string} name */
-export function serverCard(name) {
+/**
+ * @param {string} name
+ * @param {(name: string) => void} accept the tools are fine as they are
+ */
+export function serverCard(name, accept) {
   const lamp = element("span", { class: "lamp" });
   const presence = element("p", { class: "presence" });
   const callCount = element("dd");
   const runningCount = element("dd");
   const toolList = element("ul", { class: "tools" });
   const noTools = element("p", { class: "empty" }, "None are known yet.");
+  const drift = element("p", { class: "about" });
+  const fine = element("button", { type: "button", class: "copy" }, "These are fine");
+  fine.addEventListener("click", () => accept(name));
+  const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
+  const leftOut = element("p", { class: "about left-out", hidden: true });
   const panelHost = element("div", { id: `connect-${name}` });
   const counters = element(
     "dl",
@@ -42,10 +52,11 @@ export function serverCard(name) {
     "article",
     { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
     element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
+    warning,
     element(
       "div",
       { class: "columns" },
-      element("div", {}, element("h4", {}, "Tools"), toolList, noTools),
+      element("div", {}, element("h4", {}, "Tools"), toolList, noTools, leftOut),
       element("div", {}, element("h4", {}, "Connect a client"), panelHost),
     ),
   );
@@ -62,6 +73,10 @@ export function serverCard(name) {
       setText(presence, presenceOf(server));
       setText(callCount, String(server.calls));
       setText(runningCount, String(server.in_flight));
+      warning.hidden = !server.drift;
+      setText(drift, server.drift ? driftOf(server.drift) : "");
+      leftOut.hidden = !server.left_out?.length;
+      setText(leftOut, leftOutOf(server.left_out ?? []));
       panel.update({ name, url: server.mcp_url, tokenCommand });
       const next = JSON.stringify(server.tools);
       if (next === drawnTools) return;
@@ -81,6 +96,18 @@ function presenceOf({ state, since_s, last_seen_s, title, problem }) {
   if (problem) return `offline, ${problem}`;
   if (last_seen_s === null) return `offline, not seen yet${called}`;
   return `offline, last seen ${whole(last_seen_s)} ago${called}`;
+}
+
+/** @param {NonNullable<Server["drift"]>} drift */
+function driftOf({ changed, added, removed }) {
+  const kinds = /** @type {[string, string[]][]} */ ([["changed", changed], ["added", added], ["removed", removed]]);
+  const said = kinds.filter(([, names]) => names.length).map(([what, names]) => `${what}: ${names.join(", ")}`);
+  return `Its tools are not those that were first used. ${said.join("; ")}.`;
+}
+
+/** @param {{ name: string, why: string }[]} flaws */
+function leftOutOf(flaws) {
+  return `Not passed on: ${flaws.map(({ name, why }) => `“${name}” ${why}`).join("; ")}.`;
 }
 
 /** @param {Tool} tool */

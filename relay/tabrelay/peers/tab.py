@@ -253,7 +253,8 @@ class TabPeer:
 
     def _welcomed(self, event: Welcomed) -> None:
         if not event.resumed:
-            again, lost = self._roster.claim(self.inst)
+            # Whoever only knows what a worker calls itself is not that worker, and gets none of its calls.
+            again, lost = self._roster.claim(f"{self.principal} {self.origin} {self.inst}")
             for pending in again:
                 try:
                     self._ask(pending, again=True)

@@ -37,7 +37,9 @@ def text(status: dict[str, Any]) -> str:
     rows = [_row(row) for row in status["servers"]]
     if not rows:
         return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}"
+    hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
+    hint = hint if any(row.get("drift") for row in status["servers"]) else ""
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{hint}"
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
@@ -48,6 +50,7 @@ def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
         state += f" for {ago(row['last_seen_s'])}"
     if row.get("problem"):
         state += f": {row['problem']}"
-    tools = str(len(row["tools"])) + (" (old)" if row.get("stale") else "")
+    notes = [note for note, is_so in (("old", row.get("stale")), ("changed", row.get("drift"))) if is_so]
+    tools = str(len(row["tools"])) + (f" ({', '.join(notes)})" if notes else "")
     calls = str(row.get("calls", 0)) + (f" ({row['in_flight']} running)" if row.get("in_flight") else "")
     return str(row["name"]), state, tools, calls, str(row["mcp_url"])

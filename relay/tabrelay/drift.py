@@ -1,0 +1,100 @@
+"""Have a server's tools changed since they were first used? Pure.
+
+Whoever connects a client has looked at what the server offers. A page that shows harmless tools then, and others under
+the same names later, would be believed. So what was there at the first use is remembered, as digests, and whatever
+differs is told until somebody says that it is fine. What is done about it is not decided here: no call is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+MOST: Final = 1024  # tools that are remembered of one server
+MOST_SHOWN: Final = 32
+# What a client may be shown of a tool without believing anything else of it.
+BESIDE: Final = frozenset({"_meta", "icons"})
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Names, each list sorted."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def describe(self) -> dict[str, list[str]] | None:
+        """For the status, bounded; None if all is as it was."""
+        if not self:
+            return None
+        return {
+            "added": _few(self.added),
+            "removed": _few(self.removed),
+            "changed": _few(self.changed),
+        }
+
+    def __str__(self) -> str:
+        parts = (("changed", self.changed), ("added", self.added), ("removed", self.removed))
+        return "; ".join(f"{word} {', '.join(_few(names))}" for word, names in parts if names)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What was there at the first use, and what somebody found fine since."""
+
+    known: Mapping[str, str] = field(default_factory=dict)  # a tool's name -> its digest
+    may_lack: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, tools: Iterable[Mapping[str, Any]]) -> Baseline:
+        return cls(_digests(tools))
+
+    def drift(self, tools: Iterable[Mapping[str, Any]]) -> Drift:
+        now = _digests(tools)
+        return Drift(
+            added=tuple(sorted(now.keys() - self.known.keys())),
+            removed=tuple(sorted(self.known.keys() - now.keys() - self.may_lack)),
+            changed=tuple(sorted(name for name in now.keys() & self.known.keys() if now[name] != self.known[name])),
+        )
+
+    def accepting(self, tools: Iterable[Mapping[str, Any]]) -> Baseline:
+        """As they are now they are fine; and what is not there now may be there or not."""
+        now = _digests(tools)
+        known = {**self.known, **now}
+        for name in sorted(known.keys() - now.keys())[: max(0, len(known) - MOST)]:
+            del known[name]
+        return Baseline(known, (self.may_lack | (known.keys() - now.keys())) & known.keys())
+
+    def dump(self) -> dict[str, Any]:
+        return {"known": dict(self.known), "may_lack": sorted(self.may_lack)}
+
+    @classmethod
+    def load(cls, value: Any) -> Baseline | None:
+        """What `dump` gave; None for anything else."""
+        if not isinstance(value, dict) or not isinstance(value.get("known"), dict):
+            return None
+        known = {name: sha for name, sha in value["known"].items() if isinstance(sha, str)}
+        lack = value.get("may_lack")
+        return cls(known, frozenset(name for name in lack if name in known) if isinstance(lack, list) else frozenset())
+
+
+def _digests(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for tool in tools:
+        if isinstance(name := tool.get("name"), str) and len(found) < MOST:
+            said = {key: value for key, value in tool.items() if key not in BESIDE}
+            found[name] = hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
+    return found
+
+
+def _few(names: tuple[str, ...]) -> list[str]:
+    more = len(names) - MOST_SHOWN
+    return [*names[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
