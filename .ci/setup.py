@@ -164,7 +164,7 @@ def node_packages(with_dev: bool) -> None:
     if any(is_stamped(stamps[kind], value) for kind in {with_dev, True}):
         return
     node, npm = node_tools()
-    say("== installing npm packages" + ("" if with_dev else " (Pyodide and PyScript)"))
+    say("== installing npm packages" + ("" if with_dev else " (Pyodide, PyScript and MicroPython)"))
     flags = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     path = os.pathsep.join([str(Path(node).parent), search_path()])
     # npm removes what it is not asked for: until it is done, nothing counts as installed.

@@ -85,6 +85,8 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabrelay/_assets/snapshot/snapshot.bin",
         "tabrelay/_assets/snapshot/snapshot.json",
         "tabrelay/_assets/pyscript/core.js",
+        "tabrelay/_assets/micropython/micropython.wasm",
+        "tabserver/micropython/tabserver.py",
     }
     assert not [name for name in names if "__pycache__" in name or name.endswith((".map", ".pyc"))]
 
@@ -97,6 +99,7 @@ def test_the_wheel_carries_the_licences_of_what_it_carries(wheel: Path) -> None:
         assert any(sentence in text for text in texts.values()), sentence
     assert "tabrelay/_assets/pyodide/LICENSE" in texts
     assert "tabrelay/_assets/pyscript/LICENSE" in texts
+    assert "tabrelay/_assets/micropython/LICENSE" in texts
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in texts)
 
 

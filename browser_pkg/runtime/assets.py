@@ -1,8 +1,9 @@
-"""Prepares the runtime assets: what a browser needs of Pyodide and PyScript, ready to be served.
+"""Prepares the runtime assets: what a browser needs of Pyodide, PyScript and MicroPython, ready to be served.
 
-Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript}`, compiles Python's library,
-lays a `.gz` sibling beside each file that shrinks, and puts the licences next to what they cover. It downloads nothing
-and decides nothing about serving: `.ci/setup.py` brings the packages, the relay's `assets` module finds the result.
+Copies the files needed at run time from `node_modules` to `build/assets/{pyodide,pyscript,micropython}`, compiles
+Python's library, lays a `.gz` sibling beside each file that shrinks, and puts the licences next to what they cover. It
+downloads nothing and decides nothing about serving: `.ci/setup.py` brings the packages, the relay's `assets` module
+finds the result.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PYODIDE_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "pyodide-
 # source files, is what a worker falls back to if it can't start from ours.
 LIBRARY = "python_stdlib.zip"
 LIBRARY_SOURCE = "python_stdlib_source.zip"
+MICROPYTHON_FILES = ("micropython.mjs", "micropython.wasm")
 COMPILE_TIMEOUT_S = 600
 
 # PyScript loads its plug-ins with every page, and what a plug-in loads in turn only when it is used. Tool pages use
@@ -44,7 +46,7 @@ Say = Callable[[str], None]
 
 
 def fingerprint() -> str:
-    """Changes when the assets would: the two pinned versions, the scripts that make them, and the notices."""
+    """Changes when the assets would: the pinned versions, the scripts that make them, and the notices."""
     pins = json.loads((ROOT / "package.json").read_text())["dependencies"]
     digest = hashlib.sha256(json.dumps(pins, sort_keys=True).encode())
     for path in [Path(__file__), HERE / "bake.mjs", HERE / "library.py", *sorted(NOTICES.iterdir())]:
@@ -65,6 +67,7 @@ def prepare(node: str, say: Say = print) -> None:
     say("  compiling Python's library")
     _compile_library(node, draft / "pyodide" / LIBRARY)
     _copy_pyscript(draft / "pyscript")
+    _copy_micropython(draft / "micropython")
     files = [path for path in sorted(draft.rglob("*")) if path.is_file()]
     for number, path in enumerate(files, 1):
         size = path.stat().st_size
@@ -124,6 +127,14 @@ def _copy_pyscript(target: Path) -> None:
     licenses.mkdir()
     for name, text in _licenses_of(package):
         shutil.copyfile(text, licenses / f"{name.replace('/', '__')}.txt")
+
+
+def _copy_micropython(target: Path) -> None:
+    target.mkdir(parents=True)
+    for name in MICROPYTHON_FILES:
+        shutil.copyfile(PACKAGES / "@micropython" / "micropython-webassembly-pyscript" / name, target / name)
+    # This package carries no licence file either.
+    shutil.copyfile(NOTICES / "MicroPython-MIT.txt", target / "LICENSE")
 
 
 def reachable(folder: Path, entry: str) -> set[str]:

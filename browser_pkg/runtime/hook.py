@@ -26,6 +26,7 @@ class AssetsHook(BuildHookInterface[Any]):
         for group, folder in {
             "pyodide": prepared / "pyodide",
             "pyscript": prepared / "pyscript",
+            "micropython": prepared / "micropython",
             "snapshot": prepared / "snapshot",
             "demo": root / "web_demo",
         }.items():

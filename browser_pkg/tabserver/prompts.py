@@ -73,6 +73,7 @@ def declare_prompt(
     name: str | None = None,
     title: str | None = None,
     description: str | None = None,
+    params: Mapping[str, Any] | None = None,
     complete: Mapping[str, Completer] | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
@@ -80,7 +81,7 @@ def declare_prompt(
     """Make a Prompt of a function; raises SchemaError as `declare` of a tool does."""
     name = name_of(function, name, "prompt")
     owner = f"prompt {name}"
-    signature = read_signature(function, owner)
+    signature = read_signature(function, owner, params=params)
     described: dict[str, Any] = {"name": name}
     if title:
         described["title"] = title

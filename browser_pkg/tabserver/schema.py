@@ -25,6 +25,7 @@ from typing import Any, Final
 from .bounds import keywords_of
 from .compounds import Described, Either, Named, Property, Record
 from .generics import fill, parameters_of, resolve
+from .params import written
 from .shapes import SCALARS, Anything, Array, Choice, Json, Map, Reading, Row, Schema, SchemaError, Shape, at
 
 
@@ -53,6 +54,8 @@ class Shapes:
     _open: set[Any] = field(default_factory=set)
 
     def of(self, hint: Any) -> Shape:
+        if isinstance(hint, dict):
+            return written(hint)
         origin, args = typing.get_origin(hint), typing.get_args(hint)
         if hint in (Any, object):
             return Anything()

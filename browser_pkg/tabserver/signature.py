@@ -10,12 +10,13 @@ import inspect
 import json
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .compounds import Described, Either, Named, Property, Record
 from .context import Context, Request
 from .generics import resolve
+from .params import MISSING, split
 from .schema import Shapes
 from .shapes import Choice, Reading, Schema, SchemaError, Shape, summary
 
@@ -28,7 +29,8 @@ class InvalidArguments(ValueError):
 class Signature:
     """`record` is None when the author wrote the schema: the arguments are then taken as they come.
 
-    `returns` is the annotation of what the function returns, as a type.
+    `returns` is the annotation of what the function returns, as a type; `filled` are defaults that the function itself
+    does not have.
     """
 
     function: Callable[..., Any]
@@ -36,6 +38,7 @@ class Signature:
     schema: Schema
     context_name: str | None
     returns: Any
+    filled: dict[str, Any] = field(default_factory=dict)
 
     @property
     def properties(self) -> dict[str, Property]:
@@ -59,7 +62,7 @@ class Signature:
 
     def call(self, made: dict[str, Any], request: Request) -> Any:
         context = {} if self.context_name is None else {self.context_name: Context(request)}
-        return self.function(**made, **context)
+        return self.function(**{**self.filled, **made}, **context)
 
 
 def _from_text(shape: Shape, text: str) -> Any:
@@ -71,12 +74,17 @@ def _from_text(shape: Shape, text: str) -> Any:
         return text  # and the shape says what it expected instead
 
 
-def read_signature(function: Callable[..., Any], owner: str, schema: Schema | None = None) -> Signature:
-    """`owner` begins the text of a SchemaError, such as "tool add"."""
+def read_signature(
+    function: Callable[..., Any], owner: str, schema: Schema | None = None, params: Mapping[str, Any] | None = None
+) -> Signature:
+    """`owner` begins the text of a SchemaError, such as "tool add". `params` are spelt out: see `params`."""
     hints, shapes = resolve(_written(function)), Shapes()
+    parameters, spelt = inspect.signature(function).parameters, _spelt(params or {}, owner)
+    if strangers := sorted(set(spelt) - set(parameters)):
+        raise SchemaError(f"{owner}, params: the function has no parameter {', '.join(strangers)}")
     record, context_name = Record(owner, dict, noun="argument"), None
-    for parameter in inspect.signature(function).parameters.values():
-        hint = hints.get(parameter.name, Any)
+    for parameter in parameters.values():
+        hint, default = spelt.get(parameter.name, (hints.get(parameter.name, Any), MISSING))
         if hint is Context or Context in typing.get_args(hint):  # Context | None, for functions that are also called
             context_name = parameter.name
             continue
@@ -85,13 +93,22 @@ def read_signature(function: Callable[..., Any], owner: str, schema: Schema | No
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise SchemaError(f"{owner}, parameter {parameter}: arguments are passed by name, so each needs its own")
         try:
-            record.properties[parameter.name] = shapes.prop(hint, parameter.default, parameter.empty)
+            default = parameter.default if default is MISSING else default
+            record.properties[parameter.name] = shapes.prop(hint, default, MISSING)
         except SchemaError as error:
             raise SchemaError(f"{owner}, parameter {parameter.name}: {error}") from None
     returns = hints.get("return", Any)
     if schema is not None:
         return Signature(function, None, schema, context_name, returns)
-    return Signature(function, record, shapes.document(record), context_name, returns)
+    filled = {name: default for name, (_, default) in spelt.items() if default is not MISSING}
+    return Signature(function, record, shapes.document(record), context_name, returns, filled)
+
+
+def _spelt(params: Mapping[str, Any], owner: str) -> dict[str, tuple[Any, Any]]:
+    try:
+        return {name: split(given) for name, given in params.items()}
+    except SchemaError as error:
+        raise SchemaError(f"{owner}, params: {error}") from None
 
 
 def _written(function: Callable[..., Any]) -> Any:

@@ -148,6 +148,7 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     open_world: bool | None = None,
+    params: Mapping[str, Any] | None = None,
     input_schema: Schema | None = None,
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
@@ -165,13 +166,18 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     open_world: bool | None = None,
+    params: Mapping[str, Any] | None = None,
     input_schema: Schema | None = None,
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
-    """Offer a function as a tool. With `input_schema`, that is offered instead of what the signature says."""
+    """Offer a function as a tool. With `input_schema`, that is offered instead of what the signature says.
+
+    `params` spells parameters out, for pages that also run in MicroPython, which keeps no annotations: for each one its
+    type, `(type, default)`, a JSON Schema, or `Context`.
+    """
     hints = {
         "readOnlyHint": read_only,
         "destructiveHint": destructive,
@@ -187,6 +193,7 @@ def tool(
             title=title,
             description=description,
             annotations=annotations,
+            params=params,
             input_schema=input_schema,
             output_schema=output_schema,
             icons=icons,
@@ -243,6 +250,7 @@ def prompt(
     name: str | None = None,
     title: str | None = None,
     description: str | None = None,
+    params: Mapping[str, Any] | None = None,
     complete: Mapping[str, Completer] | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
@@ -255,16 +263,27 @@ def prompt(
     name: str | None = None,
     title: str | None = None,
     description: str | None = None,
+    params: Mapping[str, Any] | None = None,
     complete: Mapping[str, Completer] | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
     toolbox: Toolbox | None = None,
 ) -> F | Callable[[F], F]:
-    """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that finds them."""
+    """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that finds them.
+
+    `params` is as for a tool.
+    """
 
     def register(function: F) -> F:
         declared = declare_prompt(
-            function, name=name, title=title, description=description, complete=complete, icons=icons, meta=meta
+            function,
+            name=name,
+            title=title,
+            description=description,
+            params=params,
+            complete=complete,
+            icons=icons,
+            meta=meta,
         )
         (default_toolbox if toolbox is None else toolbox).add(declared)
         return function

@@ -15,7 +15,7 @@ import inspect
 import json
 import re
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -173,6 +173,7 @@ def declare(
     title: str | None = None,
     description: str | None = None,
     annotations: dict[str, bool] | None = None,
+    params: Mapping[str, Any] | None = None,
     input_schema: Schema | None = None,
     output_schema: Schema | None = None,
     icons: list[dict[str, Any]] | None = None,
@@ -185,7 +186,7 @@ def declare(
     name = name_of(function, name, "tool")
     if not _NAME.fullmatch(name):
         raise SchemaError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' or '.'")
-    signature = read_signature(function, f"tool {name}", input_schema)
+    signature = read_signature(function, f"tool {name}", input_schema, params)
     described: dict[str, Any] = {"name": name}
     if title:
         described["title"] = title

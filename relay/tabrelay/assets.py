@@ -1,9 +1,9 @@
 """The files the relay hands to browsers: found in the wheel or in the source tree, hashed, compressed, named.
 
-Groups under a hashed address (js, tabserver, pyodide, pyscript, snapshot) never change there and may be cached for
-ever. All of them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built from
-the very package that this process imports, so relay and tab can't disagree about the wire; a memory snapshot is offered
-only if it was made of just these files. Requests are answered in faces/pages.
+Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, snapshot) never change there and may be
+cached for ever. All of them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built
+from the very package that this process imports, so relay and tab can't disagree about the wire; a memory snapshot is
+offered only if it was made of just these files. Requests are answered in faces/pages.
 """
 
 from __future__ import annotations
@@ -118,13 +118,25 @@ class Assets:
     """Every group by name. Directories may be missing until they are needed: ``check`` says so in one sentence."""
 
     def __init__(
-        self, *, tabserver: Path, page: Path, demo: Path, pyodide: Path, pyscript: Path, snapshot: Path, fix: str = ""
+        self,
+        *,
+        tabserver: Path,
+        page: Path,
+        demo: Path,
+        pyodide: Path,
+        pyscript: Path,
+        micropython: Path,
+        snapshot: Path,
+        fix: str = "",
     ) -> None:
         self._tabserver = tabserver
         self._js = Folder(tabserver / "js", is_live=True)
         self._page = Folder(page, is_live=True)
         self._demo = Folder(demo, is_live=True)
-        self._runtimes = {"pyodide": Folder(pyodide), "pyscript": Folder(pyscript), "snapshot": Folder(snapshot)}
+        # Tabserver as MicroPython understands it: one file, which a page names by its stable name.
+        self._small = Folder(tabserver / "micropython", is_live=True)
+        made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
+        self._runtimes = {name: Folder(folder) for name, folder in made.items()}
         self._fix = fix
 
     @classmethod
@@ -148,13 +160,14 @@ class Assets:
             demo=demo,
             pyodide=made / "pyodide",
             pyscript=made / "pyscript",
+            micropython=made / "micropython",
             snapshot=made / "snapshot",
             fix=fix,
         )
 
     def check(self) -> None:
         """Raise if a browser could not be served: better one sentence at the start than a page that stays grey."""
-        for name, file in (("pyodide", "pyodide.mjs"), ("pyscript", "core.js")):
+        for name, file in (("pyodide", "pyodide.mjs"), ("pyscript", "core.js"), ("micropython", "micropython.mjs")):
             if not (self._runtimes[name].root / file).is_file():
                 raise AssetsMissing(f"{name.capitalize()} is missing ({self._runtimes[name].root / file}). {self._fix}")
         if not (self._js.root / "worker.js").is_file():
@@ -174,6 +187,7 @@ class Assets:
             "tabserver": f"{prefix}/tabserver-{self.tabserver.etag}/tabserver.zip",
             "pyodide": f"{prefix}/pyodide-{self._runtimes['pyodide'].hash}/",
             "pyscript": f"{prefix}/pyscript-{self._runtimes['pyscript'].hash}/",
+            "micropython": f"{prefix}/micropython-{self._runtimes['micropython'].hash}/",
             "js": f"{prefix}/js-{self._js_frozen.hash}/",
         }
         if self.snapshot is None:
@@ -214,6 +228,8 @@ class Assets:
             return self._demo.get(rest or "index.html")
         if first == "page":
             return self._page.get(rest)
+        if path == "micropython/tabserver.py":
+            return self._small.get("tabserver.py")
         if first in self._runtimes:
             # For pages that somebody writes by hand, who can't know a hash.
             found = self._runtimes[first].get(rest)
@@ -246,6 +262,7 @@ class Assets:
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
             for file in sorted(self._tabserver.rglob("*.py"))
+            if file.parent != self._small.root
         ]
         return Asset(make_zip(files), None, MIMES[".zip"], content_hash(iter(files)), immutable=True)
 

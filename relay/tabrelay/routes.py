@@ -11,7 +11,7 @@ from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(
-    r"/-/(healthz|manifest\.json|(assets|pyodide|pyscript)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))"
+    r"/-/(healthz|manifest\.json|(assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))"
 )
 _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
 

@@ -106,6 +106,16 @@ async def test_python_in_the_page(app: App, profile: BrowserContext, settings: M
         assert text(await client.call_tool("page_title", {})) == "By PyScript"
 
 
+async def test_python_in_the_page_by_micropython(app: App, profile: BrowserContext, settings: ModuleType) -> None:
+    page = await profile.new_page()
+    html = "<!doctype html><title>Small</title><body>" + app.fill(block("html", 2))
+    await page.goto(app.write("micropython.html", html))
+    await page.wait_for_function(OFFERED, arg="write", timeout=settings.BOOT_TIMEOUT_MS)
+    async with app.relay.client() as client:
+        assert text(await client.call_tool("write", {"text": "ho ", "times": 3})) == "Written."
+        assert "ho ho ho" in await page.locator("body").inner_text()
+
+
 async def test_the_bundled_app_is_typed_and_runs(app: App, profile: BrowserContext, settings: ModuleType) -> None:
     project = app.folder / "project"
     installed = project / "node_modules" / "tabrelay"

@@ -26,6 +26,7 @@ def root(tmp_path: Path) -> Path:
         "tabserver/__init__.py": "X = 1\n",
         "tabserver/wire/__init__.py": "",
         "tabserver/__pycache__/a.cpython-311.pyc": "compiled",
+        "tabserver/micropython/tabserver.py": "small = True\n",
         "tabserver/js/worker.js": WORKER,
         "tabserver/js/ports.d.ts": "export {};\n",
         "tabserver/js/client.d.ts": "export {};\n",
@@ -40,6 +41,8 @@ def root(tmp_path: Path) -> Path:
         "pyodide/pyodide.asm.wasm": "\0asm" * 100,
         "pyscript/core.js": "export const hooks = 1;\n",
         "pyscript/licenses/a.txt": "MIT\n",
+        "micropython/micropython.mjs": "export const loadMicroPython = 1;\n",
+        "micropython/micropython.wasm": "\0asm" * 100,
         "secret.txt": "not yours\n",
     }
     for name, text in files.items():
@@ -50,9 +53,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+FOLDERS = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot")
+
+
 def assets(root: Path) -> Assets:
     return Assets(
-        **{name: root / name for name in ("tabserver", "page", "demo", "pyodide", "pyscript", "snapshot")},
+        **{name: root / name for name in FOLDERS},
         fix="Do this.",
     )
 
@@ -63,7 +69,7 @@ def test_the_manifest_names_every_group_by_its_content(root: Path) -> None:
     assert re.fullmatch(r"[0-9a-f]{16}", made.build)
     assert manifest["build"] == made.build
     assert re.fullmatch(r"/-/assets/tabserver-[0-9a-f]{16}/tabserver\.zip", manifest["tabserver"])
-    for group in ("pyodide", "pyscript", "js"):
+    for group in ("pyodide", "pyscript", "micropython", "js"):
         assert re.fullmatch(rf"/-/assets/{group}-[0-9a-f]{{16}}/", manifest[group])
 
 
@@ -75,6 +81,7 @@ def test_the_manifest_names_every_group_by_its_content(root: Path) -> None:
         ("pyodide", "pyodide.asm.wasm", "application/wasm"),
         ("pyscript", "core.js", "text/javascript; charset=utf-8"),
         ("pyscript", "licenses/a.txt", "text/plain; charset=utf-8"),
+        ("micropython", "micropython.wasm", "application/wasm"),
         ("tabserver", "", "application/zip"),
     ],
 )
@@ -132,6 +139,7 @@ def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
     made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.mjs")
     paths = ["worker.js", "ports.d.ts", "demo/", "demo/tools.py", "page/page.js"]
     paths += ["tabserver.zip", "tabrelay.tgz", "pyodide/pyodide.mjs", "pyscript/licenses/a.txt"]
+    paths += ["micropython/micropython.mjs", "micropython/tabserver.py"]
     for path in paths:
         asset = made.lookup(path)
         assert asset is not None, path
@@ -248,7 +256,9 @@ def test_a_snapshot_of_which_nothing_sound_is_known_is_not_offered(root: Path, a
     assert "snapshot" not in assets(root).manifest()
 
 
-@pytest.mark.parametrize("missing", ["pyodide/pyodide.mjs", "pyscript/core.js", "tabserver/js/worker.js"])
+@pytest.mark.parametrize(
+    "missing", ["pyodide/pyodide.mjs", "pyscript/core.js", "micropython/micropython.mjs", "tabserver/js/worker.js"]
+)
 def test_what_is_missing_is_said_with_the_way_to_get_it(root: Path, missing: str) -> None:
     (root / missing).unlink()
     with pytest.raises(AssetsMissing, match=r"Do this\."):

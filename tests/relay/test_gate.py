@@ -29,6 +29,7 @@ BAD_ORIGINS = ["https://evil.example", "null", f"{OWN}.evil.example", "http://12
 
 SHARED = ["/-/healthz", "/-/manifest.json", "/-/assets/js-0/worker.js", "/-/worker.js", "/-/client.js"]
 SHARED += ["/-/client.d.ts", "/-/tabserver.zip", "/-/tabrelay.tgz", "/-/pyodide/pyodide.mjs", "/-/pyscript/core.js"]
+SHARED += ["/-/micropython/micropython.mjs", "/-/micropython/tabserver.py"]
 PAGES = ["/", "/-/demo", "/-/demo/", "/-/demo/tools.py", "/-/page/page.js", "/favicon.ico", "/.well-known/x"]
 CLOSED = [
     "/demo",

@@ -53,10 +53,12 @@ class House:
             "pyodide/pyodide.mjs": "export {};\n",
             "pyodide/pyodide.asm.wasm": "\0asm",
             "pyscript/core.js": "export {};\n",
+            "micropython/micropython.mjs": "export {};\n",
         }.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(text)
-        folders = {name: root / name for name in ("tabserver", "page", "demo", "pyodide", "pyscript", "snapshot")}
+        names = ("tabserver", "page", "demo", "pyodide", "pyscript", "micropython", "snapshot")
+        folders = {name: root / name for name in names}
         self.assets = Assets(**folders, fix="Do this.")
         self.tokens = Tokens(root / "state")
         self.clock = Clock()

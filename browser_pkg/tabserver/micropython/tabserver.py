@@ -1,0 +1,150 @@
+"""Tabserver for MicroPython pages (`<script type="mpy">`): the decorators of the Python package, parameters spelt out.
+
+MicroPython keeps neither annotations nor docstrings, so both are said aloud; the same page runs in Pyodide unchanged.
+Arguments are checked, results shaped and questions asked by the page's client.js: this file only translates.
+"""
+
+import asyncio
+import binascii
+import json
+import sys
+from collections import namedtuple
+
+import js
+from jsffi import JsException
+
+TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+HINTS = {"read_only": "readOnly", "destructive": "destructive", "idempotent": "idempotent", "open_world": "openWorld"}
+WORDS = {"mime_type": "mimeType", "output_schema": "outputSchema", "meta": "_meta"}
+
+Elicited = namedtuple("Elicited", ("action", "content", "accepted"))
+
+
+class ToolError(Exception):
+    """What went wrong, in the tool's own words."""
+
+
+class Image:
+    """A picture: its bytes, or the same in base64. Other content is returned in the form that it has in MCP."""
+
+    def __init__(self, data, mime_type="image/png"):
+        text = data if isinstance(data, str) else binascii.b2a_base64(data).decode().strip()
+        self.block = {"type": "image", "data": text, "mimeType": mime_type}
+
+
+class Context:
+    """A parameter of this type is filled in: all that client.js gives a call to know, say and ask."""
+
+    def __init__(self, call):
+        self._call = call
+
+    def __getattr__(self, name):
+        member = getattr(self._call, name)
+        return (lambda *given: member(*map(to_javascript, given))) if callable(member) else member
+
+    async def elicit(self, message, schema):
+        answer = await self._call.elicit(message, to_javascript(schema))
+        return Elicited(answer.action, json.loads(js.JSON.stringify(answer.content or {})), answer.action == "accept")
+
+
+class Toolbox:
+    """What this page offers, and the connections that it is offered through."""
+
+    def __init__(self):
+        self._items, self._connections = {}, []
+
+    def add(self, kind, key, item):
+        self._items[kind, key] = "offer" + kind, item, js.AbortController.new()
+        self._show(self._connections, [self._items[kind, key]])
+
+    def join(self, connection):
+        self._connections.append(connection)
+        self._show([connection], self._items.values())
+        return connection
+
+    def remove(self, name):
+        self._items.pop(("Tool", name))[2].abort("withdrawn")
+
+    def _show(self, connections, items):
+        # An AbortController has what is asked for: `signal`.
+        for connection in connections:
+            for offer, item, abort in items:
+                getattr(connection, offer)(item, abort)
+
+
+default_toolbox = Toolbox()
+
+
+def tool(function=None, *, params=None, **options):
+    """`params`: for each parameter its type, (type, default), a JSON Schema, or Context."""
+    return _decorate("Tool", "execute", params or {}, options, function)
+
+
+def prompt(function=None, *, params=None, **options):
+    return _decorate("Prompt", "get", params or {}, options, function)
+
+
+def resource(uri, **options):
+    return _decorate("Resource", "read", {}, dict(options, uri=uri), None)
+
+
+def offer(connect, **options):
+    """Offer everything of this page, now and later; returns the connection that `connect` of client.js made."""
+    return default_toolbox.join(connect(to_javascript(options)))
+
+
+def _decorate(kind, verb, params, options, function):
+    schemas = {name: _schema(*given if isinstance(given, tuple) else (given,)) for name, given in params.items()}
+    context = [name for name in params if schemas[name] is None]
+    known = {name: schema for name, schema in schemas.items() if schema is not None}
+    defaults = {name: schema["default"] for name, schema in known.items() if "default" in schema}
+    needed = [name for name in known if name not in defaults]
+    about = {"annotations": {HINTS[key] + "Hint": given for key, given in options.items() if key in HINTS}}
+    about.update((WORDS.get(key, key), given) for key, given in options.items() if key not in HINTS)
+    if kind == "Tool":
+        about["inputSchema"] = dict(type="object", properties=known, required=needed, additionalProperties=False)
+    elif kind == "Prompt":
+        about["arguments"] = [{"name": name, "required": name in needed} for name in known]
+
+    def register(function):
+        async def run(given, call):
+            arguments = dict(defaults, **json.loads(js.JSON.stringify(call.variables if verb == "read" else given)))
+            arguments.update((name, Context(call)) for name in context)
+            try:
+                value = function(**arguments)
+                if hasattr(value, "send"):  # of an asynchronous function
+                    task = asyncio.create_task(value)
+                    call.signal.addEventListener("abort", lambda *_: task.cancel())
+                    value = await task
+                return to_javascript(value)
+            except Exception as error:
+                text = str(error) if isinstance(error, ToolError) else "%s: %s" % (type(error).__name__, error)
+                return js.Promise.reject(error.args[0] if isinstance(error, JsException) else js.Error.new(text))
+
+        item = to_javascript(dict({"name": function.__name__}, **about))
+        setattr(item, verb, run)
+        default_toolbox.add(kind, about.get("uri", item.name), item)
+        return function
+
+    return register(function) if function else register
+
+
+def _schema(given, *default):
+    if given is Context:
+        return None
+    if not isinstance(given, dict) and given not in TYPES:
+        raise TypeError("params: give a type (str, int, float, bool, list, dict), a JSON Schema or Context")
+    schema = given if isinstance(given, dict) else {"type": TYPES[given]}
+    return dict(schema, default=default[0]) if default else schema
+
+
+def to_javascript(value):
+    if value is None:
+        return js.undefined
+    if isinstance(value, (Image, list, tuple)):
+        items = [value] if isinstance(value, Image) else value
+        value = [item.block if isinstance(item, Image) else item for item in items]
+    return js.Uint8Array.new(value) if isinstance(value, bytes) else js.JSON.parse(json.dumps(value))
+
+
+sys.modules[__name__ + ".page"] = sys.modules[__name__]  # where the Python package has `offer`
