@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .content import Audio, Embedded, Image, Link, Message, Text
     from .context import Context
     from .messages import Refusal
+    from .notebook import offer_run_python
     from .questions import (
         ClientError,
         Declined,
@@ -42,6 +43,7 @@ _NAMES = {
     ".content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
     ".context": ("Context",),
     ".messages": ("Refusal",),
+    ".notebook": ("offer_run_python",),
     ".questions": (
         "ClientError",
         "Declined",
@@ -93,6 +95,7 @@ __all__ = [
     "ToolResult",
     "Toolbox",
     "default_toolbox",
+    "offer_run_python",
     "prompt",
     "resource",
     "resource_updated",

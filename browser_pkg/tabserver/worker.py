@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from . import browser
 from .hub import Hub
+from .notebook import offer_run_python
 from .reconnect import State, Transport
 from .server import Server
 from .sockets import DialError
@@ -57,6 +58,7 @@ class Worker:
         self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer, later=_later)
         self._modules = Modules()
         self._service: Service | None = None
+        self._has_notebook = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, js_port: Any) -> None:
@@ -93,8 +95,21 @@ class Worker:
                 return
         port.watch(message["lock"], partial(self._detach, port))
         self._hub.attach(port, message["tab"])
+        if wanted := message.get("runPython"):
+            self._offer_run_python(port, wanted)
         port.send(service.state)
         self._run(self._begin(service, message["modules"], message["token"]))
+
+    def _offer_run_python(self, port: browser.Port, wanted: dict[str, Any]) -> None:
+        """One worker has one notebook: as the first page wants it that wants one."""
+        if self._has_notebook:
+            return
+        name = wanted.get("name", "run_python")
+        try:
+            offer_run_python(name=name, timeout_s=wanted["timeoutMs"] / 1000, max_output=wanted["maxOutput"])
+            self._has_notebook = True
+        except (TypeError, ValueError) as error:
+            port.send({"t": "refused", "kind": "tools", "name": str(name), "message": str(error)})
 
     async def _begin(self, service: Service, modules: list[str], token: str) -> None:
         # First the tools, then the link: the first caller must not see half of them.

@@ -27,6 +27,21 @@ export interface ConnectOptions {
    * wherever that works.
    */
   mode?: "shared" | "elected";
+  /**
+   * Offer a tool that runs any Python it is given, in the worker. Off by default: **whoever may call it can do all that
+   * this page can**, with the logins that the user has here. It lasts as long as the worker does.
+   */
+  runPython?: boolean | RunPython;
+}
+
+/** How Python that callers bring is run. The first page that offers it decides. */
+export interface RunPython {
+  /** The tool's name: "run_python". */
+  name?: string;
+  /** How long one run may take, in milliseconds: 30000. */
+  timeoutMs?: number;
+  /** How many characters of what it prints, and of its result, are kept: 100000 each. */
+  maxOutput?: number;
 }
 
 /**

@@ -5,7 +5,7 @@
  * restarts, and tells the page how things stand.
  *
  * @import {
- *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, State, Timing, Tool, Why
+ *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
  * } from "./client.js"
  * @import { FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
  * @import { Life } from "./tab.js"
@@ -22,6 +22,7 @@ import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
 import { pause } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
+const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
 
 // One for the whole page, whatever brought this file: a bundle and PyScript may each have a copy, and a tab is one tab.
 const SHARED = Symbol.for("tabrelay.connections");
@@ -78,6 +79,8 @@ export class Connection extends EventTarget {
   #workerFile;
   /** @type {Set<string>} */
   #modules = new Set();
+  /** @type {RunPython | undefined} */
+  #runPython;
   /** @type {Timing | undefined} */
   #timing;
   #offers = new Offers();
@@ -195,13 +198,14 @@ export class Connection extends EventTarget {
       this.#hurry.abort();
       this.#post({ t: "token", token: options.token });
     }
-    if (this.#modules.size > before) this.#attach();
+    if (this.#modules.size > before || options.runPython) this.#attach();
   }
 
   /** @param {ConnectOptions} options */
   #note(options) {
     this.#credential.given = options.token ?? this.#credential.given;
     this.#workerFile ??= options.worker;
+    if (options.runPython) this.#runPython ??= { ...RUN_PYTHON, ...(options.runPython === true ? {} : options.runPython) };
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
   }
 
@@ -342,6 +346,7 @@ export class Connection extends EventTarget {
       token: this.#credential.show(),
       modules: [...this.#modules],
       ...(this.#timing ? { timing: this.#timing } : {}),
+      ...(this.#runPython ? { runPython: this.#runPython } : {}),
     });
     const offers = this.#offers.definitions();
     if (Object.keys(offers).length) this.#post({ t: "offer", ...offers });

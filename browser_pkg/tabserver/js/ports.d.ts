@@ -2,8 +2,8 @@
 // sides: the `dom` and `webworker` libraries collide. What a page's author sees is in client.d.ts.
 
 import type {
-  Activity, Boot, Caller, Catalogue, LogLevel, ModuleFailed, PromptDefinition, Refused, ResourceDefinition, State, Timing,
-  ToolDefinition,
+  Activity, Boot, Caller, Catalogue, LogLevel, ModuleFailed, PromptDefinition, Refused, ResourceDefinition, RunPython, State,
+  Timing, ToolDefinition,
 } from "./client.js";
 
 // -- page -> worker ----------------------------------------------------------------------------------------------------
@@ -46,6 +46,7 @@ export type FromPage =
       token: string;
       modules: string[];
       timing?: Timing;
+      runPython?: RunPython;
     }
   | ({ t: "tab" } & TabInfo)
   | { t: "token"; token: string }

@@ -1,0 +1,162 @@
+"""Python that callers bring: what they get of it, how long it may take, and what stays from call to call."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tabserver.content import Image
+from tabserver.context import Outcome
+from tabserver.notebook import Notebook, Ran, offer_run_python
+from tabserver.toolbox import Toolbox, default_toolbox
+from tabserver.tools import ToolResult
+from tests.support.request import RecordingRequest
+
+
+@pytest.fixture(autouse=True)
+def streams() -> Iterator[None]:
+    """Runs take their output from the streams of the process: give those back."""
+    before = sys.stdout, sys.stderr
+    yield
+    sys.stdout, sys.stderr = before
+
+
+def ran(result: ToolResult[Ran]) -> Ran:
+    assert result.structured is not None
+    return result.structured
+
+
+async def run(code: str, state: dict[str, Any] | None = None, **limits: Any) -> Ran:
+    notebook = Notebook(limits.pop("timeout_s", 10), limits.pop("max_output", 1000))
+    return ran(await notebook.run(code, {} if state is None else state, **limits))
+
+
+async def test_a_run_gives_what_was_printed_and_the_last_expression() -> None:
+    got = await run("import sys\nprint('a')\nprint('b', file=sys.stderr)\n[1, 'x']")
+    assert got == Ran("a\n", "b\n", "[1, 'x']")
+    assert await run("x = 3") == Ran("", "", None)
+    assert await run("None") == Ran("", "", None)
+    assert await run("") == Ran("", "", None)
+
+
+async def test_names_are_kept_for_each_caller_until_it_wants_them_gone() -> None:
+    notebook, one, other = Notebook(10, 1000), {}, {}  # type: ignore[var-annotated]
+    await notebook.run("x = 1\ndef f(): return x", one)
+    await notebook.run("x = 2", other)
+    assert ran(await notebook.run("f()", one)).result == "1"
+    assert ran(await notebook.run("x", other)).result == "2"
+    gone = ran(await notebook.run("x", one, reset=True))
+    assert gone.error is not None and "NameError: name 'x' is not defined" in gone.error
+
+
+async def test_await_works_at_the_top_level_and_in_the_last_expression() -> None:
+    got = await run("import asyncio\nawait asyncio.sleep(0)\nasync def f(): return 5\nawait f()")
+    assert got.result == "5"
+
+
+async def test_an_error_is_the_traceback_of_the_code_alone() -> None:
+    result = await Notebook(10, 1000).run("print('before')\ndef f():\n    return 1 / 0\nf()", {})
+    assert result.is_error
+    error = ran(result).error
+    assert error is not None
+    assert error.startswith("Traceback (most recent call last):\n")
+    assert "    return 1 / 0" in error and error.endswith("ZeroDivisionError: division by zero\n")
+    assert "notebook.py" not in error
+    assert isinstance(result.content, list)
+    assert str(result.content[0]).startswith("before\nTraceback")
+
+
+@pytest.mark.parametrize("code", ["1 +", "raise SystemExit(3)", "raise KeyboardInterrupt", "import nothing_such"])
+async def test_code_that_can_not_run_or_wants_to_leave_is_an_error_like_any_other(code: str) -> None:
+    error = (await run(code)).error
+    assert error is not None and "notebook.py" not in error and "ast.py" not in error
+
+
+async def test_output_and_results_have_a_bound() -> None:
+    got = await run("print('x' * 5000)\n'y' * 5000", max_output=100)
+    assert got.stdout == "x" * 100 + "… (4,901 characters left out)"
+    assert got.result is not None and got.result.startswith("'yyy") and "4,902 characters left out" in got.result
+    failed = await run("raise ValueError('z' * 5000)", max_output=100)
+    assert failed.error is not None and len(failed.error) < 200
+
+
+async def test_code_that_waits_too_long_is_stopped_and_says_so() -> None:
+    state: dict[str, Any] = {}
+    got = await run("import asyncio\nprint('begun')\nawait asyncio.sleep(60)", state, timeout_s=0.05)
+    assert got.stdout == "begun\n" and got.error == "TimeoutError: the code was stopped after 0.05 s"
+    assert (await run("1 + 1", state)).result == "2"
+
+
+async def test_a_timeout_of_the_code_itself_is_its_own_error() -> None:
+    got = await run("import asyncio\nasync with asyncio.timeout(0.01): await asyncio.sleep(9)")
+    assert got.error is not None and "was stopped" not in got.error and "TimeoutError" in got.error
+
+
+async def test_a_cancelled_run_ends_inside_the_code() -> None:
+    state: dict[str, Any] = {}
+    notebook = Notebook(10, 1000)
+    waits = "import asyncio\ntry:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    seen = 1\n    raise"
+    task = asyncio.create_task(notebook.run(waits, state))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ran(await notebook.run("seen", state)).result == "1"
+
+
+async def test_runs_of_two_callers_keep_their_output_apart() -> None:
+    notebook = Notebook(10, 1000)
+    code = "import asyncio\nfor _ in range(3):\n    print({!r})\n    await asyncio.sleep(0)"
+    a, b = await asyncio.gather(notebook.run(code.format("a"), {}), notebook.run(code.format("b"), {}))
+    assert (ran(a).stdout, ran(b).stdout) == ("a\n" * 3, "b\n" * 3)
+
+
+async def test_runs_of_one_caller_come_one_after_the_other() -> None:
+    notebook, state = Notebook(10, 1000), {}  # type: ignore[var-annotated]
+    first = notebook.run("import asyncio\nx = 1\nawait asyncio.sleep(0.01)\nx = 2", state)
+    _, second = await asyncio.gather(first, notebook.run("x", state))
+    assert ran(second).result == "2"
+
+
+async def test_a_picture_as_the_last_expression_is_a_picture() -> None:
+    result = await Notebook(10, 1000).run("from tabserver import Image\nprint('a dot')\nImage(b'PNG')", {})
+    assert result.content == ["a dot", Image(b"PNG")]
+    drawn = await Notebook(10, 1000).run("class P:\n    def _repr_png_(self): return b'PNG'\nP()", {})
+    assert drawn.content == [Image(b"PNG")]
+
+
+async def test_a_value_that_can_not_be_shown_is_an_error_of_the_code() -> None:
+    got = await run("class Bad:\n    def __repr__(self): raise ValueError('no')\nBad()")
+    assert got.error is not None and got.error.endswith("ValueError: no\n")
+
+
+async def test_the_tool_is_not_there_unless_it_is_offered_and_says_what_it_is() -> None:
+    assert "run_python" not in [item["name"] for item in default_toolbox.tools()]
+    box = Toolbox()
+    offer_run_python(toolbox=box, timeout_s=5)
+    [offered] = box.tools()
+    assert offered["annotations"] == {
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": True,
+    }
+    assert sorted(offered["inputSchema"]["properties"]) == ["code", "reset"]
+    assert offered["inputSchema"]["required"] == ["code"]
+    ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    box.call("run_python", {"code": "6 * 7"}, RecordingRequest(), ended.set_result)
+    outcome = await asyncio.wait_for(ended, 10)
+    assert isinstance(outcome, dict)
+    assert outcome["structuredContent"] == {"stdout": "", "stderr": "", "result": "42", "error": None}
+    assert outcome["content"] == [{"type": "text", "text": "42"}]
+
+
+@pytest.mark.parametrize("limits", [{"timeout_s": 0}, {"max_output": -1}])
+def test_limits_that_allow_nothing_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be more than 0"):
+        offer_run_python(toolbox=Toolbox(), **limits)
