@@ -3,6 +3,8 @@
 PYTHON ?= python3
 ARGS ?=
 BROWSERS ?= chromium,firefox,webkit
+# A file of tests stays in one process: they share a browser and a relay.
+PARALLEL = -n auto --maxprocesses 4 --dist loadfile
 SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
@@ -23,7 +25,7 @@ serve: ## Start the relay alone
 
 test: ## Run every test, in a real browser where it matters (ARGS="-k words")
 	@$(SETUP) test
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/browsers.md (ARGS="-k reload")
 	@$(SETUP) browsers

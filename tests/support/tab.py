@@ -70,5 +70,13 @@ class Tab:
     async def until(self, condition: str, timeout_s: float = 15.0) -> None:
         """Wait for a JavaScript condition, which may be an error at first: the page is still loading."""
         async with asyncio.timeout(timeout_s):
-            while await self.evaluate(WHEN.replace("CONDITION", condition)) is not True:
-                pass
+            while not await self._is(condition):
+                pass  # it paused in the page
+
+    async def _is(self, condition: str) -> bool:
+        try:
+            return await self.evaluate(WHEN.replace("CONDITION", condition)) is True
+        except RuntimeError as error:
+            if "context was destroyed" in str(error):
+                return False  # asked of the empty page that the real one replaces
+            raise
