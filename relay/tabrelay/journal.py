@@ -143,9 +143,9 @@ class Journal:
             rows.append({"time": _time(time.time()), "outcome": "left_out", "calls": lost})
         if rows and self._open():
             assert self._file is not None
-            for row in rows:
-                line = json.dumps(row, ensure_ascii=False)
-                self._file.handle(logging.LogRecord("calls", logging.INFO, "", 0, line, (), None))
+            # Whether the file is full is asked, and the disk written to, once for many lines.
+            for text in _together([json.dumps(row, ensure_ascii=False) for row in rows], self._max_bytes // 16):
+                self._file.handle(logging.LogRecord("calls", logging.INFO, "", 0, text, (), None))
         return rows
 
     def _open(self) -> bool:
@@ -174,6 +174,18 @@ class Journal:
         if self.with_arguments:
             row |= _arguments(params.get("arguments"))
         return row
+
+
+def _together(lines: Iterable[str], most: int) -> Iterable[str]:
+    """Lines as texts of several, each no longer than `most` characters unless a line is."""
+    text = ""
+    for line in lines:
+        if text and len(text) + len(line) >= most:
+            yield text
+            text = ""
+        text = f"{text}\n{line}" if text else line
+    if text:
+        yield text
 
 
 def _outcome(ended: Ended) -> Row:
