@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from . import errands
 from .context import Cancel, Done, Request
@@ -29,6 +29,9 @@ from .toolbox import Toolbox
 from .tools import UnknownTool
 from .wire.statics import STATIC_NAMES, STATIC_TOOLS
 
+# Tabs that the relay is told of; it shows them to people.
+MOST_TOLD: Final = 64
+
 
 class Hub:
     """The tabs and their tools.
@@ -48,6 +51,7 @@ class Hub:
         self.now_ms = now_ms
         self.on_change = on_change
         self.on_update: Callable[[str], None] = lambda uri: None
+        self.on_tabs: Callable[[], None] = lambda: None
         self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
         self._presence = Presence(now_ms=now_ms, later=later, changed=self.changed, left=self._left)
         self._toolbox = toolbox
@@ -61,6 +65,7 @@ class Hub:
         self._made: Listing | None = None
         self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
         self._told_catalogue: dict[str, list[dict[str, Any]]] = {}
+        self._told_census: dict[str, Any] = {}
         toolbox.on_change = self.changed
         toolbox.on_update = self._updated
 
@@ -184,8 +189,16 @@ class Hub:
             self._is_change_due = True
             self._defer(self._publish)
 
+    def census(self) -> dict[str, Any]:
+        """For the relay: which tabs there are, and how often the user has turned to one of them."""
+        tabs = [{"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible} for tab in self.tabs]
+        return {"tabs": tabs[:MOST_TOLD], "used": self._presence.turns}
+
     def _publish(self) -> None:
         self._is_change_due = False
+        if (census := self.census()) != self._told_census:
+            self._told_census = census
+            self.on_tabs()
         catalogue = self.catalogue()
         if catalogue != self._told_catalogue:
             self._told_catalogue = catalogue

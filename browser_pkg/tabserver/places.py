@@ -13,9 +13,10 @@ from typing import Any, Final
 from .listing import KINDS, Listing
 from .messages import Refusal
 from .tabs import Tab
-from .targets import META_ERROR, META_TAB, Target
+from .targets import META_ERROR, Target
 from .tools import text_result
 from .wire.jsonrpc import INVALID_PARAMS
+from .wire.statics import META_TAB
 
 NOUNS: Final = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 assert NOUNS.keys() == KINDS.keys()

@@ -37,6 +37,8 @@ class Presence:
         self.timing = DEFAULTS
         self.tabs: dict[str, Tab] = {}
         self.departed: dict[str, str] = {}
+        # How often the user has turned to one of the tabs.
+        self.turns = 0
         self._now_ms = now_ms
         self._later = later
         self._changed = changed
@@ -110,6 +112,8 @@ class Presence:
         is_visible = bool(info.get("visible"))
         if is_visible != tab.is_visible or info.get("focused"):
             tab.touched = next(self._numbers)
+        if is_visible and (not tab.is_visible or info.get("focused")):
+            self.turns += 1
         tab.is_visible = is_visible
         tab.is_frozen = bool(info.get("frozen"))
         self._changed()

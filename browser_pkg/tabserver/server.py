@@ -36,6 +36,7 @@ from .wire.jsonrpc import (
     RequestId,
     is_request_id,
 )
+from .wire.notes import RELAY, TABS
 
 __all__ = ["MAX_RUNNING", "Catalogue", "Server"]
 
@@ -73,6 +74,8 @@ class Server:
         instructions: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # Which tabs there are; whoever has tabs says.
+        self.census: Callable[[], Params] = lambda: {"tabs": [], "used": 0}
         self._info = {"name": name, "version": version}
         self._catalogue = catalogue
         self._instructions = instructions
@@ -132,6 +135,12 @@ class Server:
                 if session.era is Era.LEGACY and session.is_ready:
                     self._outbox.notify(session, method, None)
             self._tell(method, {}, lambda wanted, name=name: name in wanted.lists)  # type: ignore[misc]
+
+    def tabs_changed(self) -> None:
+        """Tell the relay, which reads the lists as a caller of its own."""
+        for session in self._sessions:
+            if session.caller.principal == RELAY and session.is_ready:
+                self._outbox.notify(session, TABS, self.census())
 
     def resource_updated(self, uri: str) -> None:
         """Tell everybody who subscribed to it."""
@@ -198,6 +207,8 @@ class Server:
             return  # closing the channel is how a modern caller cancels
         if method == "notifications/initialized":
             session.is_ready = session.is_greeted
+            if session.caller.principal == RELAY:
+                self._outbox.notify(session, TABS, self.census())
         elif method == "notifications/cancelled":
             id, reason = params.get("requestId"), params.get("reason")
             call = session.running.get(id) if is_request_id(id) else None

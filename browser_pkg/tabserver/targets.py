@@ -17,14 +17,12 @@ from typing import Any, Final
 from .messages import Refusal
 from .shapes import show
 from .wire.jsonrpc import INVALID_PARAMS
+from .wire.statics import META_TAB, TAB_ARGUMENT
 
-META_TAB: Final = "tabrelay/tab"
 META_PIN: Final = "tabrelay/pin"
 META_ERROR: Final = "tabrelay/error"
 # In the state of a call that asked its client something: the answers are for the tab that asked.
 ASKING_TAB: Final = "$tab"
-# For models, which can't write `_meta`: taken out before the tool sees its arguments.
-TAB_ARGUMENT: Final = "_tab"
 
 _ARGUMENT: Final = {"type": "string", "description": "Optional: the id of the tab to use, from tabs_list."}
 

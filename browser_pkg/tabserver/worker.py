@@ -32,7 +32,7 @@ from .wire.errors import ServerNameError
 from .wire.frames import Greeting
 from .wire.limits import Limits
 from .wire.link import Link
-from .wire.names import check_server_name
+from .wire.names import check_instance, check_server_name
 
 # Long enough for a page to offer its tools one after the other, too short for anybody to notice.
 COALESCE_S: Final = 0.02
@@ -89,7 +89,7 @@ class Worker:
             timing = Timing.read(message.get("timing") or {})
             self._hub.use_timing(timing)
             try:
-                service = self._service = self._new_service(self._hub, message["server"], timing)
+                service = self._service = self._new_service(self._hub, message["server"], timing, _instance(message))
             except ServerNameError as error:
                 port.send(describe_state(State("stopped", "forbidden", str(error)), message["server"]))
                 return
@@ -141,13 +141,23 @@ class Service:
     """One server's MCP core on its link, and what the pages are told about its state."""
 
     def __init__(
-        self, hub: Hub, server: str, timing: Timing, *, shim: browser.Shim, relay: str, build: str, version: str
+        self,
+        hub: Hub,
+        server: str,
+        timing: Timing,
+        instance: str | None,
+        *,
+        shim: browser.Shim,
+        relay: str,
+        build: str,
+        version: str,
     ) -> None:
+        """`instance`: what this browser is called, where several offer the server."""
         self._hub = hub
         self._server_name = check_server_name(server)
         self._build = build
         self._dialer = browser.Dialer(shim, relay, server)
-        greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build)
+        greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
         link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
         self._transport = Transport(
             link,
@@ -163,6 +173,8 @@ class Service:
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
         self._hub.on_update = core.resource_updated
+        self._hub.on_tabs = core.tabs_changed
+        core.census = self._hub.census
         self._is_started = False
         self.state = describe_state(State("connecting"), server)
         browser.when_online(shim, self.hurry)
@@ -217,6 +229,11 @@ class Service:
             state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")
         self.state = describe_state(state, self._server_name)
         self._hub.broadcast(self.state)
+
+
+def _instance(message: dict[str, Any]) -> str | None:
+    given = message.get("instance")
+    return check_instance(given) if isinstance(given, str) and given else None
 
 
 def describe_state(state: State, server: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tabrelay import __version__
 from tabrelay.aliases import Aliases
 from tabrelay.assets import Assets
 from tabrelay.config import Settings
+from tabrelay.directory import describe
 from tabrelay.drain import Drain
 from tabrelay.errors import UnknownServer
 from tabrelay.faces.drifts import Drifts
@@ -36,6 +38,7 @@ from tabrelay.shelf import Shelf
 from tabrelay.specs import BrowserSpec, Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
+from tabserver.wire.names import server_of
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,7 @@ class Relay:
             self._shelf,
             declared=settings.servers,
             static_tools=settings.static_tools,
+            instances=settings.instances,
             most=settings.max_servers,
         )
         self._assets = assets
@@ -74,7 +78,8 @@ class Relay:
         self._switch = Switch(self._registry, settings, drain.changed, self._journal)
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
-        self._door = Door(self._registry, settings, assets.build, self._came_up, drain)
+        self._registry.on_turn = self._librarian.follow
+        self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain)
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None
@@ -89,8 +94,14 @@ class Relay:
         drain.serve(self)
 
     def _came_up(self, server: str) -> None:
-        self._entry.came_up(server)
+        for name in {server, server_of(server)}:
+            self._entry.came_up(name)
         self._librarian.came_up(server)
+
+    def _went(self, server: str) -> None:
+        whole = server_of(server)
+        if whole != server:
+            self._entry.went(whole, self._registry.differences(server))
 
     def dismiss(self, principals: set[str]) -> None:
         """These have no valid token any more."""
@@ -172,7 +183,7 @@ class Relay:
             "build": self._assets.build,
             "url": self._url,
             "token_command": self._token_command,
-            "servers": self._registry.describe(self._url, principal.may_see),
+            "servers": describe(self._registry, self._url, principal.may_see, time.time()),
         }
 
 

@@ -19,8 +19,6 @@ from tabserver.wire.jsonrpc import RequestId
 # characters in them, the oldest go. The reply is never dropped.
 MAX_UNREAD_NOTICES: Final = 1024
 MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
-# The principal of the relay's own calls; no token has a name like this.
-RELAY: Final = "relay"
 # The methods whose answers are lists that may change. The two of resources change together.
 LISTS: Final = {
     "tools/list": "tools",

@@ -42,6 +42,7 @@ class Settings:
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
     servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
     plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
+    instances: tuple[str, ...] = _setting((), "servers that keep all browsers that offer them, not only the newest")
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
@@ -143,11 +144,12 @@ class Settings:
             elif isinstance(item.default, int | float) and getattr(self, item.name) < 0:
                 raise ConfigError(f"{item.name} can't be negative.")
         # A name of which something is said is known from the start, like any other that was declared.
-        named = (*self.servers, *self.plain, *self.static_tools)
+        named = (*self.servers, *self.plain, *self.instances, *self.static_tools)
         object.__setattr__(self, "servers", tuple(dict.fromkeys(named)))
-        if both := set(self.plain) & set(self.static_tools):
-            text = "is opened to plain pages, which know nothing of static tools. Choose one of the two."
-            raise ConfigError(f'"{min(both)}" {text}')
+        for option, what in (("static_tools", "static tools"), ("instances", "instances")):
+            if both := set(self.plain) & set(getattr(self, option)):
+                text = f"is opened to plain pages, which know nothing of {what}. Choose one of the two."
+                raise ConfigError(f'"{min(both)}" {text}')
         if self.log_format not in LOG_FORMATS:
             raise ConfigError(f"log_format must be one of {', '.join(LOG_FORMATS)}; got {self.log_format!r}.")
         if self.log_level not in LOG_LEVELS:

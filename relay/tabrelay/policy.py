@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tabserver.wire.names import server_of
+
 CALL = "call"  # an MCP client that calls tools
 SERVE = "serve"  # a browser that offers them
 MANAGE = "manage"  # the relay's own page: decides who is paired
@@ -43,7 +45,8 @@ class Principal:
     expires: float | None = field(default=None, compare=False, repr=False)  # seconds since 1970
 
     def may_see(self, server: str) -> bool:
-        return self.servers is None or server in self.servers
+        """A server, or one browser of it."""
+        return self.servers is None or server in self.servers or server_of(server) in self.servers
 
 
 @dataclass(frozen=True, slots=True)

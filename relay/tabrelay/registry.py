@@ -1,4 +1,8 @@
-"""Names and who holds them: leases, presence, the last known catalogue. Knows no transport and starts no call."""
+"""Names and who holds them: leases, presence, the last known catalogue. Knows no transport and starts no call.
+
+A name that several browsers share is held by none of them: each has an address of its own, `server~instance`, which is
+a name like any other here, and `place` says which of them a request for the server goes to.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +10,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from dataclasses import replace
+from typing import Final
 
-from tabrelay.calls import Peer
+from tabrelay.calls import Call, Peer
 from tabrelay.drain import unavailable
 from tabrelay.drift import Baseline, Drift
-from tabrelay.errors import RelayError, ServerOffline, UnknownServer
-from tabrelay.inspection import Flaw, is_title
+from tabrelay.errors import ServerOffline, UnknownServer
+from tabrelay.inspection import Flaw
+from tabrelay.instances import ANY, Instances, Tab, Wish, counts_as_use
+from tabrelay.lease import Entry, Keeper
 from tabrelay.policy import shown
 from tabrelay.shelf import Catalogue, Record, Shelf
-from tabserver.wire.names import check_server_name
+from tabserver.wire.eras import Era
+from tabserver.wire.names import check_address, check_server_name, server_of
 from tabserver.wire.statics import STATIC_TOOLS
 
 # Servers elsewhere that were not there for so long are other servers by now, most likely.
 CATALOGUE_LIFE_S: Final = 30 * 86_400.0
 
 
-class Keeper(Protocol):
-    """Whoever sees to it that a server elsewhere is there. Browsers have none: they come by themselves."""
-
-    @property
-    def is_coming(self) -> bool:
-        """Is it being connected to right now?"""
-
-    async def reach(self) -> None:
-        """Return when the server is there; raises as soon as it is known that it won't come."""
-
-    def dismiss(self, error: RelayError) -> None:
-        """Whoever waits, waits no longer."""
-
-    def absence(self) -> str:
-        """Why it is not there."""
-
-    def describe(self) -> dict[str, Any]:
-        """For the status."""
-
-
 log = logging.getLogger(__name__)
 
 MAX_CATALOGUES: Final = 16 * 1024 * 1024  # bytes of JSON, all servers together
 MAX_FLAWS: Final = 32  # of one server; more of them say nothing new
-
-
-@dataclass(slots=True)
-class Entry:
-    """One name. It outlives the peers that hold it: with no peer the server is offline, never unknown."""
-
-    name: str
-    catalogue: Catalogue | None = None
-    last_seen: float | None = None
-    peer: Peer | None = None
-    keeper: Keeper | None = None
-    # What a server elsewhere was made of when its catalogue was read.
-    source: str | None = None
-    since: float | None = None
-    calls: int = 0
-    listings: int = 0
-    # Was the catalogue read from the browser that holds the name now?
-    is_fresh: bool = False
-    up: asyncio.Event = field(default_factory=asyncio.Event)
-    # What it offered and nobody was told of: by the list it stood in, name -> why.
-    flaws: dict[str, dict[str, str]] = field(default_factory=dict)
-    size: int = 0  # of the catalogue, as JSON
-    # Did a client list or call anything? From then on its tools are compared with those that it had.
-    is_used: bool = False
-    baseline: Baseline | None = None
-    drift: Drift = field(default_factory=Drift)
-    # Not set: a browser came a moment ago, and what it offers is still being found out.
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self.settled.set()
+MAX_ABSENT: Final = 16  # browsers of one server that are away; those that were away longest are forgotten
 
 
 class Registry:
@@ -89,11 +46,14 @@ class Registry:
         *,
         declared: Iterable[str] = (),
         static_tools: Iterable[str] = (),
+        instances: Iterable[str] = (),
         most: int = 512,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`static_tools`: the names that have those, from before their first browser. `most`: how many names are
-        remembered."""
+        """`static_tools`: the names that have those, from before their first browser. `instances`: the names that
+        several browsers share. `most`: how many names are remembered."""
+        # Of the browsers that share this name, another is in front.
+        self.on_turn: Callable[[str], None] = lambda server: None
         self._wall = wall
         self._static_tools = frozenset(static_tools)
         self._most = most
@@ -101,7 +61,10 @@ class Registry:
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
+        shared = frozenset(instances)
         for name, record in shelf.load().items():
+            if name != server_of(name) and server_of(name) not in shared:
+                continue  # it has one browser at a time now
             self._entries[name] = Entry(
                 name,
                 catalogue=record.catalogue,
@@ -114,14 +77,17 @@ class Registry:
             self._compare(self._entries[name])
         for name in self._declared:
             self.declare(name)
+        for name in shared:
+            self.declare(name).instances = Instances()
 
     def declare(self, name: str) -> Entry:
         """Make a name known: from the command line, a pairing, or a browser that dials in."""
-        entry = self._entries.get(check_server_name(name))
-        if entry is None:
-            self._make_room()
-            entry = self._entries[name] = Entry(name)
-            self._remember(entry)
+        return self._entries.get(check_server_name(name)) or self._add(name)
+
+    def _add(self, name: str) -> Entry:
+        self._make_room()
+        entry = self._entries[check_address(name)] = Entry(name)
+        self._remember(entry)
         return entry
 
     def hold(self, name: str, peer: Peer, keeper: Keeper, source: str) -> None:
@@ -179,20 +145,21 @@ class Registry:
     def used(self, entry: Entry) -> None:
         """A client uses the server for the first time: what it offers now is what is expected of it."""
         entry.is_used = True
-        if entry.is_fresh:
+        # A name that browsers share offers what the one in front does: each of them is compared with itself.
+        if entry.is_fresh and entry.instances is None:
             self._compare(entry)
             self._remember(entry)
 
     def accept(self, name: str) -> None:
         """Somebody finds its tools fine as they are now."""
-        entry = self.find(name)
-        if entry.baseline is not None and entry.catalogue is not None:
-            entry.baseline = entry.baseline.accepting(entry.catalogue.without_statics().tools)
-            self._compare(entry)
-            self._remember(entry)
+        for entry in (self.find(name), *self.members(name)):
+            if entry.baseline is not None and entry.catalogue is not None:
+                entry.baseline = entry.baseline.accepting(entry.catalogue.without_statics().tools)
+                self._compare(entry)
+                self._remember(entry)
 
     def _compare(self, entry: Entry) -> None:
-        if not entry.is_used or entry.catalogue is None:
+        if not entry.is_used or entry.catalogue is None or entry.instances is not None:
             return
         tools = entry.catalogue.without_statics().tools
         if entry.baseline is None:
@@ -221,26 +188,33 @@ class Registry:
         Also if it never had a browser: a client that reads the list once, and now, must find them in it.
         """
         catalogue = self.find(name).catalogue
-        if name not in self._static_tools:
+        if server_of(name) not in self._static_tools:
             return catalogue.without_statics() if catalogue else None
         catalogue = catalogue or Catalogue({"capabilities": {"tools": {"listChanged": True}}})
         return replace(catalogue, tools=(*STATIC_TOOLS, *catalogue.without_statics().tools))
 
-    def holder(self, name: str) -> Peer | None:
-        """Who holds the name, if anyone does; never raises."""
-        entry = self._entries.get(name)
+    def holder(self, name: str, session: str | None = None) -> Peer | None:
+        """Who holds the name, if anyone does; never raises. `session`: the channel of one, which may have a browser of
+        its own."""
+        entry = self._entries.get(self.place(name, Wish(session)))
         return entry.peer if entry is not None else None
 
     def take(self, name: str, peer: Peer) -> Peer | None:
         """`peer` holds the name from now on; gives back whom it displaced, if anyone else."""
-        entry = self.declare(name)
+        entry = self._entries.get(name) or self._add(name)
         displaced, entry.peer = entry.peer, peer
         entry.since = entry.last_seen = self._wall()
         if displaced is not peer:
             entry.is_fresh = False
             entry.flaws.clear()
+            entry.turns = 0
         entry.up.set()
         self._remember(entry)
+        if (whole := self._whole(entry)) is not None:
+            whole.since = whole.since if whole.up.is_set() else entry.since
+            whole.up.set()
+            if displaced is not peer:
+                self._use(entry)
         return displaced if displaced is not peer else None
 
     def away(self, name: str, peer: Peer) -> None:
@@ -249,6 +223,7 @@ class Registry:
         if entry.peer is peer:
             entry.up.clear()
             entry.last_seen = self._wall()
+            self._miss(entry)
 
     def release(self, name: str, peer: Peer) -> None:
         """The peer is gone for good. Only the one who holds the name can give it up."""
@@ -256,9 +231,104 @@ class Registry:
         if entry.peer is peer:
             entry.peer = entry.keeper = None
             entry.since = None
+            entry.tabs = ()
             entry.up.clear()
             entry.last_seen = self._wall()
             self._remember(entry)
+            whole = self._whole(entry)
+            if whole is not None and whole.instances is not None:
+                whole.instances.leave(name)
+                self._forget_absent(whole)
+            self._miss(entry)
+
+    # -- several browsers under one name ------------------------------------------------------------------------------
+
+    def place(self, name: str, wish: Wish = ANY) -> str:
+        """Where a request for this name goes: to the name itself, or to one of the browsers that share it."""
+        entry = self._entries.get(name)
+        if entry is None or entry.instances is None:
+            return name
+        return entry.instances.choose(wish, self._up(entry)) or name
+
+    def places(self, name: str, session: str) -> list[str]:
+        """Everywhere that a session's requests went."""
+        entry = self._entries.get(name)
+        seats = entry.instances.seats(session) if entry is not None and entry.instances is not None else []
+        return seats or [self.place(name)]
+
+    def seat(self, name: str, session: str) -> str:
+        """The browser that a session stays with; the name itself if it has none of its own."""
+        entry = self._entries.get(name)
+        seat = entry.instances.seat(session) if entry is not None and entry.instances is not None else None
+        return seat or name
+
+    def rise(self, name: str, session: str) -> None:
+        """The session has ended."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.instances is not None:
+            entry.instances.rise(session)
+
+    def members(self, name: str) -> list[Entry]:
+        """The browsers that share a name, also those that are away: the one used last comes first."""
+        found = [entry for entry in self._entries.values() if entry.name != name and server_of(entry.name) == name]
+        return sorted(found, key=lambda entry: (entry.up.is_set(), entry.last_used or 0.0), reverse=True)
+
+    def differences(self, gone: str) -> frozenset[str]:
+        """Lists of a browser that went which are others in the one that is in front now."""
+        entry = self._entries.get(gone)
+        now = self.find(self.place(server_of(gone))).catalogue
+        return now.changes(entry.catalogue) if entry is not None and now is not None else frozenset()
+
+    def introduce(self, name: str, browser: str) -> None:
+        self._entries[name].browser = browser
+
+    def know_tabs(self, name: str, tabs: tuple[Tab, ...], turns: int) -> None:
+        """A browser says which tabs it has, and how often its user has turned to one of them."""
+        entry = self._entries[name]
+        entry.tabs = tabs
+        whole = self._whole(entry)
+        if whole is not None and whole.instances is not None:
+            whole.instances.know_tabs(name, (tab.id for tab in tabs))
+        is_used, entry.turns = turns > entry.turns, turns
+        if is_used:
+            self._use(entry)
+
+    def _use(self, entry: Entry) -> None:
+        entry.last_used = self._wall()
+        whole = self._whole(entry)
+        if whole is None or whole.instances is None:
+            return
+        before = self.place(whole.name)
+        whole.instances.use(entry.name)
+        if before != self.place(whole.name):
+            self.on_turn(whole.name)
+
+    def _miss(self, entry: Entry) -> None:
+        """A browser went: the name that it shared is as reachable as the others make it."""
+        whole = self._whole(entry)
+        if whole is None:
+            return
+        if not self._up(whole):
+            whole.up.clear()
+            whole.since, whole.last_seen = None, entry.last_seen
+        self.on_turn(whole.name)
+
+    def _whole(self, entry: Entry) -> Entry | None:
+        """The name that this browser shares with others."""
+        server = server_of(entry.name)
+        return self._entries.get(server) if server != entry.name else None
+
+    def _up(self, whole: Entry) -> list[str]:
+        members = (self._entries[name] for name in whole.instances or ())
+        return [entry.name for entry in members if entry.peer is not None and entry.peer.is_up]
+
+    def _forget_absent(self, whole: Entry) -> None:
+        """Every private window is a browser of its own, and most never come back."""
+        absent = [entry for entry in self.members(whole.name) if entry.peer is None]
+        for entry in sorted(absent, key=lambda entry: entry.last_seen or 0.0, reverse=True)[MAX_ABSENT:]:
+            self.forget(entry.name)
+
+    # -- catalogues ---------------------------------------------------------------------------------------------------
 
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
@@ -288,9 +358,11 @@ class Registry:
             if entry.keeper is not None:
                 entry.keeper.dismiss(unavailable())
 
-    async def reach(self, name: str, wait_s: float) -> Peer:
-        """The peer that can take a call now; waits up to `wait_s` for one that is away."""
-        entry = self.find(name)
+    async def reach(self, name: str, wait_s: float, call: Call | None = None) -> tuple[str, Peer]:
+        """The peer that can take a call now, and its own name; waits up to `wait_s` for one that is away."""
+        entry = whole = self.find(name)
+        if whole.instances is not None:
+            entry = self.find(self.place(name, Wish.of(call) if call is not None else ANY))
         if self._is_closed:
             raise unavailable()
         if entry.peer is None or not entry.peer.is_up:
@@ -301,8 +373,18 @@ class Registry:
                 raise ServerOffline(self._absence(entry), retry_after_ms=3000) from None
             if self._is_closed:
                 raise unavailable()
+        if entry.instances is not None:
+            entry = self.find(self.place(name))
         assert entry.peer is not None
-        return entry.peer
+        if call is not None:
+            self._taken(whole, entry, call)
+        return entry.name, entry.peer
+
+    def _taken(self, whole: Entry, entry: Entry, call: Call) -> None:
+        if whole.instances is not None and call.caller.era is Era.LEGACY:
+            whole.instances.sit(call.channel, entry.name)
+        if entry.name != server_of(entry.name) and counts_as_use(call):
+            self._use(entry)
 
     def _absence(self, entry: Entry) -> str:
         if entry.keeper is not None:
@@ -312,42 +394,9 @@ class Registry:
         ago = max(0, round(self._wall() - entry.last_seen))
         return f'Server "{entry.name}" is not connected. Open its page (last seen {_span(ago)} ago).'
 
-    def describe(self, base_url: str, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
-        """The servers as the status route shows them."""
-        now = self._wall()
-        rows = []
-        for entry in sorted(self._entries.values(), key=lambda entry: entry.name):
-            if not may_see(entry.name):
-                continue
-            online = entry.peer is not None and entry.peer.is_up
-            info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
-            rows.append(
-                {
-                    "name": entry.name,
-                    "state": "online" if online else "offline",
-                    "since_s": round(now - entry.since, 1) if online and entry.since is not None else None,
-                    "last_seen_s": round(now - entry.last_seen, 1) if not online and entry.last_seen else None,
-                    "mcp_url": f"{base_url}/{entry.name}",
-                    # The lists may be out of date: they are what the last browser said.
-                    "stale": entry.catalogue is not None and not (online and entry.is_fresh),
-                    "title": next(
-                        (text for key in ("title", "name") if is_title(text := info.get(key)) and text), None
-                    ),
-                    "tools": [
-                        {key: tool[key] for key in ("name", "title", "description") if key in tool}
-                        for tool in (entry.catalogue.tools if entry.catalogue else ())
-                    ],
-                    "left_out": [
-                        {"name": name, "why": why} for flaws in entry.flaws.values() for name, why in flaws.items()
-                    ],
-                    # What is not as it was at the first use, until somebody accepts it.
-                    "drift": entry.drift.describe(),
-                    "in_flight": entry.peer.in_flight if entry.peer is not None else 0,
-                    "calls": entry.calls,
-                    **(entry.keeper.describe() if entry.keeper is not None else {"kind": "browser"}),
-                }
-            )
-        return rows
+    def entries(self) -> list[Entry]:
+        """Every name, in order."""
+        return [self._entries[name] for name in sorted(self._entries)]
 
 
 def _span(seconds: int) -> str:

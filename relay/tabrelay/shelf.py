@@ -15,7 +15,7 @@ import orjson
 
 from tabrelay.drift import Baseline
 from tabserver.wire.errors import ServerNameError
-from tabserver.wire.names import check_server_name
+from tabserver.wire.names import check_address
 from tabserver.wire.statics import is_static
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def _read(body: bytes) -> list[tuple[str, Record]]:
     records = []
     for name, record in orjson.loads(body).items():
         try:
-            check_server_name(name)
+            check_address(name)
         except ServerNameError:
             continue
         catalogue = None

@@ -17,7 +17,7 @@ from typing import Final
 
 import orjson
 
-from tabrelay.calls import LISTS, QUICK, RELAY, Call, Peer, Pending, Reply, Scribe
+from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import Busy, DeadlinePassed, RelayError, ServerOffline
@@ -25,6 +25,8 @@ from tabrelay.inspection import KEYS, Bounds, sift
 from tabrelay.registry import Registry
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.frames import Caller
+from tabserver.wire.names import server_of
+from tabserver.wire.notes import RELAY
 
 log = logging.getLogger(__name__)
 
@@ -90,26 +92,26 @@ class Switch:
     async def _start(self, server: str, call: Call, started: float) -> Pending:
         self._claim(call)
         try:
-            peer = await self._reach(server, call)
+            place, peer = await self._reach(server, call)
             pending = Pending(call)
             if call.method in KEYS:
-                pending.sift = lambda reply: self._sift(server, call, reply)
+                pending.sift = lambda reply: self._sift(place, call, reply)
             peer.start(pending)
         except BaseException:
             self._release(call)
             raise
         if call.caller.principal != RELAY:
-            self._count(server, call)
+            self._count(call, place)
         timeout_s = self._settings.call_deadline_s
 
         def deadline_passed() -> None:
             pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{call.method}" within {timeout_s:g} s.'))
-            self._cancel(server, pending, "timeout")
+            self._cancel(place, pending, "timeout")
 
         timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
         if call.method == LISTEN:  # stays open for as long as somebody listens
             timer.cancel()
-        self._running[pending] = server
+        self._running[pending] = place
 
         def done() -> None:
             timer.cancel()
@@ -125,16 +127,17 @@ class Switch:
             done()
         return pending
 
-    def _count(self, server: str, call: Call) -> None:
-        entry = self.registry.find(server)
-        if call.method == "tools/call":
-            entry.calls += 1
-        elif call.method in LISTS:
-            entry.listings += 1
-        else:
-            return
-        if not entry.is_used:
-            self.registry.used(entry)
+    def _count(self, call: Call, place: str) -> None:
+        for name in {place, server_of(place)}:
+            entry = self.registry.find(name)
+            if call.method == "tools/call":
+                entry.calls += 1
+            elif call.method in LISTS:
+                entry.listings += 1
+            else:
+                return
+            if not entry.is_used:
+                self.registry.used(entry)
 
     def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
         """Nobody is told of a tool that can't be believed."""
@@ -143,15 +146,15 @@ class Switch:
         self.registry.flag(server, call.method, flaws, is_whole=is_whole)
         return replace(reply, payload=payload)
 
-    async def _reach(self, server: str, call: Call) -> Peer:
-        peer = await self.registry.reach(server, self._settings.away_wait_s)
-        settled = self.registry.find(server).settled
+    async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
+        place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
+        settled = self.registry.find(place).settled
         if call.method in LISTS and not settled.is_set() and call.caller.principal != RELAY:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LIST_WAIT_S):
                     await settled.wait()
-            peer = await self.registry.reach(server, self._settings.away_wait_s)
-        return peer
+            place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
+        return place, peer
 
     def _claim(self, call: Call) -> None:
         """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""
@@ -175,7 +178,7 @@ class Switch:
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""
         if not pending.is_done:
-            self._cancel(server, pending, why)
+            self._cancel(self._running.get(pending, server), pending, why)
 
     def _cancel(self, server: str, pending: Pending, why: str) -> None:
         """Tell whoever holds the name now: the call may have moved to another session since it started."""
@@ -218,10 +221,20 @@ class Switch:
 
         Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
         """
-        peer = self.registry.holder(server)
-        if peer is not None:
-            peer.notify(channel, caller, payload)
+        for place in self.registry.places(server, channel):
+            peer = self.registry.holder(place)
+            if peer is not None:
+                peer.notify(channel, caller, payload)
 
-    def is_up(self, server: str) -> bool:
-        peer = self.registry.holder(server)
+    def end(self, server: str, channel: str, why: str) -> None:
+        """A session has ended: whoever had a call of it is told."""
+        for place in self.registry.places(server, channel):
+            peer = self.registry.holder(place)
+            if peer is not None:
+                peer.end(channel, why)
+        self.registry.rise(server, channel)
+
+    def is_up(self, server: str, session: str | None = None) -> bool:
+        """Is the server there? `session`: for the one that has this channel."""
+        peer = self.registry.holder(server, session)
         return peer is not None and peer.is_up

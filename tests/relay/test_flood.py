@@ -289,8 +289,7 @@ def test_the_registry_forgets_the_longest_unseen_names_and_never_the_declared() 
     for number in range(10):
         now[0] += 1
         registry.declare(f"n{number}").last_seen = now[0]
-    names = [row["name"] for row in registry.describe("", lambda name: True)]
-    assert names == ["mine", "n7", "n8", "n9"]
+    assert [entry.name for entry in registry.entries()] == ["mine", "n7", "n8", "n9"]
     for name in ("n7", "n8", "n9"):
         registry.find(name).peer = object()  # type: ignore[assignment]
     assert not registry.has_room_for("one-more")

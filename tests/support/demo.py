@@ -142,13 +142,16 @@ class Demo:
 
     @asynccontextmanager
     async def client(self, mode: str = "auto", **options: Any) -> AsyncIterator[Client]:
-        """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version."""
+        """The official Python SDK's client. `mode`: "auto" (modern here), "legacy" or a version. `instance`: of the
+        browsers that share the name, this one."""
+        instance = options.pop("instance", None)
+        url = self.mcp_url if instance is None else f"{self.mcp_url}~{instance}"
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
             # Its default refuses events over 1 MiB; how large a result may be is for the relay to say here.
             Client(
-                streamable_http_client(self.mcp_url, http_client=http, max_sse_event_size=None), mode=mode, **options
+                streamable_http_client(url, http_client=http, max_sse_event_size=None), mode=mode, **options
             ) as client,
         ):
             yield client

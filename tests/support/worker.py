@@ -42,11 +42,20 @@ Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
 class SyntheticWorker:
     """Dials the relay and answers what it is asked; keeps every event it saw."""
 
-    def __init__(self, url: str, token: str, server: str, *, inst: str = "w1", origin: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        server: str,
+        *,
+        inst: str = "w1",
+        origin: str | None = None,
+        browser: str | None = None,
+    ) -> None:
         self.url = url.replace("http", "ws", 1) + "/" + server
         self.token = token
         self.origin = origin
-        self.link: Link[str] = Link.dialer(Greeting(server, inst, FAKE_BUILD))
+        self.link: Link[str] = Link.dialer(Greeting(server, inst, FAKE_BUILD, browser))
         self.seen: list[Event] = []
         self.calls: list[dict[str, Any]] = []
         self.on_call: Answer = SyntheticWorker.echo
@@ -94,10 +103,23 @@ class SyntheticWorker:
     async def offer(self, tools: list[dict[str, Any]]) -> None:
         """Have other tools from now on, and tell the relay, which then asks again."""
         self.tools = tools
-        note = json.dumps(jsonrpc.notification("notifications/tools/list_changed"))
-        for event in self.seen:
-            if isinstance(event, Opened) and event.caller.principal == "relay":
-                self.link.send(event.channel, Kind.NOTE, note, self._now())
+        await self._tell_relay("notifications/tools/list_changed")
+
+    async def show_tabs(self, *ids: str, used: int) -> None:
+        """Tell the relay of these tabs, and how often the user has turned to one of them."""
+        await self.until(lambda: bool(self._desks()))
+        tabs = [{"id": id, "title": f"Tab {id}", "visible": True} for id in ids]
+        await self._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used})
+
+    def _desks(self) -> list[str]:
+        """The channels of the relay itself."""
+        opened = (event for event in self.seen if isinstance(event, Opened))
+        return [event.channel for event in opened if event.caller.principal == "relay"]
+
+    async def _tell_relay(self, method: str, params: dict[str, Any] | None = None) -> None:
+        note = json.dumps(jsonrpc.notification(method, params))
+        for channel in self._desks():
+            self.link.send(channel, Kind.NOTE, note, self._now())
         await self.flush()
 
     def pause(self) -> None:

@@ -28,6 +28,11 @@ export interface ConnectOptions {
    */
   mode?: "shared" | "elected";
   /**
+   * What this browser is called where a server keeps several (`instances`): clients reach it at `/{server}~{instance}`.
+   * Letters, digits, `-`, `_` and `.`, at most 32. Left out, it is an id that the browser keeps for this origin.
+   */
+  instance?: string;
+  /**
    * Offer a tool that runs any Python it is given, in the worker. Off by default: **whoever may call it can do all that
    * this page can**, with the logins that the user has here. It lasts as long as the worker does.
    */
@@ -82,6 +87,8 @@ export declare class Connection extends EventTarget {
   readonly catalogue: Catalogue | null;
   /** This tab, as the catalogue calls it. */
   readonly tab: { id: string };
+  /** What this browser is called, where a server keeps several. Empty if the browser lets the page keep nothing. */
+  readonly instance: string;
   readonly isClosed: boolean;
   /** Where the worker runs: in a shared worker, or in one of the tabs. */
   readonly mode: "shared" | "elected";

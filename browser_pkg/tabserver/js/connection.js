@@ -18,7 +18,7 @@ import { Host } from "./host.js";
 import { Offers } from "./offers.js";
 import { askHealth, whyUnreachable } from "./relay.js";
 import { workerAddress } from "./spawn.js";
-import { beginLife, claimTab, tabInfo, watchTab } from "./tab.js";
+import { beginLife, browserId, claimTab, tabInfo, watchTab } from "./tab.js";
 import { pause } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
@@ -71,6 +71,8 @@ export class Connection extends EventTarget {
   /** @type {Catalogue | null} */
   catalogue = null;
   tab = { id: "" };
+  /** What this browser is called, where several offer the server. */
+  instance;
 
   #relay;
   #server;
@@ -109,6 +111,7 @@ export class Connection extends EventTarget {
     this.#server = options.server;
     this.#credential = new Credential(relay, options.server);
     this.#timing = options.timing;
+    this.instance = options.instance ?? browserId();
     this.#host = this.#makeHost(options.mode);
     this.state = this.#makeState("connecting", null, "Starting");
     this.#note(options);
@@ -345,6 +348,7 @@ export class Connection extends EventTarget {
       server: this.#server,
       token: this.#credential.show(),
       modules: [...this.#modules],
+      instance: this.instance,
       ...(this.#timing ? { timing: this.#timing } : {}),
       ...(this.#runPython ? { runPython: this.#runPython } : {}),
     });

@@ -45,6 +45,8 @@ export type FromPage =
       server: string;
       token: string;
       modules: string[];
+      /** What this browser is called, where several offer the server. */
+      instance: string;
       timing?: Timing;
       runPython?: RunPython;
     }

@@ -8,6 +8,7 @@
 import { hold } from "./wait.js";
 
 const TAB_KEY = "tabrelay.tab";
+const BROWSER_KEY = "tabrelay.browser";
 // How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
 const RELOAD_MS = 2_000;
 const OTHERWISE_MS = 250;
@@ -56,6 +57,20 @@ function waitFor() {
   const [navigation] = performance.getEntriesByType("navigation");
   const { type } = /** @type {PerformanceNavigationTiming} */ (navigation ?? {});
   return type === "reload" ? RELOAD_MS : OTHERWISE_MS;
+}
+
+/**
+ * This browser's id, for servers that several browsers offer: the same for all tabs of the origin, and over restarts.
+ * Empty where nothing can be kept: then each worker is a browser of its own.
+ */
+export function browserId() {
+  try {
+    const id = localStorage.getItem(BROWSER_KEY) ?? crypto.randomUUID().slice(0, 8);
+    localStorage.setItem(BROWSER_KEY, id);
+    return id;
+  } catch {
+    return "";
+  }
 }
 
 /** A page may be forbidden to store anything; then its id lives as long as it does. */

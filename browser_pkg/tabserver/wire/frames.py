@@ -101,11 +101,13 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a worker says of itself: which server it offers, which instance it is, which code it runs."""
+    """What a worker says of itself: which server it offers, which instance it is, which code it runs. `browser`: the
+    browser that it runs in, by a name that outlives the worker."""
 
     server: str
     inst: str
     build: str
+    browser: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "build": (str, True),
         "server": (str, True),
         "inst": (str, True),
+        "browser": (str, False),
         "sid": (str, False),
         "rx": (int, True),
     },
@@ -221,6 +224,8 @@ def hello_header(greeting: Greeting, sid: str | None, rx: int) -> str:
         "inst": greeting.inst,
         "rx": rx,
     }
+    if greeting.browser is not None:
+        fields["browser"] = greeting.browser
     if sid is not None:
         fields["sid"] = sid
     return encode(**fields)

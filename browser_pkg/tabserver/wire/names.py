@@ -8,7 +8,11 @@ from typing import Final
 from .errors import ServerNameError
 
 MAX_NAME: Final = 64
+MAX_INSTANCE: Final = 32
+# Between a server and one of the browsers that offer it under the same name: `notes~laptop`.
+OF: Final = "~"
 _GRAMMAR: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}", re.ASCII)
+_INSTANCE: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_INSTANCE - 1}}}", re.ASCII)
 
 # Paths that browsers, crawlers and MCP clients ask for at the root of any host by themselves: a server of that name
 # would answer them. `authorize`, `token`, `register` are where 2025-03-26 clients look for OAuth without metadata.
@@ -46,6 +50,8 @@ def check_server_name(name: str) -> str:
         raise ServerNameError(f"Server name {shown} is reserved: names that begin with '.' belong to the web.")
     if name.lower() in RESERVED:
         raise ServerNameError(f"Server name {shown} is reserved: browsers or MCP clients ask for it by themselves.")
+    if OF in name:
+        raise ServerNameError(f"Server name {shown} is reserved: after '{OF}' stands one of a server's browsers.")
     if len(name) > MAX_NAME:
         raise ServerNameError(f"Server name {shown} is too long: {len(name)} characters, at most {MAX_NAME}.")
     if not _GRAMMAR.fullmatch(name):
@@ -54,3 +60,27 @@ def check_server_name(name: str) -> str:
             "'-', '_' and '.'."
         )
     return name
+
+
+def check_instance(instance: str) -> str:
+    """Return `instance` if a browser may be called that, where several offer one server."""
+    if not _INSTANCE.fullmatch(instance):
+        raise ServerNameError(
+            f"{instance[:MAX_INSTANCE]!a} can't name a browser: it must begin with a letter or digit and have at "
+            f"most {MAX_INSTANCE} letters, digits, '-', '_' and '.'."
+        )
+    return instance
+
+
+def check_address(name: str) -> str:
+    """Return `name` if it is a server, or one browser of a server: `notes`, `notes~laptop`."""
+    server, of, instance = name.partition(OF)
+    check_server_name(server)
+    if of:
+        check_instance(instance)
+    return name
+
+
+def server_of(address: str) -> str:
+    """The server in an address."""
+    return address.partition(OF)[0]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+# The principal of the relay's own calls; no token has a name like this.
+RELAY: Final = "relay"
 # The event stream of a request ends, while the request goes on.
 CLOSE_STREAM: Final = "$/tabrelay/closeStream"
 # From now on the caller's requests go to one tab; with `tab` null, to whichever is in front.
 PIN: Final = "$/tabrelay/pin"
+# Which tabs there are, on the relay's own channel. `used` counts how often the user has turned to one of them.
+TABS: Final = "$/tabrelay/tabs"

@@ -13,6 +13,10 @@ TOOLS_LIST: Final = "tools_list"
 TOOL_CALL: Final = "tool_call"
 TAB_PIN: Final = "tab_pin"
 
+# How a request names a tab: in its `_meta`; or, for models, which can't write that, in its arguments.
+META_TAB: Final = "tabrelay/tab"
+TAB_ARGUMENT: Final = "_tab"
+
 # In a tool's `_meta`: it is one of these, and not a page's tool of the same name.
 META_STATIC: Final = "tabrelay/static"
 

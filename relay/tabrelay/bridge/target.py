@@ -46,10 +46,10 @@ class NameTarget:
 
     def __init__(self, name: str, base: Callable[[], str]) -> None:
         from tabserver.wire.errors import ServerNameError
-        from tabserver.wire.names import check_server_name
+        from tabserver.wire.names import check_address
 
         try:
-            self._name = check_server_name(name)
+            self._name = check_address(name)
         except ServerNameError as problem:
             raise TargetError(f"{name!r} is neither a URL nor a server name. {problem}") from None
         self._base = base

@@ -36,6 +36,10 @@ class Entry:
         self._handshake.came_up(server)
         self._modern.came_up(server)
 
+    def went(self, server: str, changes: frozenset[str]) -> None:
+        """Of several browsers under this name one is gone; in the one that is in front now these lists are others."""
+        self._handshake.went(server, changes)
+
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         """The lists are not those that clients know."""
         self._handshake.lists_changed(server, lists)

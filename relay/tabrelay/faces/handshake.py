@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import LISTS, Call, Pending, Reply
+from tabrelay.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, Busy, RelayError
@@ -22,7 +22,6 @@ from tabrelay.faces.batch import answer_batch
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import Exchange, Header
-from tabrelay.faces.listening import list_changed
 from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import Answers
@@ -61,9 +60,7 @@ class Handshake:
         for pending in list(session.running):
             self._switch.abandon(session.server, pending, why)
             pending.fail(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
-        peer = self._switch.registry.holder(session.server)
-        if peer is not None:
-            peer.end(session.channel, why)
+        self._switch.end(session.server, session.channel, why)
 
     def came_up(self, server: str) -> None:
         """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
@@ -71,13 +68,23 @@ class Handshake:
             if session.wants_notices or session.level or session.subscriptions:
                 self._tell(session)
 
+    def went(self, server: str, changes: frozenset[str]) -> None:
+        """Of several browsers under this name one is gone for good: its sessions go on with another, where these lists
+        are others."""
+        for session in self._sessions.of(server):
+            if session.told is not None and not session.told.is_up and self._home(session) == server:
+                self._tell(session)
+                session.hear_lists(changes)
+
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         """The lists are others than clients were told: those who listen shall ask again."""
-        notices = [list_changed(name) for name in sorted(lists)]
-        for session in self._sessions.of(server):
-            if session.wants_notices:
-                for notice in notices:
-                    session.deliver(notice)
+        for session in self._sessions.all():
+            if self._home(session) == server:
+                session.hear_lists(lists)
+
+    def _home(self, session: Session) -> str:
+        """The browser that the session stays with, or else its server."""
+        return self._switch.registry.seat(session.server, session.channel)
 
     def dismiss(self, principals: set[str]) -> None:
         for session in self._sessions.all():
@@ -96,7 +103,7 @@ class Handshake:
 
     def _tell(self, session: Session) -> None:
         """Open the channel at a browser that does not know it, as the client believes that it is."""
-        peer = self._switch.registry.holder(session.server)
+        peer = self._peer(session)
         if peer is None or not peer.is_up or session.told is peer:
             return
         session.told = peer
@@ -114,6 +121,9 @@ class Handshake:
             except RelayError:
                 session.told = None
                 return
+
+    def _peer(self, session: Session) -> Peer | None:
+        return self._switch.registry.holder(session.server, session.channel)
 
     # -- POST ---------------------------------------------------------------------------------------------------------
 
@@ -171,12 +181,12 @@ class Handshake:
         channel = self._switch.new_channel()
         body, told = await self._greet(server, channel, caller, message)
         session = self._sessions.open(server, channel, caller)
-        session.told = self._switch.registry.holder(server) if told else None
+        session.told = self._peer(session) if told else None
         return body, session
 
     async def _greet(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> tuple[bytes, bool]:
         """The server's own answer when it is there, else what we remember of it."""
-        if self._is_there(server):
+        if self._is_there(server, channel):
             call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
             with suppress(Busy):  # that is no reason not to begin
                 return (await self._switch.ask(server, call)).payload.encode(), True
@@ -207,15 +217,15 @@ class Handshake:
 
     def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""
-        return None if self._is_there(session.server) else self._recall(session, message)
+        return None if self._is_there(session.server, session.channel) else self._recall(session, message)
 
-    def _is_there(self, server: str) -> bool:
-        return self._switch.is_up(server) and not self._drain.is_on
+    def _is_there(self, server: str, channel: str) -> bool:
+        return self._switch.is_up(server, channel) and not self._drain.is_on
 
     def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.recall(session.server)
+        catalogue = self._switch.registry.recall(self._home(session))
         result = recall_legacy(message["method"], params, session.server, catalogue)
         if result is None:
             return None
@@ -310,7 +320,7 @@ class Handshake:
     def listen(self, session: Session) -> None:
         """From now on what belongs to no request is wanted."""
         session.wants_notices = True
-        peer = self._switch.registry.holder(session.server)
+        peer = self._peer(session)
         if session.told is peer and peer is not None and peer.is_up:
             peer.listen(session.channel, session.caller, session.hear)
         self._tell(session)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import RELAY, Call, Notice, Peer
+from tabrelay.calls import Call, Notice, Peer
 from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.listening import news_of
 from tabrelay.shelf import Catalogue
@@ -19,6 +19,8 @@ from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+from tabserver.wire.names import server_of
+from tabserver.wire.notes import RELAY
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,18 @@ class Librarian:
         news.is_new, news.failures = True, 0
         entry.settled.clear()
         self._read(server)
+
+    def follow(self, server: str) -> None:
+        """Several browsers share this name, and another is in front, or it offers something else: its lists are the
+        name's."""
+        registry = self._switch.registry
+        catalogue = registry.find(registry.place(server)).catalogue
+        if catalogue is None:
+            return  # it is new, and being read
+        news = self._news.setdefault(server, News(registry.recall(server)))
+        changes, news.told = catalogue.changes(news.told), catalogue
+        registry.keep_catalogue(server, catalogue)
+        self._tell(server, changes)
 
     def close(self) -> None:
         """The relay stops: a catalogue that is half read is not worth a browser's time."""
@@ -180,7 +194,11 @@ class Librarian:
             for name, (needs, method, key) in LISTS.items()
         }
         catalogue = Catalogue(desk.about, **lists)
-        self._switch.registry.keep_catalogue(server, catalogue)
+        registry = self._switch.registry
+        registry.keep_catalogue(server, catalogue)
+        whole = server_of(server)
+        if whole != server and registry.place(whole) == server:
+            self.follow(whole)
         return catalogue
 
     async def _desk(self, server: str) -> Desk | None:

@@ -17,7 +17,7 @@ from tabrelay.config import Settings
 from tabrelay.errors import BadRequest
 from tabrelay.faces.diary import Diary, Page
 from tabrelay.faces.events import Memory, Streams
-from tabrelay.faces.listening import news_of
+from tabrelay.faces.listening import list_changed, news_of
 from tabrelay.faces.seal import Seal
 from tabserver.wire.frames import Caller
 
@@ -51,6 +51,12 @@ class Session:
         """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
         if news_of(notice) is None:
             self.deliver(notice)
+
+    def hear_lists(self, lists: frozenset[str]) -> None:
+        """These are others than the client was told: if it listens, it shall ask again."""
+        if self.wants_notices:
+            for name in sorted(lists):
+                self.deliver(list_changed(name))
 
     def deliver(self, notice: Notice) -> None:
         """A message that belongs to no request: it waits for the client's GET stream."""

@@ -4,6 +4,7 @@
  * A card is made once and then told what changed, so that an open choice or a selected text survives the next poll.
  */
 
+import { browserList } from "./browsers.js";
 import { clientPanel } from "./clients.js";
 import { duration, element, setText } from "./element.js";
 
@@ -23,6 +24,7 @@ import { duration, element, setText } from "./element.js";
  * @property {number} calls
  * @property {{ added: string[], removed: string[], changed: string[] } | null} [drift] since the first use
  * @property {{ name: string, why: string }[]} [left_out]
+ * @property {import("./browsers.js").Instance[]} [instances] the browsers that share the name, where several may
  */
 
 /**
@@ -41,6 +43,7 @@ export function serverCard(name, accept) {
   fine.addEventListener("click", () => accept(name));
   const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
   const leftOut = element("p", { class: "about left-out", hidden: true });
+  const browsers = browserList(name);
   const panelHost = element("div", { id: `connect-${name}` });
   const counters = element(
     "dl",
@@ -53,6 +56,7 @@ export function serverCard(name, accept) {
     { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
     element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
     warning,
+    browsers.root,
     element(
       "div",
       { class: "columns" },
@@ -78,6 +82,7 @@ export function serverCard(name, accept) {
       leftOut.hidden = !server.left_out?.length;
       setText(leftOut, leftOutOf(server.left_out ?? []));
       panel.update({ name, url: server.mcp_url, tokenCommand });
+      browsers.update(server.instances ?? []);
       const next = JSON.stringify(server.tools);
       if (next === drawnTools) return;
       drawnTools = next;

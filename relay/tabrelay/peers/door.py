@@ -11,9 +11,11 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from tabrelay.calls import Pending
+from tabrelay.agent import browser_name
+from tabrelay.calls import Peer, Pending
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
+from tabrelay.instances import read_tabs
 from tabrelay.peers.plain import Plain
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
@@ -26,7 +28,7 @@ from tabserver.wire.errors import RemoteProtocolError, ServerNameError
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_UNAUTHORIZED, SUBPROTOCOL, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.names import check_server_name
+from tabserver.wire.names import OF, check_instance, check_server_name, server_of
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -44,12 +46,20 @@ class Door:
     """ASGI application for WebSockets. Keeps the sessions that may be resumed."""
 
     def __init__(
-        self, registry: Registry, settings: Settings, build: str, on_up: Callable[[str], None], drain: Drain
+        self,
+        registry: Registry,
+        settings: Settings,
+        build: str,
+        on_up: Callable[[str], None],
+        on_gone: Callable[[str], None],
+        drain: Drain,
     ) -> None:
+        """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good."""
         self._registry = registry
         self._settings = settings
         self._build = build
         self._on_up = on_up
+        self._on_gone = on_gone
         self._drain = drain
         self._epoch = secrets.token_hex(8)
         self._limits = Limits(
@@ -92,16 +102,14 @@ class Door:
                 if is_plain:
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
-                    await self._serve(server, principal, _origin(scope), receive, socket)
+                    await self._serve(server, principal, scope, receive, socket)
             except Dismissed as dismissed:
                 socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
             finally:
                 await socket.finish()
                 await writer
 
-    async def _serve(
-        self, server: str, principal: Principal, origin: str | None, receive: Receive, socket: Writer
-    ) -> None:
+    async def _serve(self, server: str, principal: Principal, scope: Scope, receive: Receive, socket: Writer) -> None:
         try:
             async with asyncio.timeout(self._limits.greeting_s):
                 hello = await _next_text(receive)
@@ -111,8 +119,8 @@ class Door:
         if hello is None:
             return
         try:
-            peer = self._session(server, principal, origin, hello)
-        except RemoteProtocolError as error:
+            peer = self._session(server, principal, scope, hello)
+        except (RemoteProtocolError, ServerNameError) as error:
             socket.write(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)
             socket.close(CLOSE_PROTOCOL, str(error))
             return
@@ -129,19 +137,27 @@ class Door:
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
-        peer = self._registry.holder(server)
+        holders: list[Peer | None] = [self._registry.holder(server)]
+        if self._is_shared(server):
+            holders += [entry.peer for entry in self._registry.members(server)]
         # A browser that has a call in flight and lost its socket may still bring the result.
-        if self._drain.is_on and not (isinstance(peer, TabPeer) and peer.in_flight):
+        if self._drain.is_on and not any(isinstance(peer, TabPeer) and peer.in_flight for peer in holders):
             return Refuse(503, "draining", "The relay is restarting.")
+        return next((no for no in (self._taken(principal, server, peer) for peer in holders) if no is not None), None)
+
+    def _is_shared(self, server: str) -> bool:
+        return server in self._settings.instances
+
+    def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
         if peer is not None and not isinstance(peer, TabPeer | SocketPeer):
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
-        if not self._registry.has_room_for(server):
+        if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
         if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None
 
-    def _session(self, server: str, principal: Principal, origin: str | None, hello: str) -> TabPeer:
+    def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> TabPeer:
         """The session that a greeting asks for, or a new one."""
         if len(hello) > self._settings.max_hello:
             raise RemoteProtocolError(f"a hello has at most {self._settings.max_hello} characters")
@@ -150,10 +166,14 @@ class Door:
             raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
         if frame["server"] != server:
             raise RemoteProtocolError("the hello names another server than the URL")
+        origin, name = _header(scope, b"origin"), server
+        if self._is_shared(server):
+            # A worker of a page that can keep nothing has only its own name, which ends with it.
+            name = f"{server}{OF}{check_instance(frame.get('browser') or frame['inst'][:8])}"
         known = self._sessions.get(frame.get("sid", ""))
         # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
         if known is not None and (known.server, known.principal, known.origin, known.inst) == (
-            server,
+            name,
             principal.id,
             origin,
             frame["inst"],
@@ -168,17 +188,19 @@ class Door:
             static_tools=server in self._settings.static_tools,
         )
         peer = TabPeer(
-            server,
+            name,
             inst=frame["inst"],
             principal=principal.id,
             origin=origin,
             link=Link.accepter(terms, self._limits, budget=self._budget),
-            roster=self._rosters.setdefault(server, Roster()),
+            roster=self._rosters.setdefault(name, Roster()),
             budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,
             on_up=self._up,
             on_away=lambda peer: self._registry.away(peer.server, peer),
             on_gone=self._gone,
+            on_tabs=self._tabs,
+            browser=browser_name(_header(scope, b"user-agent") or ""),
         )
         self._sessions[terms.sid] = peer
         return peer
@@ -190,14 +212,23 @@ class Door:
             displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
         elif isinstance(displaced, SocketPeer):
             displaced.stand_down()
+        self._registry.introduce(peer.server, peer.browser)
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 
     def _gone(self, peer: TabPeer) -> None:
         self._sessions.pop(peer.link.sid or "", None)
         self._registry.release(peer.server, peer)
+        if peer.server != server_of(peer.server) and self._registry.holder(peer.server) is None:
+            del self._rosters[peer.server]  # other than names, browsers come anew for ever
         log.info("%s: gone", peer.server)
+        self._on_gone(peer.server)
         self._plain.reclaim(peer.server)
+
+    def _tabs(self, peer: TabPeer, said: object) -> None:
+        known = read_tabs(said)
+        if known is not None and self._registry.holder(peer.server) is peer:
+            self._registry.know_tabs(peer.server, *known)
 
     def browsers(self) -> list[TabPeer | SocketPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
@@ -223,8 +254,8 @@ async def _refuse(send: Send, status: int, text: str) -> None:
     await send({"type": "websocket.http.response.body", "body": text.encode()})
 
 
-def _origin(scope: Scope) -> str | None:
+def _header(scope: Scope, wanted: bytes) -> str | None:
     for name, value in scope["headers"]:
-        if name == b"origin":
+        if name == wanted:
             return str(value.decode("latin-1").strip())
     return None

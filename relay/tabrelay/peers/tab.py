@@ -22,7 +22,7 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link
-from tabserver.wire.notes import CLOSE_STREAM, PIN
+from tabserver.wire.notes import CLOSE_STREAM, PIN, TABS
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -56,11 +56,16 @@ class TabPeer:
         on_up: Callable[[TabPeer], None],
         on_away: Callable[[TabPeer], None],
         on_gone: Callable[[TabPeer], None],
+        on_tabs: Callable[[TabPeer, object], None] = lambda peer, said: None,
+        browser: str = "",
     ) -> None:
+        """`server`: the name that it holds; where browsers share one, its own address. `browser`: what it runs in, for
+        people."""
         self.server = server
         self.inst = inst
         self.principal = principal
         self.origin = origin
+        self.browser = browser
         self.link = link
         self._roster = roster
         self._budget = budget
@@ -68,6 +73,7 @@ class TabPeer:
         self._on_up = on_up
         self._on_away = on_away
         self._on_gone = on_gone
+        self._on_tabs = on_tabs
         self._loop = asyncio.get_running_loop()
         self._socket: Socket | None = None
         self._opened: set[str] = set()
@@ -285,6 +291,8 @@ class TabPeer:
         if message.get("method") == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
                 related.notify(Notice(event.payload, ends_stream=True))
+        elif message.get("method") == TABS:
+            self._on_tabs(self, message.get("params"))
         elif message.get("method") == PIN:
             tab = (message.get("params") or {}).get("tab")
             if related is not None and related.on_pin is not None and (tab is None or isinstance(tab, str)):

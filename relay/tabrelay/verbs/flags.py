@@ -89,6 +89,13 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         help="another origin whose pages may use this relay (may be repeated)",
     )
     parser.add_argument(
+        "--instances",
+        action="append",
+        metavar="NAME",
+        help="keep every browser that offers this server: /NAME is the one used last, /NAME~INSTANCE a certain one; "
+        "otherwise the newest takes over (may be repeated)",
+    )
+    parser.add_argument(
         "--static-tools",
         action="append",
         metavar="NAME",

@@ -165,10 +165,10 @@ def _entry_name(server: str) -> str:
 
     if not is_url(server):
         from tabserver.wire.errors import ServerNameError
-        from tabserver.wire.names import check_server_name
+        from tabserver.wire.names import check_address
 
         try:
-            return check_server_name(server)
+            return check_address(server)
         except ServerNameError as problem:
             raise Stop(str(problem)) from None
     try:

@@ -34,7 +34,7 @@ def _status(args: argparse.Namespace) -> int:
 
 def text(status: dict[str, Any]) -> str:
     head = f"tabrelay {status['version']} at {status['url']}"
-    rows = [_row(row) for row in status["servers"]]
+    rows = [line for row in status["servers"] for line in (_row(row), *map(_browser, row.get("instances", ())))]
     if not rows:
         return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
     hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
@@ -43,14 +43,32 @@ def text(status: dict[str, Any]) -> str:
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    state = str(row["state"])
-    if row.get("since_s") is not None:
-        state += f" for {ago(row['since_s'])}"
-    elif row.get("last_seen_s") is not None:
-        state += f" for {ago(row['last_seen_s'])}"
+    state = _state(row)
     if row.get("problem"):
         state += f": {row['problem']}"
     notes = [note for note, is_so in (("old", row.get("stale")), ("changed", row.get("drift"))) if is_so]
     tools = str(len(row["tools"])) + (f" ({', '.join(notes)})" if notes else "")
-    calls = str(row.get("calls", 0)) + (f" ({row['in_flight']} running)" if row.get("in_flight") else "")
-    return str(row["name"]), state, tools, calls, str(row["mcp_url"])
+    return str(row["name"]), state, tools, _calls(row), str(row["mcp_url"])
+
+
+def _browser(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """One of several browsers that offer a server."""
+    said = [_state(row)]
+    if row["front"]:
+        said.append("in front")
+    if row.get("browser"):
+        said.append(row["browser"])
+    if row["state"] == "online":
+        said.append(f"{len(row['tabs'])} tab{'' if len(row['tabs']) == 1 else 's'}")
+    if row.get("last_used_s") is not None:
+        said.append(f"used {ago(row['last_used_s'])} ago")
+    return f"  ~{row['id']}", ", ".join(said), "", _calls(row), str(row["mcp_url"])
+
+
+def _state(row: dict[str, Any]) -> str:
+    span = row.get("since_s") if row.get("since_s") is not None else row.get("last_seen_s")
+    return f"{row['state']} for {ago(span)}" if span is not None else str(row["state"])
+
+
+def _calls(row: dict[str, Any]) -> str:
+    return str(row.get("calls", 0)) + (f" ({row['in_flight']} running)" if row.get("in_flight") else "")

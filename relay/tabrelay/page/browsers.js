@@ -1,0 +1,74 @@
+/**
+ * The browsers that share one server's name, where several may: who is who, and which of them is in front.
+ *
+ * Rows are made once and then told what changed, so that a selected address survives the next poll.
+ */
+
+import { duration, element, setText } from "./element.js";
+
+/**
+ * @typedef {{ id: string, title: string, visible: boolean }} Tab
+ *
+ * @typedef {object} Instance one of several browsers that offer a server, in `GET /-/status`
+ * @property {string} id
+ * @property {"online" | "offline"} state
+ * @property {number | null} last_seen_s
+ * @property {string} mcp_url
+ * @property {string | null} browser
+ * @property {Tab[]} tabs
+ * @property {boolean} front
+ * @property {number | null} last_used_s
+ */
+
+/** @param {string} server */
+export function browserList(server) {
+  const root = element("ul", { class: "browsers", "aria-label": `Browsers that offer ${server}`, hidden: true });
+  /** @type {Map<string, ReturnType<typeof browserRow>>} */
+  let rows = new Map();
+  return {
+    root,
+
+    /** @param {Instance[]} instances */
+    update(instances) {
+      root.hidden = instances.length === 0;
+      const next = new Map(instances.map(({ id }) => [id, rows.get(id) ?? browserRow(id)]));
+      if ([...next.keys()].join() !== [...rows.keys()].join()) {
+        root.replaceChildren(...[...next.values()].map((row) => row.root));
+      }
+      rows = next;
+      for (const instance of instances) rows.get(instance.id)?.update(instance);
+    },
+  };
+}
+
+/** @param {string} id */
+function browserRow(id) {
+  const lamp = element("span", { class: "lamp" });
+  const front = element("span", { class: "front" }, "in front");
+  const about = element("p", { class: "about" });
+  const titles = element("p", { class: "titles" });
+  const address = element("code");
+  const name = element("p", { class: "name" }, `~${id} `, front);
+  return {
+    root: element("li", { "data-instance": id }, lamp, element("div", {}, name, about, titles, address)),
+
+    /** @param {Instance} instance */
+    update(instance) {
+      lamp.dataset.lamp = instance.state === "online" ? "clear" : "dark";
+      front.hidden = !instance.front;
+      setText(about, describe(instance));
+      setText(titles, instance.tabs.map(({ title }) => title || "Untitled").join(" · "));
+      setText(address, instance.mcp_url);
+    },
+  };
+}
+
+/** @param {Instance} instance */
+function describe({ state, last_seen_s, browser, tabs, last_used_s }) {
+  const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
+  const said = [state === "online" ? "online" : `offline, last seen ${whole(last_seen_s ?? 0)} ago`];
+  if (browser) said.push(browser);
+  if (state === "online") said.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
+  if (last_used_s !== null) said.push(`used ${whole(last_used_s)} ago`);
+  return said.join(", ");
+}

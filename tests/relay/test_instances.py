@@ -1,0 +1,369 @@
+"""Several browsers under one name: who gets a call, who stays with whom, and how people see who is who."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+
+from tabrelay.agent import browser_name
+from tabrelay.config import ConfigError, Settings
+from tabrelay.instances import Instances, Wish, read_tabs
+from tabrelay.policy import CALL, SERVE
+from tabrelay.verbs.status import text
+from tabserver.wire.events import Received
+from tabserver.wire.frames import Kind
+from tests.support.relay import RunningRelay
+from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+
+FIRST, SECOND = "laptop", "3f9a12bc"
+Browsers = dict[str, SyntheticWorker]
+
+
+def says_its_name(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+    worker.answer(event, {"content": [{"type": "text", "text": worker.name}]})  # type: ignore[attr-defined]
+
+
+async def come(relay: RunningRelay, stack: AsyncExitStack, browser: str, inst: str | None = None) -> SyntheticWorker:
+    """A browser connects and is known to the relay, with a tab of its own."""
+    worker = SyntheticWorker(relay.url, relay.token, "notes", inst=inst or browser, browser=browser)
+    worker.name = browser  # type: ignore[attr-defined]
+    worker.on_call = says_its_name
+    await stack.enter_async_context(worker)
+    await worker.show_tabs(f"tab-{browser}", used=0)
+    await shown(relay, lambda row: any(one["id"] == browser and one["tabs"] for one in row["instances"]))
+    return worker
+
+
+async def shown(relay: RunningRelay, is_so: Any) -> dict[str, Any]:
+    """The server's row in the status, as soon as it says so."""
+    async with asyncio.timeout(20):
+        while True:
+            [row] = (await relay.http.get("/-/status")).json()["servers"]
+            if is_so(row):
+                return dict(row)
+            await asyncio.sleep(0.02)
+
+
+def front(row: dict[str, Any]) -> str | None:
+    return next((one["id"] for one in row["instances"] if one["front"]), None)
+
+
+async def who(relay: RunningRelay, address: str, **more: Any) -> str:
+    """Which browser gets a modern call for this address?"""
+    return str((await relay.call(address, "echo", **more)).json()["result"]["content"][0]["text"])
+
+
+async def who_has(relay: RunningRelay, session: dict[str, str], id: int, **more: Any) -> str:
+    params = {"name": "echo", "arguments": {}, **more}
+    body = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+    return str((await relay.http.post("/notes", json=body, headers=session)).json()["result"]["content"][0]["text"])
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    async with RunningRelay(tmp_path, instances=("notes",), away_wait_s=5, grace_s=0.2) as relay:
+        yield relay
+
+
+@pytest.fixture
+async def browsers(relay: RunningRelay) -> AsyncIterator[Browsers]:
+    async with AsyncExitStack() as stack:
+        yield {browser: await come(relay, stack, browser) for browser in (FIRST, SECOND)}
+
+
+async def test_all_stay_connected_and_the_newest_is_in_front(relay: RunningRelay, browsers: Browsers) -> None:
+    assert await who(relay, "notes") == SECOND
+    assert await who(relay, f"notes~{FIRST}") == FIRST
+    assert all(worker.close_code is None for worker in browsers.values())
+
+
+async def test_a_browser_that_was_called_by_name_is_the_one_used_last(relay: RunningRelay, browsers: Browsers) -> None:
+    assert await who(relay, f"notes~{FIRST}") == FIRST
+    assert await who(relay, "notes") == FIRST
+    # To ask what it has is not to use it.
+    await relay.http.post(f"/notes~{SECOND}", **relay.modern("tools/list"))
+    assert await who(relay, "notes") == FIRST
+
+
+async def test_a_browser_that_its_user_turns_to_is_the_one_used_last(relay: RunningRelay, browsers: Browsers) -> None:
+    await browsers[FIRST].show_tabs("tab-laptop", used=1)
+    await shown(relay, lambda row: front(row) == FIRST)
+    assert await who(relay, "notes") == FIRST
+
+
+async def test_when_the_one_in_front_goes_the_other_serves_and_its_name_is_offline(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    await browsers[SECOND].hang_up()
+    await shown(relay, lambda row: front(row) == FIRST)
+    assert await who(relay, "notes") == FIRST
+    row = await shown(relay, lambda row: {"offline", "online"} == {one["state"] for one in row["instances"]})
+    assert row["state"] == "online"
+    listed = await relay.http.post(f"/notes~{SECOND}", **relay.modern("tools/list"))
+    assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]
+
+
+async def test_a_name_nobody_had_is_unknown_and_the_server_waits_for_its_first_browser(relay: RunningRelay) -> None:
+    assert (await relay.call("notes~nobody", "echo")).status_code == 404
+    waiting = asyncio.create_task(who(relay, "notes"))
+    async with AsyncExitStack() as stack:
+        await come(relay, stack, FIRST)
+        assert await waiting == FIRST
+
+
+async def test_a_session_stays_with_its_browser_and_moves_when_that_is_gone(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    _, session = await relay.initialize("notes")
+    assert await who_has(relay, session, 1) == SECOND
+    assert await who(relay, f"notes~{FIRST}") == FIRST
+    assert await who(relay, "notes") == FIRST
+    assert await who_has(relay, session, 2) == SECOND
+    await browsers[SECOND].hang_up()
+    await shown(relay, lambda row: any(one["state"] == "offline" for one in row["instances"]))
+    async with asyncio.timeout(20):
+        while True:  # for its grace it is still the session's browser
+            params = {"name": "echo", "arguments": {}}
+            body = {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params}
+            answer = (await relay.http.post("/notes", json=body, headers=session)).json()
+            if "result" in answer:
+                break
+            await asyncio.sleep(0.02)
+    assert answer["result"]["content"][0]["text"] == FIRST
+
+
+async def test_a_session_whose_browser_lost_its_socket_waits_for_it(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, instances=("notes",)) as relay, AsyncExitStack() as stack:
+        await come(relay, stack, FIRST)
+        second = await come(relay, stack, SECOND)
+        _, session = await relay.initialize("notes")
+        await second.cut()
+        await shown(relay, lambda row: front(row) == FIRST)
+        assert await who(relay, "notes") == FIRST
+        waiting = asyncio.create_task(who_has(relay, session, 1))
+        await second.dial()
+        assert await waiting == SECOND
+
+
+async def test_a_call_in_flight_stays_with_its_browser(relay: RunningRelay, browsers: Browsers) -> None:
+    held: list[Received[str]] = []
+    browsers[SECOND].on_call = lambda worker, event, message: held.append(event)
+    running = asyncio.create_task(who(relay, "notes"))
+    await browsers[SECOND].until(lambda: bool(held))
+    await browsers[FIRST].show_tabs("tab-laptop", used=1)
+    await shown(relay, lambda row: front(row) == FIRST)
+    browsers[SECOND].answer(held[0], {"content": [{"type": "text", "text": "late"}]})
+    await browsers[SECOND].flush()
+    assert await running == "late"
+
+
+async def test_a_call_is_cancelled_where_it_runs(relay: RunningRelay, browsers: Browsers) -> None:
+    _, session = await relay.initialize("notes")
+    browsers[SECOND].on_call = lambda worker, event, message: None
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}
+    running = asyncio.create_task(relay.http.post("/notes", json=body, headers=session))
+    await browsers[SECOND].until(lambda: bool(browsers[SECOND].calls))
+    await who(relay, f"notes~{FIRST}")
+    note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    await relay.http.post("/notes", json=note, headers=session)
+    await browsers[SECOND].until(
+        lambda: any(isinstance(event, Received) and "cancelled" in event.payload for event in browsers[SECOND].seen)
+    )
+    assert not any(isinstance(one, Received) and "cancelled" in one.payload for one in browsers[FIRST].seen)
+    running.cancel()
+
+
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"_meta": {"tabrelay/tab": "tab-laptop"}},
+        {"_meta": {"tabrelay/tab": {"id": "tab-laptop", "title": "?"}}},
+        {"arguments": {"_tab": "tab-laptop"}},
+        {"name": "tool_call", "arguments": {"name": "echo", "tab": "tab-laptop"}},
+    ],
+)
+async def test_a_request_that_names_a_tab_goes_to_the_browser_that_has_it(
+    relay: RunningRelay, browsers: Browsers, naming: dict[str, Any]
+) -> None:
+    params = {"name": "echo", "arguments": {}, **naming}
+    answer = await relay.http.post("/notes", **relay.modern("tools/call", params))
+    assert answer.json()["result"]["content"][0]["text"] == FIRST
+
+
+async def test_a_pinned_tab_is_found_in_its_browser_also_by_callers_without_a_session(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    def pins(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
+        worker.send(event, Kind.NOTE, {"jsonrpc": "2.0", "method": "$/tabrelay/pin", "params": {"tab": "tab-laptop"}})
+        says_its_name(worker, event, message)
+
+    browsers[FIRST].on_call = pins
+    assert await who(relay, f"notes~{FIRST}") == FIRST
+    assert await who(relay, "notes") == FIRST  # which pins the tab for callers of this address
+    await browsers[SECOND].show_tabs("tab-3f9a12bc", used=1)
+    await shown(relay, lambda row: front(row) == SECOND)
+    assert await who(relay, "notes") == FIRST
+
+
+async def test_the_status_says_who_is_who(relay: RunningRelay, browsers: Browsers) -> None:
+    await who(relay, f"notes~{FIRST}")
+    row = await shown(relay, lambda row: row["title"] is not None and not row["stale"])
+    assert (row["state"], row["calls"]) == ("online", 1)
+    assert [(one["id"], one["front"], one["calls"]) for one in row["instances"]] == [
+        (FIRST, True, 1),
+        (SECOND, False, 0),
+    ]
+    assert row["instances"][0]["mcp_url"] == f"{relay.url}/notes~{FIRST}"
+    assert row["instances"][0]["tabs"] == [{"id": "tab-laptop", "title": "Tab tab-laptop", "visible": True}]
+    assert row["instances"][0]["last_used_s"] >= 0
+    said = text((await relay.http.get("/-/status")).json())
+    assert f"notes~{FIRST}" in said and f"notes~{SECOND}" in said and "in front" in said and "1 tab" in said
+
+
+async def test_clients_learn_of_other_lists_when_another_browser_is_in_front(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    await browsers[FIRST].offer([ECHO_TOOL, OTHER_TOOL])
+    asked = relay.modern("tools/list")
+
+    async def names() -> list[str]:
+        return [tool["name"] for tool in (await relay.http.post("/notes", **asked)).json()["result"]["tools"]]
+
+    assert await names() == ["echo"]
+    params = {"notifications": {"toolsListChanged": True}}
+    told: asyncio.Queue[str] = asyncio.Queue()
+    browsers[SECOND].on_listen = lambda event: browsers[SECOND].send(
+        event, Kind.NOTE, {"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": {"notifications": {}}}
+    )
+
+    async def listen() -> None:
+        async with relay.http.stream("POST", "/notes", **relay.modern("subscriptions/listen", params)) as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("data: "):
+                    told.put_nowait(json.loads(line.removeprefix("data: ")).get("method", ""))
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(20):
+        assert await told.get() == ACKNOWLEDGED
+        await browsers[FIRST].show_tabs("tab-laptop", used=1)
+        assert await told.get() == "notifications/tools/list_changed"
+    assert await names() == ["echo", "other"]
+    listening.cancel()
+
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+
+async def test_the_same_browser_with_a_new_worker_takes_its_own_place_only(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    async with AsyncExitStack() as stack:
+        await come(relay, stack, SECOND, inst="after-an-update")
+        await browsers[SECOND].until(lambda: browsers[SECOND].close_code is not None)
+        assert browsers[SECOND].close_code == 4409
+        assert browsers[FIRST].close_code is None
+        assert len((await shown(relay, lambda row: True))["instances"]) == 2
+
+
+async def test_a_page_of_another_owner_is_refused_while_one_is_there(relay: RunningRelay, browsers: Browsers) -> None:
+    stranger = relay.tokens.make("stranger", [SERVE])
+    with pytest.raises(InvalidStatus) as refused:
+        await SyntheticWorker(relay.url, stranger, "notes", browser="other").dial()
+    assert refused.value.response.status_code == 403
+
+
+async def test_what_can_be_no_name_is_refused_and_a_worker_without_one_has_its_own(relay: RunningRelay) -> None:
+    bad = SyntheticWorker(relay.url, relay.token, "notes", browser="a/b")
+    await bad.dial()
+    await bad.until(lambda: bad.close_code is not None)
+    assert bad.close_code == 4400
+    async with SyntheticWorker(relay.url, relay.token, "notes", inst="0123456789abcdef"):
+        row = await shown(relay, lambda row: front(row) is not None)
+        assert front(row) == "01234567"
+
+
+async def test_browsers_are_remembered_over_a_restart_and_forgotten_when_there_are_too_many(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, instances=("notes",), grace_s=0.05) as relay:
+        for number in range(20):
+            async with SyntheticWorker(relay.url, relay.token, "notes", inst=f"i{number}", browser=f"b{number}"):
+                pass
+        await shown(relay, lambda row: all(one["state"] == "offline" for one in row["instances"]))
+        await shown(relay, lambda row: len(row["instances"]) <= 16)
+    async with RunningRelay(tmp_path, instances=("notes",), away_wait_s=0.05) as relay:
+        assert (await relay.call("notes~b19", "echo")).json()["error"]["data"]["reason"] == "server_offline"
+        assert (await relay.call("notes~b0", "echo")).status_code == 404
+    async with RunningRelay(tmp_path) as relay:
+        assert (await relay.call("notes~b19", "echo")).status_code == 404
+
+
+async def test_a_token_for_the_server_is_one_for_its_browsers_and_no_other(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    for servers, status in ((["notes"], 200), (["other"], 403)):
+        token = relay.tokens.make(f"for-{servers[0]}", [CALL], servers=servers)
+        request = relay.modern("tools/call", {"name": "echo", "arguments": {}})
+        request["headers"]["Authorization"] = f"Bearer {token}"
+        assert (await relay.http.post(f"/notes~{FIRST}", **request)).status_code == status
+
+
+def test_plain_pages_can_not_share_a_name() -> None:
+    with pytest.raises(ConfigError, match="plain pages, which know nothing of instances"):
+        Settings(plain=("notes",), instances=("notes",))
+
+
+def test_a_session_sits_where_it_went_last_until_that_is_gone() -> None:
+    instances = Instances()
+    assert instances.choose(Wish("s"), []) is None
+    for address in ("n~a", "n~b"):
+        instances.use(address)
+    instances.sit("s", "n~a")
+    assert instances.choose(Wish("s"), ["n~a", "n~b"]) == "n~a"
+    instances.know_tabs("n~b", ["t"])
+    assert instances.choose(Wish("s", named="t"), ["n~a", "n~b"]) == "n~b"
+    assert instances.choose(Wish("s", pinned="t"), ["n~a", "n~b"]) == "n~a"
+    assert instances.choose(Wish(None, pinned="t"), ["n~a", "n~b"]) == "n~b"
+    assert instances.choose(Wish(None), ["n~a"]) == "n~a"
+    instances.leave("n~a")
+    assert instances.seats("s") == []
+    assert instances.choose(Wish("s"), []) == "n~b"
+
+
+def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None:
+    assert read_tabs(None) is None
+    assert read_tabs({"tabs": "x"}) is None
+    known = read_tabs({"tabs": [{"id": 1}, {"id": "a", "title": "t" * 999, "visible": 1}, 7], "used": "x"})
+    assert known is not None
+    [tab], used = known
+    assert (tab.id, len(tab.title), tab.is_visible, used) == ("a", 200, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0", "Firefox 153 on Linux"),
+        (
+            "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 "
+            "Safari/537.36 Edg/156.0.0.0",
+            "Edge 156 on Windows",
+        ),
+        (
+            "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/26.1 "
+            "Safari/605.1.15",
+            "Safari 26 on macOS",
+        ),
+        (
+            "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 HeadlessChrome/156.0 Safari/537.36",
+            "Chrome 156 on Linux",
+        ),
+        ("curl/8.0", ""),
+    ],
+)
+def test_a_browser_is_called_what_people_call_it(agent: str, name: str) -> None:
+    assert browser_name(agent) == name
