@@ -78,6 +78,7 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
         "tabserver/js/worker.js",
         "tabserver/js/client.js",
         "tabrelay/_assets/demo/index.html",
+        "tabrelay/_assets/demo/examples/data/data.py",
         "tabrelay/_assets/pyodide/pyodide.asm.wasm",
         "tabrelay/_assets/pyodide/pyodide.asm.wasm.gz",
         "tabrelay/_assets/pyodide/python_stdlib.zip",

@@ -225,7 +225,7 @@ class Assets:
             return self._hashed(hashed["group"], hashed["hash"], hashed["path"])
         first, _, rest = path.partition("/")
         if first == "demo":
-            return self._demo.get(rest or "index.html")
+            return self._demo.get(rest if rest and not rest.endswith("/") else f"{rest}index.html")
         if first == "page":
             return self._page.get(rest)
         if path == "micropython/tabserver.py":

@@ -134,6 +134,17 @@ def test_a_page_that_is_edited_is_served_anew(root: Path) -> None:
     assert after.etag != before.etag
 
 
+def test_a_folder_of_the_demo_is_its_index(root: Path) -> None:
+    (root / "demo/examples/todo").mkdir(parents=True)
+    (root / "demo/examples/todo/index.html").write_text("<!doctype html>")
+    made = assets(root)
+    for path in ("demo/", "demo/examples/todo/"):
+        found = made.lookup(path)
+        assert found is not None and found.mime.startswith("text/html"), path
+    for path in ("demo/examples/todo", "demo/examples/", "demo//", "demo/../page/"):
+        assert made.lookup(path) is None, path
+
+
 def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
     made = assets(root)
     made.lookup(made.manifest()["pyodide"].removeprefix("/-/") + "pyodide.mjs")

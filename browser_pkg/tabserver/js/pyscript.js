@@ -1,0 +1,40 @@
+/**
+ * PyScript with one tag, from the relay's own copy: nothing is asked of any other host.
+ *
+ *     <script type="module" src="http://127.0.0.1:4747/-/pyscript.js"></script>
+ *     <script type="py" src="tools.py"></script>
+ *
+ * Gives every `py` and `mpy` script what it needs to offer tools: the interpreter, `tabserver`, and client.js as
+ * `pyscript.js_modules.tabrelay`. What the script's own `config` says (JSON) comes first.
+ */
+
+const HOME = new URL("/-/", import.meta.url);
+/** @param {string} path */
+const at = (path) => new URL(path, HOME).href;
+
+/** @type {Record<string, { interpreter: string, files: Record<string, string> }>} */
+const KINDS = {
+  py: { interpreter: at("pyodide/pyodide.mjs"), files: { [at("tabserver.zip")]: "./*" } },
+  mpy: { interpreter: at("micropython/micropython.mjs"), files: { [at("micropython/tabserver.py")]: "" } },
+};
+/** Plug-ins that a page of tools has no use for, and that would be loaded with it. */
+const UNUSED = ["deprecations-manager", "donkey", "py-editor", "py-game", "py-terminal"];
+
+for (const [kind, { interpreter, files }] of Object.entries(KINDS)) {
+  for (const script of document.querySelectorAll(`script[type="${kind}"]`)) {
+    const own = JSON.parse(script.getAttribute("config") ?? "{}");
+    const main = { [at("client.js")]: "tabrelay", ...own.js_modules?.main };
+    script.setAttribute("config", JSON.stringify({
+      interpreter,
+      plugins: UNUSED.map((name) => `!${name}`),
+      ...own,
+      files: { ...files, ...own.files },
+      js_modules: { ...own.js_modules, main },
+    }));
+  }
+}
+
+const { hooks } = await import(at("pyscript/core.js"));
+// PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and a
+// page without 'unsafe-eval' stops right there. These pages start no PyScript worker.
+hooks.worker.onBeforeRunAsync.clear();

@@ -1,0 +1,205 @@
+"""The examples, as somebody tries them: opened in a browser, used by an MCP client, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.test_page_api import ERAS, text
+from tests.support.demo import Demo
+from tests.support.site import Site
+
+EXAMPLES = Path(__file__).parents[2] / "web_demo" / "examples"
+WRITTEN = "http://127.0.0.1:4747"
+
+
+class Visitor:
+    """A browser that is paired with the demo's relay, and clients for the servers that its pages are."""
+
+    def __init__(self, relay: Demo, context: BrowserContext, boot_timeout_ms: float) -> None:
+        self.relay, self.context, self._boot_timeout_ms = relay, context, boot_timeout_ms
+        self.here = f"http://127.0.0.1:{relay.port}"
+        self.hosts: set[str] = set()
+        self.errors: list[str] = []
+
+    async def open(self, folder: str, url: str | None = None) -> Page:
+        page = await self.context.new_page()
+        page.on("request", lambda asked: self.hosts.add(asked.url.split("/")[2].split(":")[0]))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        await page.goto(url or f"{self.here}/-/demo/examples/{folder}/")
+        await expect(page.locator("#status")).to_contain_text("MCP clients reach", timeout=self._boot_timeout_ms)
+        return page
+
+    @asynccontextmanager
+    async def client(self, server: str, tool: str, **options: Any) -> AsyncIterator[Client]:
+        """A client of one server, once it offers a tool."""
+        headers = {"Authorization": f"Bearer {self.relay.token}"}
+        async with (
+            httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
+            Client(streamable_http_client(f"{self.here}/{server}", http_client=http), **options) as client,
+        ):
+            await has(client, tool)
+            yield client
+
+
+async def has(client: Client, tool: str, *, there: bool = True) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            if (tool in [item.name for item in (await client.list_tools()).tools]) == there:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+async def visitor(
+    browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Visitor]:
+    async with Demo(tmp_path_factory.mktemp("home")) as relay:
+        context = await browser.new_context()
+        context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
+        page = await context.new_page()
+        await relay.open(page, settings.BOOT_TIMEOUT_MS)
+        visitor = Visitor(relay, context, settings.BOOT_TIMEOUT_MS)
+        yield visitor
+        assert visitor.hosts <= {"127.0.0.1", "localhost"}, "nothing comes from anywhere else"
+        assert visitor.errors == []
+        await context.close()
+
+
+async def test_the_demo_leads_to_the_examples_and_every_link_of_theirs_leads_somewhere(visitor: Visitor) -> None:
+    page = await visitor.context.new_page()
+    await page.goto(f"{visitor.here}/-/demo/")
+    await page.get_by_role("link", name="Examples").click()
+    await expect(page.locator("h1")).to_have_text("Examples")
+    links = await page.locator("main a").evaluate_all("links => links.map((link) => link.href)")
+    assert len(links) == 9
+    for link in links:
+        answer = await page.request.get(link)
+        assert answer.ok, link
+    await page.close()
+
+
+@ERAS
+async def test_the_todo_list_is_shared(visitor: Visitor, mode: str) -> None:
+    page = await visitor.open("todo")
+    async with visitor.client("todo", "add_todo", mode=mode) as client:
+        added = await client.call_tool("add_todo", {"text": f"Water the plants ({mode})"})
+        assert added.structured_content is not None
+        row = page.locator("#list li", has_text=f"Water the plants ({mode})")
+        await expect(row).to_have_count(1)
+        await client.call_tool("finish_todo", {"id": added.structured_content["id"]})
+        await expect(row).to_have_class("done")
+        [listed] = (await client.read_resource("todo://list")).contents
+        assert f"- [x] Water the plants ({mode})" in listed.text  # type: ignore[union-attr]
+        await page.get_by_placeholder("What needs doing?").fill("By hand")
+        await page.get_by_role("button", name="Add").click()
+        todos = (await client.call_tool("list_todos", {"only_open": True})).structured_content
+        assert todos is not None and "By hand" in [todo["text"] for todo in todos["todos"]]
+        removed = await client.call_tool("remove_todo", {"id": added.structured_content["id"]})
+        assert text(removed) == f"Removed “Water the plants ({mode})”."
+        await expect(row).to_have_count(0)
+        wrong = await client.call_tool("finish_todo", {"id": 999})
+        assert wrong.is_error and text(wrong) == "There is no to-do 999. list_todos gives those there are."
+        empty = await client.call_tool("add_todo", {"text": ""})
+        assert empty.is_error and "arguments.text" in text(empty)
+    await page.close()
+
+
+async def test_the_data_page_gives_a_table_and_a_picture(visitor: Visitor) -> None:
+    page = await visitor.open("data")
+    async with visitor.client("weather", "plot") as client:
+        await expect(page.locator("#table tr")).to_have_count(5)
+        table = (await client.call_tool("temperatures", {"cities": ["Oslo"]})).structured_content
+        assert table is not None
+        [oslo] = table if isinstance(table, list) else table["result"]
+        assert (oslo["mean"], oslo["warmest"], oslo["coldest"]) == (6.9, "Jul", "Jan")
+        both = (await client.call_tool("plot", {"cities": ["Lisbon", "Oslo"]})).content
+        every = (await client.call_tool("plot", {})).content
+        assert [block.type for block in both] == ["text", "image"]
+        pictures = [base64.b64decode(blocks[1].data) for blocks in (both, every)]  # type: ignore[union-attr]
+        assert all(picture.startswith(b"\x89PNG") and len(picture) > 5_000 for picture in pictures)
+        assert pictures[0] != pictures[1]
+        wrong = await client.call_tool("plot", {"cities": ["Atlantis"]})
+        assert wrong.is_error and "Lisbon" in text(wrong)
+    await page.close()
+
+
+async def test_the_shops_tools_come_and_go_with_its_basket(visitor: Visitor) -> None:
+    page = await visitor.open("webmcp")
+    async with visitor.client("shop", "add_to_basket") as client:
+        found = (await client.call_tool("find_products", {"word": "novel"})).structured_content
+        assert found is not None and [product["id"] for product in found["products"]] == ["novel"]
+        await has(client, "check_out", there=False)
+        await client.call_tool("add_to_basket", {"id": "novel"})
+        await expect(page.locator("#basket li")).to_have_count(1)
+        await has(client, "check_out")
+        [tool] = [tool for tool in (await client.list_tools()).tools if tool.name == "check_out"]
+        assert tool.annotations is not None and tool.annotations.destructive_hint
+        assert text(await client.call_tool("check_out", {})) == "Paid 14 €. Thank you."
+        await has(client, "check_out", there=False)
+        wrong = await client.call_tool("add_to_basket", {"id": "yacht"})
+        assert wrong.is_error and text(wrong) == "The shop has no “yacht”. find_products says what it has."
+    await page.close()
+
+
+@ERAS
+async def test_the_album_asks_before_it_deletes(visitor: Visitor, mode: str) -> None:
+    asked: list[str] = []
+    answers = [ElicitResult(action="decline"), ElicitResult(action="accept", content={"delete": True})]
+
+    async def answer(context: Any, params: Any) -> ElicitResult:
+        asked.append(params.message)
+        return answers.pop(0)
+
+    page = await visitor.open("ask")
+    photos = page.locator("#photos li")
+    async with visitor.client("album", "delete_photos", mode=mode, elicitation_callback=answer) as client:
+        assert "said no" in text(await client.call_tool("delete_photos", {"ids": [2, 4]}))
+        await expect(photos).to_have_count(6)
+        assert "4 photos are left" in text(await client.call_tool("delete_photos", {"ids": [2, 4]}))
+        await expect(photos).to_have_count(4)
+        assert asked == ["Delete “Harbour again”, “Gulls” for good?"] * 2
+    async with visitor.client("album", "delete_photos", mode=mode) as dumb:
+        refused = await dumb.call_tool("delete_photos", {"ids": [1]})
+        assert refused.is_error and "nothing was deleted" in text(refused)
+        await expect(photos).to_have_count(4)
+    await page.close()
+
+
+async def test_the_app_on_another_origin_pairs_and_works(visitor: Visitor, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "cross_origin", tmp_path / "app")
+    for name in ("notes.js", "tabrelay-worker.js"):
+        file = tmp_path / "app" / name
+        source = file.read_text(encoding="utf-8")
+        assert source.count(WRITTEN) == 1
+        file.write_text(source.replace(WRITTEN, visitor.here), encoding="utf-8")
+    with Site(tmp_path / "app") as site:
+        opening = asyncio.create_task(visitor.open("", site.origin))
+        headers = {"Authorization": f"Bearer {visitor.relay.token}"}
+        async with httpx2.AsyncClient(trust_env=False, headers=headers) as http:
+            async with asyncio.timeout(60):
+                while True:
+                    if asking := (await http.get(f"{visitor.here}/-/pairs")).json()["asking"]:
+                        break
+                    await asyncio.sleep(0.05)
+            approved = await http.post(f"{visitor.here}/-/pairs", json={"approve": asking[0]["code"]})
+            assert approved.is_success, approved.text
+        page = await opening
+        async with visitor.client("notes", "append_to_note") as client:
+            assert text(await client.call_tool("append_to_note", {"line": "And bread."})) == "Added."
+            assert text(await client.call_tool("read_note", {})) == "Buy milk.\nAnd bread."
+            await expect(page.locator("#note")).to_have_value("Buy milk.\nAnd bread.")
+        await page.close()

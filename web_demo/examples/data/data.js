@@ -1,0 +1,6 @@
+/** Only shows the connection: the tools of this page are in data.py. */
+
+import { connect } from "/-/client.js";
+import { showStatus } from "../status.js";
+
+showStatus(connect({ server: "weather" }));

@@ -1,0 +1,92 @@
+/**
+ * A WebMCP page: its tools are registered with the browser, and nothing here knows of Tabrelay but the last lines, which
+ * show the connection. The script tag `webmcp.js` in the page's head brings the tools to MCP clients.
+ */
+
+import "./standin.js";
+import { connect } from "/-/client.js";
+import { showStatus } from "../status.js";
+
+const SHELF = [
+  { id: "atlas", name: "Atlas of small islands", kind: "book", price: 24 },
+  { id: "tea", name: "Tea from the hills", kind: "food", price: 9 },
+  { id: "novel", name: "A novel in letters", kind: "book", price: 14 },
+  { id: "bread", name: "Rye bread", kind: "food", price: 4 },
+];
+/** @type {typeof SHELF} */
+let basket = [];
+/** Withdraws the tool `check_out`. @type {AbortController | undefined} */
+let counter;
+
+const { modelContext } = /** @type {any} */ (document);
+
+modelContext.registerTool({
+  name: "find_products",
+  description: "What the shop has, by a word of its name or kind.",
+  inputSchema: { type: "object", properties: { word: { type: "string" } } },
+  annotations: { readOnlyHint: true },
+  execute: (/** @type {{ word?: string }} */ { word = "" }) => ({
+    products: SHELF.filter(({ name, kind }) => `${name} ${kind}`.toLowerCase().includes(word.toLowerCase())),
+  }),
+});
+
+modelContext.registerTool({
+  name: "add_to_basket",
+  description: "Put a product into the basket.",
+  inputSchema: { type: "object", properties: { id: { type: "string" } }, required: ["id"] },
+  execute(/** @type {{ id: string }} */ { id }) {
+    const product = SHELF.find((one) => one.id === id);
+    if (!product) throw new Error(`The shop has no “${id}”. find_products says what it has.`);
+    basket.push(product);
+    draw();
+    return `${product.name} is in the basket.`;
+  },
+});
+
+/** There is something to pay only while the basket is not empty: a tool may come and go. */
+function offerCheckOut() {
+  if (basket.length && !counter) {
+    counter = new AbortController();
+    modelContext.registerTool({
+      name: "check_out",
+      description: "Buy what is in the basket.",
+      inputSchema: { type: "object", properties: {} },
+      annotations: { consequentialHint: true },
+      execute() {
+        const paid = total();
+        basket = [];
+        draw();
+        return `Paid ${paid} €. Thank you.`;
+      },
+    }, { signal: counter.signal });
+  } else if (!basket.length) {
+    counter?.abort();
+    counter = undefined;
+  }
+}
+
+const total = () => basket.reduce((sum, { price }) => sum + price, 0);
+
+/**
+ * @param {string} id
+ * @param {typeof SHELF} products
+ */
+function fill(id, products) {
+  document.querySelector(id)?.replaceChildren(...products.map(({ name, price }) => {
+    const row = document.createElement("li");
+    row.append(Object.assign(document.createElement("span"), { textContent: name }), `${price} €`);
+    return row;
+  }));
+}
+
+function draw() {
+  fill("#shelf", SHELF);
+  fill("#basket", basket);
+  const sum = /** @type {HTMLElement} */ (document.querySelector("#total"));
+  sum.textContent = basket.length ? `${total()} €` : "empty";
+  offerCheckOut();
+}
+
+draw();
+// The connection that webmcp.js made: connect() gives the same one for the same server.
+showStatus(connect({ server: "shop" }));
