@@ -33,7 +33,7 @@ class BrowserSpec:
 
 @dataclass(frozen=True, slots=True)
 class StdioSpec:
-    """A server that the relay runs as a child process."""
+    """A server that the relay runs as a child process. `is_shared`: there can be only one process, for all clients."""
 
     name: str
     command: str
@@ -43,6 +43,7 @@ class StdioSpec:
     timeout_s: float | None = None
     era: EraChoice = "auto"
     ids: IdFormat = "integer"
+    is_shared: bool = False
 
     kind = "stdio"
 
@@ -63,6 +64,7 @@ class HttpSpec:
     timeout_s: float | None = None
     era: EraChoice = "auto"
     ids: IdFormat = "integer"
+    is_shared: bool = False
 
     @property
     def kind(self) -> str:

@@ -3,8 +3,6 @@ documentation: run with TABRELAY_WRITE_DOCS=1 to write it anew."""
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,14 +12,13 @@ import httpx2
 import pytest
 from playwright.async_api import BrowserContext
 
+from tests.conformance.report import hold_page_to, table
 from tests.support.demo import Demo
 from tests.support.relay import ACCEPT, modern
 from tests.support.site import Site
-from tests.support.suite import Scenario, run
+from tests.support.suite import run
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "conformance.md"
-BLOCK = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
 SERVER = "conformance"
 SCORED = {"2025-11-25": 30, "2026-07-28": 37}
 # Not scored, and passed all the same.
@@ -64,8 +61,6 @@ async def test_the_relay_with_a_browser_behind_it_passes_the_suite(url: str, tmp
     # Without these the suite can't try two of its checks, and counts them as passed.
     assert {"test_logging_tool", "test_streaming_elicitation"} <= names
     runs = {revision: await run(url, revision, tmp_path / revision) for revision in SCORED}
-    text = table(runs)
-    print("\n" + text)
     for revision, scenarios in runs.items():
         required = [scenario for scenario in scenarios.values() if scenario.is_scored]
         assert len(required) == SCORED[revision]
@@ -73,40 +68,10 @@ async def test_the_relay_with_a_browser_behind_it_passes_the_suite(url: str, tmp
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
         shown = (scenario for scenario in scenarios.values() if scenario.is_scored or scenario.name in ALSO[revision])
         assert {check for scenario in shown for check in scenario.untried} == UNTRIED[revision]
-    # A check that is no longer tried does not fail: only the numbers tell.
-    page = PAGE.read_text(encoding="utf-8")
-    if os.environ.get("TABRELAY_WRITE_DOCS"):
-        page = BLOCK.sub(lambda _: text, page)
-        PAGE.write_text(page, encoding="utf-8")
-    assert BLOCK.findall(page) == [text]
+    hold_page_to("results", table(runs, set.union(*ALSO.values())))
 
 
 async def tools(url: str) -> set[str]:
     async with httpx2.AsyncClient(trust_env=False, timeout=30, headers={"Accept": ACCEPT}) as http:
         response = await http.post(url, **modern("tools/list"))
     return {tool["name"] for tool in response.json()["result"]["tools"]}
-
-
-def table(runs: dict[str, dict[str, Scenario]]) -> str:
-    """Checks passed, per scenario and revision."""
-    shown = {
-        name for revision, found in runs.items() for name in found if found[name].is_scored or name in ALSO[revision]
-    }
-    rows = [f"| scenario | {' | '.join(runs)} |", "|---|" + "---:|" * len(runs)]
-    totals = []
-    for found in runs.values():
-        required = [scenario for scenario in found.values() if scenario.is_scored]
-        perfect = [scenario for scenario in required if not scenario.problems]
-        totals.append(f"**{len(perfect)} of {len(required)}**, {sum(scenario.passed for scenario in required)} checks")
-    rows.append(f"| **scored** | {' | '.join(totals)} |")
-    for name in sorted(shown):
-        cells = [_cell(found.get(name), ALSO[revision]) for revision, found in runs.items()]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _cell(scenario: Scenario | None, also: set[str]) -> str:
-    if scenario is None or not (scenario.is_scored or scenario.name in also):
-        return ""
-    failed = f", {len(scenario.problems)} failed" if scenario.problems else ""
-    return f"{scenario.passed}{failed}" if scenario.is_scored else f"({scenario.passed}{failed})"

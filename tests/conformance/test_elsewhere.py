@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import AsyncIterator
@@ -21,13 +20,12 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tabrelay.specs import HttpSpec
 from tests.conformance.driving import drive
+from tests.conformance.report import hold_page_to, table
 from tests.support.node import NODE
 from tests.support.relay import RunningRelay
 from tests.support.suite import Scenario, run_client, scored
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "conformance.md"
-BLOCK = re.compile(r"(?<=<!-- elsewhere -->\n).*?(?=<!-- /elsewhere -->)", re.DOTALL)
 REVISIONS = {"2025-11-25": 4, "2026-07-28": 7}  # scored scenarios that are not about authorization
 ALSO = frozenset({"json-schema-2020-12-preservation"})  # not scored, and passed all the same
 # What the suite can't try: methods that 2026-07-28 no longer has.
@@ -75,30 +73,9 @@ async def test_the_relay_passes_the_suites_client_mode(tmp_path: Path, env: dict
             *(run_client(command, name, revision, tmp_path / revision / name, env) for name in (*names, *ALSO))
         )
         runs[revision] = {scenario.name: scenario for scenario in found}
-    text = table(runs)
-    print("\n" + text)
     for revision, scenarios in runs.items():
         for scenario in scenarios.values():
             assert (scenario.problems, scenario.passed > 0) == ((), True), (revision, scenario)
             untried = [check for check in scenario.untried if check.startswith("sep-")]
             assert untried == UNTRIED.get(scenario.name, []), (revision, scenario)
-    # The suite says "passed" of nothing at all, too: only the numbers tell.
-    page = PAGE.read_text(encoding="utf-8")
-    if os.environ.get("TABRELAY_WRITE_DOCS"):
-        page = BLOCK.sub(lambda _: text, page)
-        PAGE.write_text(page, encoding="utf-8")
-    assert BLOCK.findall(page) == [text]
-
-
-def table(runs: dict[str, dict[str, Scenario]]) -> str:
-    """Checks passed, per scenario and revision."""
-    rows = [f"| scenario | {' | '.join(runs)} |", "|---|" + "---:|" * len(runs)]
-    for name in sorted({name for found in runs.values() for name in found}):
-        cells = [_cell(found[name]) if name in found else "" for found in runs.values()]
-        rows.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _cell(scenario: Scenario) -> str:
-    failed = f", {len(scenario.problems)} failed" if scenario.problems else ""
-    return f"({scenario.passed}{failed})" if scenario.name in ALSO else f"{scenario.passed}{failed}"
+    hold_page_to("elsewhere", table(runs, ALSO, has_totals=False))

@@ -69,6 +69,7 @@ def test_our_own_form_has_settings_and_servers(tmp_path: Path) -> None:
                 timeout_s = 60
                 era = "legacy"
                 request_ids = "string"
+                shared = true
 
                 [servers.search]
                 url = "https://search.example/mcp"
@@ -93,7 +94,7 @@ def test_our_own_form_has_settings_and_servers(tmp_path: Path) -> None:
         "notes": BrowserSpec("notes"),
         "old": BrowserSpec("old", "/db", frozenset({"plain"})),
         "files": StdioSpec(
-            "files", "npx", ("-y", "files", "s3cret-value"), env, str(tmp_path), 60, era="legacy", ids="string"
+            "files", "npx", ("-y", "files", "s3cret-value"), env, str(tmp_path), 60, "legacy", "string", is_shared=True
         ),
         "search": HttpSpec("search", "https://search.example/mcp", (("Authorization", "Bearer s3cret-value"),)),
         "feed": HttpSpec("feed", "http://127.0.0.1:9/sse", transport="sse"),

@@ -78,7 +78,6 @@ async def test_a_handle_works_once_for_its_owner_and_its_request_only(bureau: Bu
         bureau.tool(answers=answers, state=handle, principal="thief"),
         bureau.tool(answers=answers, state=handle + "x"),
         bureau.tool(answers=answers, state=7),
-        bureau.tool(answers=answers),
         bureau.tool(answers=[], state=handle),
         bureau.tool(answers={"x": 1}, state=handle),
         bureau.call("tools/call", other),
@@ -88,6 +87,33 @@ async def test_a_handle_works_once_for_its_owner_and_its_request_only(bureau: Bu
     right = bureau.tool(answers=answers, state=handle)
     assert not right.is_done
     assert (await reply(bureau.tool(answers=answers, state=handle)))["error"]["code"] == jsonrpc.INVALID_PARAMS
+
+
+async def test_answers_without_a_handle_are_for_a_new_call_and_its_first_questions_that_they_fit(
+    bureau: Bureau,
+) -> None:
+    """Their names are not ours; what fits no question is passed over, and what is missing is asked for."""
+    right = {"action": "accept", "content": {"name": "Ada"}}
+    pending = bureau.tool(answers={"stray": {"action": "accept", "content": {"size": 1}}, "user_name": right})
+    form = {"message": "Name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    bureau.peer.ask("q1", params=form)
+    bureau.peer.ask("q2", params=form)
+    questions, _ = await bureau.asked(pending)
+    assert bureau.peer.said == [jsonrpc.result_message("q1", right)]
+    assert len(questions) == 1
+
+
+async def test_a_client_that_introduces_itself_anew_finds_its_call_where_it_was(bureau: Bureau) -> None:
+    """The same server may be spoken to in several sessions, each with a translator of its own."""
+    first = bureau.tool()
+    bureau.peer.ask("q1")
+    questions, handle = await bureau.asked(first)
+    other = Bureau()
+    other.translator._parking = bureau.parking
+    second = other.tool(answers={key: {"action": "accept"} for key in questions}, state=handle)
+    assert [message["id"] for message in bureau.peer.said] == ["q1"]
+    bureau.peer.result({"content": []})
+    assert (await reply(second))["result"]["resultType"] == "complete"
 
 
 async def test_nobody_who_answers_in_time_means_a_cancelled_call() -> None:

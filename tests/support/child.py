@@ -19,6 +19,7 @@ TOOLS = {
     "echo": "gives its arguments back",
     "pid": "says its process id",
     "env": "says its environment",
+    "introduction": "says what it was told of its client",
     "slow": "answers when `release` is called, or when it is cancelled",
     "release": "ends every slow call",
     "progress": "reports progress, then answers",
@@ -41,6 +42,7 @@ answered = threading.Condition()
 cancelled: set[Any] = set()
 listening: set[Any] = set()
 counts = {"count": 0, "initialize": 0}
+introduction: Message = {}
 ids = iter(range(1, 1000))
 
 
@@ -101,6 +103,7 @@ class Server:
             raise LookupError(-32602, "no envelope")
         if method == "initialize" and not self.is_modern:
             counts["initialize"] += 1
+            introduction.update(params)
             info = {"name": "child", "version": "1"}
             return {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": info}
         if method == "server/discover" and self.is_modern:
@@ -140,6 +143,9 @@ class Server:
 
     def tool_env(self, id: Any, params: Message) -> Message:
         return text(dict(os.environ))
+
+    def tool_introduction(self, id: Any, params: Message) -> Message:
+        return text(introduction)
 
     def tool_count(self, id: Any, params: Message, file: str | None = None) -> Message:
         if file is not None:

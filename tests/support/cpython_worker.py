@@ -20,7 +20,7 @@ class CPythonWorker(RemoteWorker):
     def __init__(self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox) -> None:
         super().__init__(url, token, server)
         self._toolbox = toolbox
-        self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=_defer, later=_later)
+        self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=defer, later=later)
         self.core = Server(server, "1.0", self.hub, self.transport.send)
         self.errors: list[Exception] = []
         self.transport.on_message = self.core.receive
@@ -41,9 +41,9 @@ class CPythonWorker(RemoteWorker):
         self._toolbox.on_update = lambda uri: None
 
 
-def _defer(function: Callable[[], None]) -> None:
+def defer(function: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(function)
 
 
-def _later(delay_ms: float, function: Callable[[], None]) -> None:
+def later(delay_ms: float, function: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_later(delay_ms / 1000, function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -39,3 +40,10 @@ def named(name: str) -> dict[str, Any]:
 async def text(one: Client, tool: str, **arguments: Any) -> str:
     result = await one.call_tool(tool, arguments)
     return str(result.content[0].text)  # type: ignore[union-attr]
+
+
+async def busy(relay: RunningRelay, count: int) -> None:
+    """Wait until the relay's only server has so many calls."""
+    async with asyncio.timeout(20):
+        while (await relay.http.get("/-/status")).json()["servers"][0]["in_flight"] != count:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

@@ -12,7 +12,7 @@ from mcp_types import ElicitResult
 
 from tests.support.elsewhere import child
 from tests.support.relay import RunningRelay
-from tests.upstreams.conftest import MODES, client, named, text
+from tests.upstreams.conftest import MODES, busy, client, named, text
 
 
 @pytest.fixture
@@ -126,9 +126,3 @@ async def test_more_calls_than_a_server_may_have_are_refused(tmp_path: Path) -> 
         assert (error["data"]["reason"], error["data"]["delivered"]) == ("busy", "no")
         for task in slow:
             task.cancel()
-
-
-async def busy(relay: RunningRelay, count: int) -> None:
-    async with asyncio.timeout(10):
-        while (await relay.http.get("/-/status")).json()["servers"][0]["in_flight"] != count:
-            pass

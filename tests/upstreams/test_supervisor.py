@@ -27,6 +27,7 @@ class ScriptedTransport:
     """Opens as long as `is_there`; `cut` ends the connection that is open."""
 
     def __init__(self) -> None:
+        self.says_whose = False
         self.is_there = True
         self.opened = 0
         self.open_now = 0

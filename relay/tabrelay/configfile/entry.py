@@ -36,7 +36,7 @@ KINDS: Final = {
 OF_BROWSERS: Final = frozenset({"path", *BROWSER_OPTIONS})
 OF_CHILDREN: Final = frozenset({"command", "args", "env", "env_vars", "env_file", "cwd"})
 OF_REMOTES: Final = frozenset({"url", "headers"})
-OF_UPSTREAMS: Final = frozenset({"timeout_s", "era", "request_ids"})
+OF_UPSTREAMS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
 KEYS: Final = frozenset({"type", "enabled"}) | OF_BROWSERS | OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS
 
 # Headers that the relay makes itself, and that no configuration may change.
@@ -178,6 +178,7 @@ class Reader:
             "timeout_s": timeout,
             "era": self._choice("era", ERA_CHOICES),
             "ids": self._choice("request_ids", ID_FORMATS),
+            "is_shared": bool(_typed(self._raw, "shared", self._place, bool, "true or false")),
         }
 
     def _choice(self, key: str, choices: tuple[str, ...]) -> str:

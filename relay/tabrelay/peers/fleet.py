@@ -22,10 +22,12 @@ from tabrelay.translation.parking import Parking
 from tabrelay.translation.translator import Live
 from tabrelay.upstreams.connection import Connection
 from tabrelay.upstreams.fault import Redactor
-from tabrelay.upstreams.greeting import About, greet
+from tabrelay.upstreams.floor import Floor, Habits
+from tabrelay.upstreams.greeting import CLIENT, EVERYTHING, About, Introduction, greet
 from tabrelay.upstreams.ladder import Ladder
 from tabrelay.upstreams.line import Transport
 from tabrelay.upstreams.repeating import Repeating
+from tabrelay.upstreams.sessions import Session, Sessions
 from tabrelay.upstreams.supervisor import Status, Supervisor
 from tabrelay.upstreams.upstream import Upstream
 
@@ -33,15 +35,21 @@ log = logging.getLogger(__name__)
 
 # Clients that come first shall find most servers there; a slow one must not keep the relay from starting.
 FIRST_S: Final = 0.25
+# Sessions of one server that clients have to themselves: each is a process, or costs somebody else's memory.
+MOST_CHILDREN: Final = 8
+MOST_SESSIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Ship:
-    """One server: what it was made of, and its two halves."""
+    """One server: what it was made of, and the sessions with it. How the first of them is, is how the server is."""
 
     spec: UpstreamSpec
-    upstream: Upstream
-    supervisor: Supervisor
+    sessions: Sessions
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self.sessions.first.supervisor
 
     @property
     def is_coming(self) -> bool:
@@ -68,7 +76,8 @@ class Ship:
             "next_retry_s": retry_s,
             "error": status.error,
             "problem": _problem(status, retry_s),
-            "era": self.upstream.era,
+            "era": self.sessions.first.upstream.era,
+            "sessions": len(self.sessions),
         }
 
 
@@ -102,7 +111,7 @@ class Fleet:
                 self._add(spec)
 
     async def stop(self) -> None:
-        await asyncio.gather(*(self._end(ship) for ship in self._ships.values()))
+        await asyncio.gather(*(ship.sessions.stop() for ship in self._ships.values()))
 
     def reconnect(self, name: str) -> None:
         ship = self._ships.get(name)
@@ -112,59 +121,77 @@ class Fleet:
 
     def _add(self, spec: UpstreamSpec) -> None:
         settings, name = self._settings, spec.name
-        redact = Redactor(spec.secrets)
-        transport: Transport
-        if isinstance(spec, StdioSpec):
-            transport = Child(spec, max_line=settings.max_message, redact=redact)
-        else:
-            transport = Remote(spec, max_message=settings.max_message, redact=redact)
+        habits = Habits()
+        sessions = Sessions(
+            name,
+            lambda introduction: self._session(spec, introduction, habits, lambda: sessions),
+            is_shared=spec.is_shared,
+            most=MOST_CHILDREN if isinstance(spec, StdioSpec) else MOST_SESSIONS,
+            in_flight_limit=settings.in_flight_server,
+        )
+        ship = self._ships[name] = Ship(spec, sessions)
+        self._registry.hold(name, sessions, ship, fingerprint(spec))
+        ship.supervisor.start()
+
+    def _session(
+        self, spec: UpstreamSpec, introduction: Introduction | None, habits: Habits, whole: Callable[[], Sessions]
+    ) -> Session:
+        """One session. The first, which has no client to introduce, is the one that the registry is told of."""
+        settings, name, is_first = self._settings, spec.name, introduction is None
+        redact, roots = Redactor(spec.secrets), _roots(spec)
+        introduction = introduction or Introduction(
+            dict(CLIENT), EVERYTHING if spec.is_shared else {"roots": {}} if roots else {}
+        )
+        transport = self._transport(spec, redact)
         upstream = Upstream(
             name,
             parking=self._parking,
             in_flight_limit=settings.in_flight_server,
             timeout_s=settings.upstream_timeout_s or spec.timeout_s,
             repeating=None if isinstance(spec, StdioSpec) else Repeating(name),
-            roots=_roots(spec),
-            reach=lambda: ship.reach(),
+            roots=roots,
+            reach=lambda: supervisor.reach(),
         )
 
         def up(connection: Connection) -> None:
             upstream.up(connection)
-            self._registry.take(name, upstream)
-            self._on_up(name)
+            if is_first:
+                self._registry.take(name, whole())
+                self._on_up(name)
 
         def away() -> None:
             upstream.away()
-            self._registry.away(name, upstream)
+            if is_first:
+                self._registry.away(name, whole())
 
         async def greeted(connection: Connection) -> About:
-            return await greet(connection.line, spec.era)
+            return await greet(connection.line, spec.era if is_first else "legacy", introduction)
 
         supervisor = Supervisor(
             name,
             transport=transport,
-            ladder=Ladder(probes=not isinstance(spec, StdioSpec)),
+            # Without a session of its own a client is served all the same, so it need not wait long for one.
+            ladder=Ladder(probes=not isinstance(spec, StdioSpec)) if is_first else Ladder(probes=False, steps_s=()),
             redact=redact,
-            new_connection=lambda: Connection(upstream, spec.ids),
+            new_connection=lambda: Connection(upstream, spec.ids, None if transport.says_whose else Floor(habits)),
             greet=greeted,
             start_s=settings.upstream_start_s,
             on_up=up,
             on_away=away,
         )
-        ship = self._ships[name] = Ship(spec, upstream, supervisor)
-        self._registry.hold(name, upstream, ship, fingerprint(spec))
-        supervisor.start()
+        return Session(upstream, supervisor)
+
+    def _transport(self, spec: UpstreamSpec, redact: Redactor) -> Transport:
+        if isinstance(spec, StdioSpec):
+            return Child(spec, max_line=self._settings.max_message, redact=redact)
+        return Remote(spec, max_message=self._settings.max_message, redact=redact)
 
     async def _remove(self, name: str, *, is_replaced: bool) -> None:
         ship = self._ships.pop(name)
-        await self._end(ship)
-        self._registry.release(name, ship.upstream)
+        await ship.sessions.stop()
+        self._registry.release(name, ship.sessions)
         if not is_replaced:
             self._registry.forget(name)
-
-    async def _end(self, ship: Ship) -> None:
-        ship.upstream.retire()
-        await ship.supervisor.stop()
 
 
 def _problem(status: Status, retry_s: float | None) -> str | None:

@@ -53,6 +53,10 @@ class Remote:
         self._redact = redact
         self._is_sse = spec.transport == "sse"
 
+    @property
+    def says_whose(self) -> bool:
+        return not self._is_sse
+
     def adapt(self, fault: Fault) -> bool:
         if self._spec.transport != "auto" or fault.status not in OTHER_TRANSPORT:
             return False

@@ -46,6 +46,8 @@ _groups: set[int] = set()
 class Child:
     """The transport of one spec. Each `open` is another process."""
 
+    says_whose = False
+
     def __init__(self, spec: StdioSpec, *, max_line: int, redact: Redactor) -> None:
         self._spec = spec
         self._max_line = max_line

@@ -288,6 +288,23 @@ def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dic
     return None if is_able else {"elicitation": {mode: {}}}
 
 
+def fits(method: str, params: object, answer: Mapping[str, Any]) -> bool:
+    """Can this be the answer to that question?"""
+    if method == "roots/list":
+        return isinstance(answer.get("roots"), list)
+    if method == "sampling/createMessage":
+        return "role" in answer and "content" in answer
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        return False
+    schema = params.get("requestedSchema") if isinstance(params, dict) else None
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    required = schema.get("required", []) if isinstance(schema, dict) else []
+    if not isinstance(fields, dict) or not isinstance(required, list):
+        return False
+    return bool(content) and set(required) <= content.keys() <= fields.keys()
+
+
 # -- subscriptions ----------------------------------------------------------------------------------------------------
 
 

@@ -63,7 +63,10 @@ class Ask:
 class Live(Pending):
     """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
 
-    __slots__ = ("asks", "digest", "expiry", "handle", "keys", "level", "outcome", "outer", "timer", "token", "whose")
+    __slots__ = (
+        *("asks", "digest", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
+        "whose",
+    )
 
     def __init__(self, call: Call, outer: Pending, digest: str, whose: Translator) -> None:
         super().__init__(call)
@@ -73,6 +76,7 @@ class Live(Pending):
         self.level: str | None = None
         self.token: object = None  # the progress token of the request that waits now
         self.asks: dict[str, Ask] = {}
+        self.offered: list[dict[str, Any]] = []
         self.keys = itertools.count(1)
         self.outcome: dict[str, Any] | RelayError | None = None  # came while nobody waited
         self.handle: str | None = None
@@ -119,10 +123,12 @@ class Translator:
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not a method of {outer.call.caller.version}.')
         elif method == "subscriptions/listen":
             self._listen(outer, params)
-        elif method in envelope.MAY_ASK and any(key in params for key in envelope.ANSWERS):
+        elif method in envelope.MAY_ASK and not _are_answers(params.get("inputResponses", {})):
+            outer.refuse(jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
+        elif method in envelope.MAY_ASK and "requestState" in params:
             self._resume(outer, params)
         else:
-            self._begin(outer, params)
+            self._begin(outer, params, params.get("inputResponses", {}))
 
     def cancel(self, outer: Pending, why: str) -> None:
         live = self._lives.pop(outer, None)
@@ -141,7 +147,8 @@ class Translator:
 
     # -- a call -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, outer: Pending, params: envelope.Params) -> None:
+    def _begin(self, outer: Pending, params: envelope.Params, offered: dict[str, Any] | None = None) -> None:
+        """`offered`: answers that came before their questions. The keys are not ours, so what they fit tells."""
         call = outer.call
         level = envelope.log_level(params)
         if level is not None and level not in envelope.LEVELS:
@@ -152,6 +159,7 @@ class Translator:
         inner = Call(call.channel, call.id, call.method, orjson.dumps(request).decode(), _as_legacy(call.caller))
         live = Live(inner, outer, envelope.digest(self._peer.server, call.method, params), self)
         live.token = envelope.progress_token(params)
+        live.offered = list((offered or {}).values())
         if isinstance(level, str) and "logging" in envelope.visible_capabilities(self._peer.about):
             live.level = level
             self._say(inner, "logging/setLevel", {"level": level})
@@ -232,6 +240,10 @@ class Translator:
             self._refuse(live, ask, f"{ask.method} can't be asked during {live.call.method}.")
         elif envelope.lacking(caller.capabilities, ask.method, ask.params) is not None:
             self._refuse(live, ask, f"The client of this call can't do {ask.method}.")
+        elif (given := next((a for a in live.offered if envelope.fits(ask.method, ask.params, a)), None)) is not None:
+            live.offered.remove(given)
+            assert ask.id is not None
+            self._answer(live, jsonrpc.result_message(ask.id, given))
         else:
             live.asks[_key(live, ask.method)] = ask
             if live.outer is not None and live.timer is None:
@@ -259,15 +271,16 @@ class Translator:
     def _resume(self, outer: Pending, params: envelope.Params) -> None:
         """A retry: the answers go to the server, whose call this request waits for from now on."""
         call, answers = outer.call, params.get("inputResponses", {})
-        if not isinstance(answers, dict) or not all(isinstance(answer, dict) for answer in answers.values()):
-            outer.refuse(jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
-            return
         digest = envelope.digest(self._peer.server, call.method, params)
         live = self._parking.take(params.get("requestState"), call.caller.principal, digest, self._loop.time())
-        if live is None or live.whose is not self:
+        if live is None:
             # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
             outer.refuse(jsonrpc.INVALID_PARAMS, "requestState is not valid (any more). Make the call again.")
             return
+        # A client that says something else of itself now has come by another session; its call is where it was.
+        live.whose._take_up(live, outer, params, answers)
+
+    def _take_up(self, live: Live, outer: Pending, params: envelope.Params, answers: dict[str, Any]) -> None:
         live.handle = None
         if live.expiry is not None:
             live.expiry.cancel()
@@ -353,6 +366,10 @@ class Translator:
 
 def _as_legacy(caller: Caller) -> Caller:
     return Caller(Era.LEGACY, eras.NEWEST_LEGACY, caller.principal, caller.client, caller.capabilities, ready=True)
+
+
+def _are_answers(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(answer, dict) for answer in value.values())
 
 
 def _key(live: Live, method: str) -> str:

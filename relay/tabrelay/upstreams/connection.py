@@ -2,7 +2,8 @@
 
 Over HTTP each call has an answer stream of its own, so what the server says in the middle of a call is known to be that
 call's. Over a pipe it is not: then a message that names no call is given to nobody, unless there is only one who it can
-be for. A question waits a moment for that: the call that asked can't end before it is answered, others can.
+be for. Calls that may ask take turns for that (the `floor`); and a question waits a moment: the call that asked can't
+end before it is answered, others can.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tabrelay.calls import Notice, Pending
 from tabrelay.roll import Roll, Running
 from tabrelay.specs import IdFormat
 from tabrelay.translation import envelope
+from tabrelay.upstreams.floor import Floor, named
 from tabrelay.upstreams.greeting import About
 from tabrelay.upstreams.line import Line, refusal
 from tabserver.wire import eras, jsonrpc
@@ -56,8 +58,10 @@ class Question:
 class Connection:
     """One connection of an upstream. The next one is another object."""
 
-    def __init__(self, owner: Owner, ids: IdFormat) -> None:
+    def __init__(self, owner: Owner, ids: IdFormat, floor: Floor | None = None) -> None:
+        """`floor`: for a line on which questions do not say whose they are."""
         self._owner = owner
+        self._floor = floor
         self.line = Line(ids=ids, on_request=self._asked, on_notification=self._noticed)
         self.about: About | None = None
         self._roll = Roll()
@@ -82,11 +86,25 @@ class Connection:
         if params is not None and token is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
         running = Running(pending, token)
+        if self._floor is None or not running.may_speak:
+            return await self._send(id, running, params, headers)
+        is_answered = False
+        try:
+            await self._floor.enter(running, named(pending.call.method, params))
+            result = await self._send(id, running, params, headers)
+            is_answered = True
+            return result
+        finally:
+            self._floor.leave(running, is_answered=is_answered)
+
+    async def _send(
+        self, id: jsonrpc.RequestId, running: Running, params: dict[str, Any] | None, headers: dict[str, str] | None
+    ) -> dict[str, Any]:
         self._roll.put(id, running)
         CALL.set(running)
         is_cancelled = False
         try:
-            return await self.line.request(pending.call.method, params, id=id, headers=headers)
+            return await self.line.request(running.pending.call.method, params, id=id, headers=headers)
         except asyncio.CancelledError:
             is_cancelled = True
             raise
@@ -165,6 +183,8 @@ class Connection:
     async def _whose(self) -> Running | None:
         """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
         among = self._roll.speakers()
+        if self._floor is not None:
+            among = self._floor.among(among)
         try:
             async with asyncio.timeout(HOLD_S):
                 while among:
@@ -185,15 +205,24 @@ class Connection:
         if text is None:
             raise refusal(jsonrpc.INVALID_PARAMS, "The question nests too deeply.")
         question = self._questions[id] = Question(running, self._loop.create_future())
+        # It may be that the server has left, and nobody waits for what its caller says.
+        question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         running.pending.notify(Notice(text))
+        if self._floor is not None:
+            self._floor.asked(running)
         try:
-            return await question.answer
+            await asyncio.wait({question.answer})
         except asyncio.CancelledError:
             # The server no longer wants to know; its caller knows the question under our id.
             running.tell("notifications/cancelled", {"requestId": id})
+            if self._floor is not None:
+                self._floor.withdrawn(running)
             raise
         finally:
             del self._questions[id]
+        if self._floor is not None:
+            await self._floor.answered(running)
+        return question.answer.result()
 
 
 def _as_id(value: object) -> object:

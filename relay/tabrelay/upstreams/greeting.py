@@ -23,9 +23,17 @@ METHOD_HEADER: Final = "mcp-method"
 PROBE_S: Final = 5.0
 
 CLIENT: Final = {"name": "tabrelay", "version": __version__}
-# All that a caller may be capable of: a server asks only for what its client has declared, and which caller it will be
-# is not known yet. A caller that can't is answered for, with an error.
-CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+# All that a caller may be capable of, for a session that all of them share: a server asks only for what its client has
+# declared, and which caller it will be is not known yet. A caller that can't is answered for, with an error.
+EVERYTHING: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Who a server of the handshake era is told that it talks to, and what that client can be asked."""
+
+    client: dict[str, Any]
+    capabilities: dict[str, Any]
 
 
 class Line(Protocol):
@@ -47,10 +55,13 @@ class About:
     result: dict[str, Any]
 
 
-async def greet(line: Line, choice: EraChoice, *, probe_s: float = PROBE_S) -> About:
+async def greet(
+    line: Line, choice: EraChoice, introduction: Introduction | None = None, *, probe_s: float = PROBE_S
+) -> About:
     """Raises LineFault, with words for people, if the two can't understand each other."""
+    introduction = introduction or Introduction(CLIENT, {})
     if choice == "legacy":
-        return await _initialize(line)
+        return await _initialize(line, introduction)
     try:
         found = await _discover(line, None if choice == "modern" else probe_s)
     except MCPError as error:
@@ -62,7 +73,7 @@ async def greet(line: Line, choice: EraChoice, *, probe_s: float = PROBE_S) -> A
     if choice == "modern":
         raise LineFault(Fault("it does not speak 2026-07-28, as its configuration says"))
     try:
-        return await _initialize(line)
+        return await _initialize(line, introduction)
     except MCPError as error:
         # It was too slow to answer the first question, and that question has settled its era.
         again = await _discover(line, None) if error.code == jsonrpc.UNSUPPORTED_VERSION else None
@@ -105,8 +116,12 @@ def _is_modern_only(error: MCPError) -> bool:
     return not any(version in eras.LEGACY_VERSIONS for version in supported)
 
 
-async def _initialize(line: Line) -> About:
-    params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": CLIENT}
+async def _initialize(line: Line, introduction: Introduction) -> About:
+    params = {
+        "protocolVersion": eras.NEWEST_LEGACY,
+        "capabilities": introduction.capabilities,
+        "clientInfo": introduction.client,
+    }
     result = await line.request("initialize", params, may_cancel=False)
     version = result.get("protocolVersion")
     if version not in eras.LEGACY_VERSIONS:

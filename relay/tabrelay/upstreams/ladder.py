@@ -8,6 +8,7 @@ more than five such rounds in 30 s ──► suspended, until somebody says so
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +29,11 @@ class Again:
 
 class Ladder:
     """`probes`: whether a server that stays away is looked for. A child process is not: starting it over and over would
-    cost more than it brings."""
+    cost more than it brings. `steps_s`: none for a connection that can be done without."""
 
-    def __init__(self, *, probes: bool) -> None:
+    def __init__(self, *, probes: bool, steps_s: Sequence[float] = STEPS_S) -> None:
         self._probes = probes
+        self._steps_s = steps_s
         self._rounds: deque[float] = deque(maxlen=MOST_ROUNDS + 1)
         self._step = 0
         self._probe_s = FIRST_PROBE_S
@@ -49,9 +51,9 @@ class Ladder:
 
     def failed(self) -> Again | None:
         """An attempt failed; None if that was the last."""
-        if self._step < len(STEPS_S):
+        if self._step < len(self._steps_s):
             self._step += 1
-            return Again(STEPS_S[self._step - 1])
+            return Again(self._steps_s[self._step - 1])
         if not self._probes:
             return None
         delay_s, self._probe_s = self._probe_s, min(self._probe_s * 2, LAST_PROBE_S)

@@ -68,6 +68,10 @@ Streams = tuple[ReadStream, WriteStream]
 class Transport(Protocol):
     """How an upstream is reached. Whatever fails below is said with `report`, under the id of its request."""
 
+    @property
+    def says_whose(self) -> bool:
+        """Does what comes in the middle of a call come in the context of whoever sent that call?"""
+
     def open(self, report: Report) -> AbstractAsyncContextManager[Streams]: ...
 
     def adapt(self, fault: Fault) -> bool:

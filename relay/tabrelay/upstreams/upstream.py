@@ -122,6 +122,11 @@ class Upstream:
         return sum(pending.call.method != LISTEN for pending in self._tasks)
 
     @property
+    def is_idle(self) -> bool:
+        """Does nobody call, wait for an answer, or listen?"""
+        return not self._tasks and self._audience.is_empty
+
+    @property
     def era(self) -> str | None:
         return self._connection.era.value if self._connection is not None else None
 
