@@ -240,8 +240,5 @@ def _journal(settings: Settings) -> Journal | None:
 
 
 def _is_server_path(path: str) -> bool:
-    """`/notes`, but neither `/` nor `/-/…` nor `/.well-known/…`; and the two addresses of 2024-11-05 beside it."""
-    if len(path) < 2 or path[1] in "-." or path == "/favicon.ico":
-        return False
-    rest = path.find("/", 1)
-    return rest < 0 or path[rest + 1 :] in ("sse", "messages", "messages/")
+    """`/notes` and what is below it, but neither `/` nor `/-/…` nor `/.well-known/…`."""
+    return len(path) > 1 and path[1] not in "-./" and path != "/favicon.ico"

@@ -1,16 +1,19 @@
 """HTTP connections with limits: bytes and time of a request's header, time of its body, and how many there may be.
 
 uvicorn's httptools protocol has none of them: it takes headers of any size, and keeps a connection that says nothing,
-half a header, or a body byte by byte, for ever. How large a body may be is decided where it is read; what a request
-means is not known here.
+half a header, or a body byte by byte, for ever. It also loses the body of a request that would rather speak another
+protocol, as Java's HTTP client says with every first one; here such a wish is passed over. How large a body may be is
+decided where it is read; what a request means is not known here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http
+import sys
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 
@@ -34,6 +37,8 @@ class LimitedHttp(HttpToolsProtocol):
         self._has_body_to_come = False
         self._since = 0.0
         self._status = http.HTTPStatus.BAD_REQUEST
+        self._data = b""  # what is being parsed
+        self._is_read_again = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -63,7 +68,9 @@ class LimitedHttp(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._header_bytes += len(data)
+        self._data = data
         super().data_received(data)
+        self._data = b""
         if not self._is_waiting:
             self._header_bytes = 0
             if self._has_body_to_come and self._deadline is None:
@@ -74,6 +81,8 @@ class LimitedHttp(HttpToolsProtocol):
             self._arm()
 
     def on_message_complete(self) -> None:
+        if self._is_read_again:
+            return
         self._has_body_to_come = False
         self._since = self.loop.time()
         self._disarm()
@@ -84,6 +93,9 @@ class LimitedHttp(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        self._is_read_again = self._wants_another_protocol
+        if self._is_read_again:
+            return
         self._is_waiting = False
         self._disarm()
         # One piece may hold a whole request, so its size alone says nothing about the header.
@@ -92,6 +104,29 @@ class LimitedHttp(HttpToolsProtocol):
             raise HeaderTooLarge
         self._has_body_to_come = not self.parser.should_upgrade()
         super().on_headers_complete()
+
+    @property
+    def _wants_another_protocol(self) -> bool:
+        is_upgrade = self.parser.should_upgrade() and not self._should_upgrade()
+        return is_upgrade and self.parser.get_method() != b"CONNECT"
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called when the parser has stopped after such a header. RFC 9110, 7.8: a server may ignore the wish, so the
+        request is read again without it."""
+        stopped = sys.exc_info()[1]
+        if not self._is_read_again or not isinstance(stopped, httptools.HttpParserUpgrade):
+            return
+        headers = [pair for pair in self.headers if pair[0] not in (b"connection", b"upgrade", b"http2-settings")]
+        named = b",".join(value for name, value in self.headers if name == b"connection").split(b",")
+        kept = [token for token in named if token.strip().lower() not in (b"upgrade", b"http2-settings", b"")]
+        headers += [(b"connection", b",".join(kept))] if kept else []
+        version = self.parser.get_http_version().encode()
+        lines = [b" ".join([self.parser.get_method(), self.url, b"HTTP/" + version])]
+        lines += [name + b": " + value for name, value in headers]
+        rest = self._data[stopped.args[0] :]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        super().data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 
     def _size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)

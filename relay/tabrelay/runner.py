@@ -31,6 +31,10 @@ FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
 HEADER_ROOM = 64 * 1024  # of a frame, beside its payload
 YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
+NO_HANDSHAKE = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
+    b"connection: close\r\n\r\nThis is no WebSocket request.\n"
+)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -89,6 +93,14 @@ class AbortingWebSocket(WebSocketsSansIOProtocol):
 
     abort_after_s = 1.0
 
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        # A request that is no handshake (it has a body, or too large a header): uvicorn neither answers nor hangs up.
+        if self.conn.handshake_exc is not None and not self.close_sent:
+            self.handshake_complete = self.close_sent = True
+            self.transport.write(b"".join(self.conn.data_to_send()) or NO_HANDSHAKE)
+            self.transport.close()
+
     async def send(self, message: ASGISendEvent) -> None:
         # The same for a browser that reads too slowly: a close that waits for its turn would wait for ever.
         is_close = message["type"] == "websocket.close"
@@ -96,6 +108,8 @@ class AbortingWebSocket(WebSocketsSansIOProtocol):
             self.transport.abort()
             return
         await super().send(message)
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True  # it was refused in words: that is no error to log
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

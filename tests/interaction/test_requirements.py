@@ -15,6 +15,7 @@ TESTS = Path(__file__).parents[1]
 CLIENT_FACING = (
     *(f"relay/test_{name}.py" for name in ("modern", "handshake", "resumable", "sessions", "sse", "mirrors", "recall")),
     "relay/test_fuzz.py",
+    "relay/test_raw.py",
     "clients/test_clients.py",
     "clients/test_errors.py",
     "conformance/test_conformance.py",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.exchange import Exchange, Header, error_body
-from tabserver.wire import jsonrpc
+from tabrelay.faces.message import check_message, is_request
 
 MAX_BATCH: Final = 64
 
@@ -50,7 +50,7 @@ async def answer_batch(
             return error_body(error, message["id"], server)
 
     for message in messages:
-        if message not in requests:
+        if not is_request(message):
             pass_on(message)
     if not requests:
         await exchange.reply(202)
@@ -63,19 +63,11 @@ def _check(messages: list[Any]) -> list[Message]:
     """The requests of a batch, or the rule that it breaks."""
     if not messages or len(messages) > MAX_BATCH:
         raise BadRequest(f"A batch has 1 to {MAX_BATCH} messages.")
-    requests = []
     for message in messages:
-        if not isinstance(message, dict):
-            raise BadRequest("Every message of a batch is an object.")
-        method = message.get("method")
-        if method is not None and not isinstance(method, str):
-            raise BadRequest("A message's method must be a string.")
-        if method == "initialize":
+        check_message(message)
+        if message.get("method") == "initialize":
             raise BadRequest("initialize can't be part of a batch.")
-        if method is not None and "id" in message:
-            if not jsonrpc.is_request_id(message["id"]):
-                raise BadRequest("A request's id must be a string or an integer.")
-            requests.append(message)
+    requests = [message for message in messages if is_request(message)]
     ids = [message["id"] for message in requests]
     if len(set(ids)) != len(ids):
         raise BadRequest("Two requests of this batch have the same id.")

@@ -86,6 +86,9 @@ class Entry:
 
     async def _beside(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
         """The two addresses of 2024-11-05."""
+        if place not in ("sse", "messages", "messages/"):
+            text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
+            raise BadRequest(text, status=404, reason="not_found")
         method = "GET" if place == "sse" else "POST"
         if exchange.method != method:
             raise _not_allowed(method)
@@ -123,8 +126,8 @@ def _has_envelope(message: Any) -> bool:
 
 
 def _check_content_type(exchange: Exchange) -> None:
-    content_type = (exchange.header(b"content-type") or "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
+    types = {value.partition(";")[0].strip().lower() for value in exchange.headers(b"content-type")}
+    if types != {JSON}:  # of two that differ, nobody knows which one the client means
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
 
 

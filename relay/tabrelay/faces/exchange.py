@@ -67,7 +67,7 @@ class Exchange:
         """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
         all bodies that are being read leave no room."""
         announced = self.header(b"content-length")
-        if announced is not None and announced.isdigit() and int(announced) > limit:
+        if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
             raise _too_large(limit)
         message = await self._receive()
         if not message.get("more_body", False):  # nearly all of them

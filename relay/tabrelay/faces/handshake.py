@@ -22,6 +22,7 @@ from tabrelay.faces.batch import answer_batch
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import Exchange, Header
+from tabrelay.faces.message import check_message, is_request, request_id
 from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import Answers
@@ -128,29 +129,20 @@ class Handshake:
     # -- POST ---------------------------------------------------------------------------------------------------------
 
     async def post(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
-        id: jsonrpc.RequestId | None = None
+        id = request_id(message)
         try:
             if isinstance(message, list):
                 await self._batch(exchange, self._find(exchange, server, principal), message)
                 return
-            if not isinstance(message, dict):
-                raise BadRequest("The body must be one JSON-RPC message: an object.")
-            method = message.get("method")
-            if "id" in message and method is not None:
-                if not jsonrpc.is_request_id(message["id"]):
-                    raise BadRequest("A request's id must be a string or an integer.")
-                id = message["id"]
-            if method == "initialize":
+            check_message(message)
+            if message.get("method") == "initialize":
                 await self._initialize(exchange, server, principal, message)
                 return
             session = self._find(exchange, server, principal)
-            if id is None or method is None:
-                _check_answer(message)
+            if not is_request(message):
                 self.pass_on(session, message)
                 await exchange.reply(202)
                 return
-            if not isinstance(method, str):
-                raise BadRequest("A request's method must be a string.")
             await self._request(exchange, session, message)
         except RelayError as error:
             await exchange.error(error, id, server)
@@ -294,9 +286,11 @@ class Handshake:
         )
 
     def _find(self, exchange: Exchange, server: str, principal: Principal) -> Session:
-        version = exchange.header(VERSION_HEADER)
-        if version is not None and version not in eras.LEGACY_VERSIONS:
-            raise BadRequest(f"Protocol version {version!r} is not supported here.", reason="unsupported_version")
+        versions = exchange.headers(VERSION_HEADER)
+        if len(set(versions)) > 1:
+            raise BadRequest("The header MCP-Protocol-Version is there more than once.")
+        if versions and versions[0] not in eras.LEGACY_VERSIONS:
+            raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
         ids = exchange.headers(SESSION_HEADER)
         if len(ids) > 1:
             raise BadRequest("The header Mcp-Session-Id is there more than once.")
@@ -350,14 +344,6 @@ def _wanted(session: Session, last_event: str | None) -> tuple[Stream, int]:
     if standing.reader is not None:
         raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
     return standing, standing.sent
-
-
-def _check_answer(message: dict[str, Any]) -> None:
-    """A notification, or the answer to a question of the server's; a message that is neither is nothing."""
-    method = message.get("method")
-    is_answer = method is None and "id" in message and ("result" in message or "error" in message)
-    if not isinstance(method, str) and not is_answer:
-        raise BadRequest("The body is neither a request nor a notification nor a response.")
 
 
 def _session_header(session: Session) -> tuple[Header, ...]:

@@ -18,6 +18,7 @@ from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell
+from tabrelay.faces.message import check_message, request_id
 from tabrelay.faces.pins import Pins
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.stream import answer
@@ -81,36 +82,34 @@ class Modern:
         self._pins.flush()
 
     async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
-        id: jsonrpc.RequestId | None = None
+        id = request_id(message)
         try:
-            if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            check_message(message)
+            if "method" not in message:
                 raise BadRequest("The body must be one JSON-RPC request: an object with a method.")
             if "id" not in message:
                 _check_notification(exchange)
                 await exchange.reply(202)
                 return
-            if not jsonrpc.is_request_id(message["id"]):
-                raise BadRequest("A request's id must be a string or an integer.")
-            id = message["id"]
             meta = _check(exchange, message, lambda tool: self._mirrored(server, tool))
             is_there = self._switch.is_up(server) and not self._drain.is_on
-            if not is_there and await self._recall(exchange, server, id, message["method"]):
+            if not is_there and await self._recall(exchange, server, message):
                 return
             self._drain.admit()
             try:
                 await self._forward(exchange, server, principal, message, meta)
             except Busy:
                 # A client that can't discover takes us for a server of the other era.
-                if not await self._recall(exchange, server, id, message["method"]):
+                if not await self._recall(exchange, server, message):
                     raise
         except RelayError as error:
             await exchange.error(error, id, server)
 
-    async def _recall(self, exchange: Exchange, server: str, id: jsonrpc.RequestId, method: str) -> bool:
+    async def _recall(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
         """Answer from memory what can be; False if this can't."""
-        result = recall_modern(method, server, self._switch.registry.recall(server))
+        result = recall_modern(message["method"], server, self._switch.registry.recall(server))
         if result is not None:
-            await exchange.json(200, orjson.dumps(jsonrpc.result_message(id, result)))
+            await exchange.json(200, orjson.dumps(jsonrpc.result_message(message["id"], result)))
         return result is not None
 
     def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:

@@ -20,6 +20,7 @@ from tabrelay.faces.events import Memory, Stream
 from tabrelay.faces.exchange import Exchange, error_body
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.mailbox import NOTHING, Mailbox
+from tabrelay.faces.message import check_message, is_request
 from tabrelay.faces.sessions import Session
 from tabrelay.policy import Principal
 from tabserver.wire import eras, jsonrpc
@@ -124,19 +125,15 @@ class Sse:
         message = await self._mailbox.read(exchange)
         if message is NOTHING:
             return
-        if not isinstance(message, dict):
-            raise BadRequest("The body must be one JSON-RPC message: an object.")
+        check_message(message)
         self._take(pipe, message)
         await exchange.reply(202, b"Accepted", ((b"content-type", b"text/plain; charset=utf-8"),))
 
     def _take(self, pipe: Pipe, message: dict[str, Any]) -> None:
-        method = message.get("method")
-        if method is None or "id" not in message:
+        if not is_request(message):
             if pipe.session is not None:
                 self._handshake.pass_on(pipe.session, message)
             return
-        if not jsonrpc.is_request_id(message["id"]) or not isinstance(method, str):
-            raise BadRequest("A request has a string or an integer as id, and a string as method.")
         pipe.spawn(self._request(pipe, message))
 
     async def _request(self, pipe: Pipe, message: dict[str, Any]) -> None:

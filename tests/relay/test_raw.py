@@ -1,0 +1,174 @@
+"""Requests as bytes on a real connection, where a client library would repair or refuse what a test wants to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.support.asgi import Answer
+from tests.support.raw import RawConnection
+from tests.support.relay import ACCEPT, RunningRelay, modern
+from tests.support.worker import SyntheticWorker
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+H2C = [("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAEAAEAAAAIAAAAA")]
+WEBSOCKET = [
+    *(("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")),
+    ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+]
+Headers = list[tuple[str, str]]
+
+
+class Line:
+    """One connection of a client that is let in."""
+
+    def __init__(self, relay: RunningRelay) -> None:
+        self._relay = relay
+        self._connection = RawConnection(relay.port)
+
+    async def __aenter__(self) -> Line:
+        await self._connection.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._connection.close()
+
+    def written(self, body: Any, headers: Headers, method: str = "POST", path: str = "/notes") -> bytes:
+        text = body if isinstance(body, bytes) else orjson.dumps(body)
+        lines = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{self._relay.port}"]
+        lines += [f"Authorization: Bearer {self._relay.token}", f"Accept: {ACCEPT}"]
+        lines += [f"{name}: {value}" for name, value in headers]
+        if not any(name == "Content-Type" for name, _ in headers):
+            lines.append("Content-Type: application/json")
+        lines.append(f"Content-Length: {len(text)}")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + text
+
+    async def ask(
+        self, body: Any, headers: Headers | None = None, method: str = "POST", path: str = "/notes"
+    ) -> Answer:
+        self._connection.send(self.written(body, headers or [], method, path))
+        return await self.answer(method)
+
+    async def trickle(self, data: bytes) -> None:
+        """Byte by byte, as a bad network may."""
+        for byte in data:
+            self._connection.send(bytes([byte]))
+            await asyncio.sleep(0)
+
+    async def answer(self, method: str = "POST") -> Answer:
+        answer = await self._connection.answer(method)
+        assert answer is not None
+        return answer
+
+
+@pytest.fixture
+async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
+        yield relay
+
+
+def good() -> tuple[dict[str, Any], Headers]:
+    request = modern("tools/call", {"name": "echo", "arguments": {"n": 1}})
+    return request["json"], list(request["headers"].items())
+
+
+async def works(line: Line) -> bool:
+    answer = await line.ask(*good())
+    return answer.status == 200 and answer.json()["result"]["content"][0]["text"] == '{"n": 1}'
+
+
+@pytest.mark.requirement("bad-input")
+async def test_a_client_that_would_rather_speak_http_2_is_answered_in_http_1(relay: RunningRelay) -> None:
+    body, headers = good()
+    async with Line(relay) as line:
+        answer = await line.ask(INITIALIZE, H2C)
+        assert (answer.status, answer.json()["id"]) == (200, 1)
+        session = answer.header("mcp-session-id") or ""
+        # On the same connection, with and without the wish; a large body, and one that comes byte by byte.
+        assert await works(line)
+        assert (await line.ask(body, [*headers, *H2C])).status == 200
+        large = {**body, "params": {**body["params"], "arguments": {"n": "x" * 300_000}}}
+        assert len((await line.ask(large, [*headers, *H2C])).body) > 300_000
+        await line.trickle(line.written(body, [*headers, *H2C]))
+        assert (await line.answer()).status == 200
+        ended = await line.ask(b"", [*H2C, ("Mcp-Session-Id", session)], "DELETE")
+        assert ended.status == 204
+        assert await works(line)
+
+
+@pytest.mark.requirement("bad-input")
+async def test_an_upgrade_does_not_lead_past_the_limit_of_a_header(relay: RunningRelay) -> None:
+    async with Line(relay) as line:
+        answer = await line.ask(INITIALIZE, [*H2C, ("X-Long", "x" * 70_000)])
+    assert answer.status == 431
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize(
+    ("method", "body", "more", "status"),
+    [("POST", b"{}", [], 400), ("GET", b"{}", [], 400), ("GET", b"", [("X-Long", "x" * 9_000)], 431)],
+)
+async def test_a_request_that_is_no_handshake_of_a_websocket_is_answered_and_let_go(
+    relay: RunningRelay, method: str, body: bytes, more: Headers, status: int
+) -> None:
+    async with Line(relay) as line:
+        answer = await line.ask(body, [*WEBSOCKET, *more], method)
+        assert answer.status == status
+        assert await line._connection.answer() is None
+
+
+@pytest.mark.requirement("bad-input")
+async def test_headers_that_say_two_things_are_refused(relay: RunningRelay) -> None:
+    body, headers = good()
+    async with Line(relay) as line:
+        answer = await line.ask(body, [*headers, ("Content-Type", "application/json"), ("Content-Type", "text/plain")])
+        assert answer.status == 415
+        session = (await line.ask(INITIALIZE)).header("mcp-session-id") or ""
+        lists = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        mine = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "2025-11-25")]
+        assert (await line.ask(lists, [*mine, ("MCP-Protocol-Version", "2025-06-18")])).status == 400
+        assert (await line.ask(lists, [*mine, ("Mcp-Session-Id", session)])).status == 400
+        assert (await line.ask(lists, mine)).status == 200
+        for name, value in headers:
+            answer = await line.ask(body, [*headers, (name.lower(), value)])
+            assert (answer.status, answer.json()["error"]["code"], answer.json()["id"]) == (400, -32020, 1)
+        assert await works(line)
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+@pytest.mark.parametrize(
+    "change", [{"jsonrpc": "1.0"}, {"jsonrpc": None}, {"jsonrpc": 2.0}, {"method": 7}, {"method": None}]
+)
+async def test_a_message_that_is_no_json_rpc_2_is_refused_with_its_id(
+    relay: RunningRelay, era: str, change: dict[str, Any]
+) -> None:
+    body, headers = good()
+    async with Line(relay) as line:
+        if era == "handshake":
+            session = (await line.ask(INITIALIZE)).header("mcp-session-id") or ""
+            body, headers = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, [("Mcp-Session-Id", session)]
+        answer = await line.ask({**body, **change}, headers)
+        assert (answer.status, answer.json()["error"]["code"], answer.json()["id"]) == (400, -32600, 1)
+        without = {key: value for key, value in body.items() if key != "jsonrpc"}
+        assert (await line.ask(without, headers)).status == 400
+        assert await works(line)
+
+
+@pytest.mark.requirement("bad-input")
+async def test_the_address_of_a_server_may_end_with_a_slash(relay: RunningRelay) -> None:
+    async with Line(relay) as line:
+        assert (await line.ask(INITIALIZE, path="/notes/")).status == 200
+        answer = await line.ask(INITIALIZE, path="/notes/mcp")
+        assert (answer.status, answer.json()["error"]["data"]["reason"]) == (404, "not_found")
+        assert "/notes" in answer.json()["error"]["message"]

@@ -1,0 +1,75 @@
+"""HTTP as bytes on a real connection: requests of any shape, and answers read by a parser that lets nothing pass."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import h11
+
+from tests.support.asgi import Answer
+
+WAIT_S = 20.0
+
+
+class RawConnection:
+    """One TCP connection to a relay. `send` writes whatever it is given; `answer` reads one response."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._rest = b""
+
+    async def open(self) -> RawConnection:
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        return self
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+            with suppress(OSError):
+                await self._writer.wait_closed()
+            self._writer = None
+
+    def send(self, data: bytes) -> None:
+        """Not waited for: a relay may answer, and hang up, before it has read everything."""
+        assert self._writer is not None
+        self._writer.write(data)
+
+    def hang_up(self) -> None:
+        """Nothing more will be sent; what the relay says is still read."""
+        assert self._writer is not None
+        self._writer.write_eof()
+
+    async def answer(self, method: str = "POST") -> Answer | None:
+        """The next response; of an event stream only its beginning. None: the relay hung up without a word."""
+        assert self._reader is not None
+        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=1_000_000)
+        # It wants to have sent what is answered; what it would have written is not used.
+        parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
+        parser.send(h11.EndOfMessage())
+        if self._rest:
+            parser.receive_data(self._rest)
+        found = Answer()
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                event = parser.next_event()
+                if event is h11.NEED_DATA:
+                    try:
+                        data = await self._reader.read(65_536)
+                    except ConnectionError:
+                        data = b""
+                    if not data and not found.status:
+                        return None
+                    parser.receive_data(data)
+                elif isinstance(event, h11.Response):
+                    found.status = event.status_code
+                    found.headers = [(name.decode(), value.decode("latin-1")) for name, value in event.headers]
+                elif isinstance(event, h11.Data):
+                    found.body += event.data
+                    if found.header("content-type") == "text/event-stream" and b"\n\n" in found.body:
+                        return found
+                elif isinstance(event, h11.EndOfMessage):
+                    self._rest = parser.trailing_data[0]
+                    return found
