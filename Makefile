@@ -9,7 +9,7 @@ SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check bench format build clean
+.PHONY: help demo serve test test-browsers check bench bench-rivals format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -42,6 +42,10 @@ check: ## Lint, format, types (Python and JavaScript) and import contracts
 bench: ## Measure the relay's hop beside a bare forwarder, in a few minutes (ARGS="--rounds 9")
 	@$(SETUP) check
 	@exec $(BIN)/python -m bench.hop $(ARGS)
+
+bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
+	@$(SETUP) rivals
+	@exec $(BIN)/python -m bench.rivals $(ARGS)
 
 format: ## Rewrite the Python files the way `make check` wants them
 	@$(SETUP) check

@@ -22,6 +22,7 @@ from typing import Any
 
 OLDEST = (3, 11)
 NODE_OLDEST = 20
+NPM_FLAGS = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
 NODE_FOR_SNAPSHOTS = 20  # a snapshot that another one makes crashes some browsers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -165,13 +166,37 @@ def node_packages(with_dev: bool) -> None:
         return
     node, npm = node_tools()
     say("== installing npm packages" + ("" if with_dev else " (Pyodide, PyScript and MicroPython)"))
-    flags = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
     path = os.pathsep.join([str(Path(node).parent), search_path()])
     # npm removes what it is not asked for: until it is done, nothing counts as installed.
     for stamp in stamps.values():
         stamp.unlink(missing_ok=True)
-    run(npm, "install", *flags, *([] if with_dev else ["--omit=dev"]), env={"PATH": path})
+    run(npm, "install", *NPM_FLAGS, *([] if with_dev else ["--omit=dev"]), env={"PATH": path})
     stamps[with_dev].write_text(value)
+
+
+def rival_programs() -> None:
+    """What `bench.rivals` measures the relay against, in a place of its own: they want other versions than we do."""
+    pins = ROOT / "bench" / "rivals"
+    place = ROOT / "build" / "rivals"
+    value = digest(*sorted(pins.glob("*.txt")), pins / "package.json")
+    stamp = place / ".tabrelay"
+    if is_stamped(stamp, value):
+        return
+    say("== installing the programs that the relay is measured against into build/rivals")
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    shutil.copy(pins / "package.json", place)
+    node, npm = node_tools()
+    path = os.pathsep.join([str(Path(node).parent), search_path()])
+    run(npm, "install", "--prefix", place, *NPM_FLAGS, env={"PATH": path})
+    for pin in sorted(pins.glob("*.txt")):
+        run(sys.executable, "-m", "venv", place / pin.stem)
+        python = place / pin.stem / BIN.name / "python"
+        try:
+            run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", pin)
+        except SetupError as error:
+            say(f"   without {pin.stem}: {error}")
+    stamp.write_text(value)
 
 
 def baking_node() -> str:
@@ -358,6 +383,12 @@ def browsers() -> None:
     other_browsers()
 
 
+def rivals() -> None:
+    check()
+    demo()
+    rival_programs()
+
+
 GOALS = {
     "demo": demo,
     "check": check,
@@ -366,6 +397,7 @@ GOALS = {
     "build": build,
     "test": test,
     "browsers": browsers,
+    "rivals": rivals,
 }
 
 

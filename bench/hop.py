@@ -65,17 +65,24 @@ class Sample:
     first_failure: str | None
 
 
-def measure(candidate: Candidate, load: Load, round: int, seconds: float, pin: bool) -> Sample:
-    pair = candidate.pair
-    before = pair.server.cpu_s(), pair.peer.cpu_s()
-    command = [sys.executable, "-m", "bench.load", pair.url, "--era", candidate.era]
-    command += ["--callers", str(load.callers), "--seconds", str(seconds)]
-    command += ["--result", str(load.result)] if load.result is not None else []
-    env = {**os.environ, stage.TOKEN: pair.token}
+def call(
+    url: str, token: str, era: str, callers: int, seconds: float, *, result: int | None = None, pin: bool = False
+) -> dict[str, Any]:
+    """What the load generator found."""
+    command = [sys.executable, "-m", "bench.load", url, "--era", era, "--callers", str(callers)]
+    command += ["--seconds", str(seconds)] + (["--result", str(result)] if result is not None else [])
+    env = {**os.environ, stage.TOKEN: token}
     child = subprocess.Popen(command, cwd=stage.ROOT, env=env, stdout=subprocess.PIPE, text=True)
     os.sched_setaffinity(child.pid, stage.cores(pin)[1])
     said, _ = child.communicate(timeout=seconds + 120)
     got: dict[str, Any] = json.loads(said)
+    return got
+
+
+def measure(candidate: Candidate, load: Load, round: int, seconds: float, pin: bool) -> Sample:
+    pair = candidate.pair
+    before = pair.server.cpu_s(), pair.peer.cpu_s()
+    got = call(pair.url, pair.token, candidate.era, load.callers, seconds, result=load.result, pin=pin)
     server_s, peer_s = pair.server.cpu_s() - before[0], pair.peer.cpu_s() - before[1]
     return Sample(
         candidate=candidate.name,

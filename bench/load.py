@@ -70,7 +70,7 @@ class Target:
 
     def legacy(self, session: str) -> bytes:
         params = {"name": "echo", "arguments": self.arguments()}
-        headers = {"MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session}
+        headers = {"MCP-Protocol-Version": LEGACY, **({"Mcp-Session-Id": session} if session else {})}
         return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
 
 
