@@ -6,7 +6,7 @@ Who does it is decided in `places`; the hub sends it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ class Errand:
     target: Target | None
     message: Callable[[str], Message]
     own: Callable[[Request, Done], Cancel]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def aim(request: Request, named: Target | None = None) -> Target | None:
@@ -65,7 +66,7 @@ def call_tool(
         return {"kind": "tools", "name": own_name, "arguments": arguments}
 
     target = aim(request, named or by_argument)
-    return Errand("tools", name, "tools", target, message, partial(box.call, own_key, arguments))
+    return Errand("tools", name, "tools", target, message, partial(box.call, own_key, arguments), arguments)
 
 
 def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> Errand | None:

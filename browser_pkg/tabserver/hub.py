@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from . import errands
+from .approvals import Approvals, Asked, read_wish
 from .context import Cancel, Done, Request
 from .errands import Errand, Texts
 from .listing import KINDS, Entry, Listing
@@ -22,15 +23,17 @@ from .resources import ResourceNotFound
 from .running import nothing_to_cancel
 from .runs import WORKER, Run
 from .statics import call_static
-from .tabs import Message, Port, Tab
+from .tabs import Message, Port, Tab, mark_of
 from .targets import Target, with_argument
 from .timing import Timing
 from .toolbox import Toolbox
-from .tools import UnknownTool
+from .tools import UnknownTool, text_result
+from .wire.eras import Era
 from .wire.statics import STATIC_NAMES, STATIC_TOOLS
 
 # Tabs that the relay is told of; it shows them to people.
 MOST_TOLD: Final = 64
+RELOADING_MS: Final = 200.0
 
 
 class Hub:
@@ -54,6 +57,8 @@ class Hub:
         self.on_tabs: Callable[[], None] = lambda: None
         self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
         self._presence = Presence(now_ms=now_ms, later=later, changed=self.changed, left=self._left)
+        self._approvals = Approvals(later)
+        self._later = later
         self._toolbox = toolbox
         self._defer = defer
         self._running: dict[str, Run] = {}
@@ -70,13 +75,17 @@ class Hub:
         toolbox.on_update = self._updated
 
     def use_timing(self, timing: Timing) -> None:
-        self._pulse.timing = self._presence.timing = timing
+        self._pulse.timing = self._presence.timing = self._approvals.timing = timing
 
     def use_statics(self, has_statics: bool) -> None:
         """Does this server have the static tools? The relay says so."""
         if has_statics is not self._has_statics:
             self._has_statics = has_statics
             self.changed()
+
+    def use_approval(self, operator: str) -> None:
+        """Which calls must be allowed first, as the relay's operator wants it."""
+        self._approvals.operator = operator
 
     # -- tabs ---------------------------------------------------------------------------------------------------------
 
@@ -93,6 +102,9 @@ class Hub:
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
         self._presence.attach(port, info)
+        tab = self._presence.at(port)
+        if tab is not None:
+            tab.approve = read_wish(info.get("approve"))
         port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: Port, *, returns: bool = False) -> None:
@@ -115,6 +127,8 @@ class Hub:
             self._presence.offer(tab, message)
         elif kind == "withdraw":
             self._presence.withdraw(tab, message)
+        elif kind == "approval":
+            self._approvals.hear(tab, message)
         elif kind == "updated":
             self._updated(str(message["uri"]))
         elif kind in ("result", "required", "error", "progress", "log", "ask"):
@@ -131,6 +145,7 @@ class Hub:
         self.changed()
 
     def _left(self, tab: Tab) -> None:
+        self._approvals.left(tab)
         self._fail_calls(tab, went)
 
     def _fail_calls(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
@@ -283,7 +298,68 @@ class Hub:
         if place.tab is not None and errand.target is not None and errand.target.pins:
             request.pin(place.tab.id)
         run = Run(self, str(next(self._numbers)), errand.purpose, errand.key, place.tab, request, done)
+        asked = self._question(errand, place, request)
+        if asked is not None and self._approvals.is_needed(asked, self.tabs):
+            return self._ask_first(run, errand, asked, request, done)
+        return self._run_at(run, errand, place)
+
+    def _run_at(self, run: Run, errand: Errand, place: Place) -> Cancel:
         return self._run_own(run, errand) if place.tab is None else self._start(run, errand, place)
+
+    def _question(self, errand: Errand, place: Place, request: Request) -> Asked | None:
+        """What somebody would have to allow; None for what is no tool, and for a call that goes on.
+
+        A call that asked its client something comes again with the state that this worker sealed or, in a session, with
+        the answers that the worker itself asked for: it was allowed before.
+        """
+        is_again = request.request_state is not None or (request.caller.era is Era.LEGACY and request.input_responses)
+        entry = self.listing.find("tools", errand.key)
+        if errand.purpose != "tools" or entry is None or is_again:
+            return None
+        offer = place.tab.offers["tools"].get(place.key) if place.tab is not None else None
+        item = offer.item if offer is not None else entry.item
+        mark = offer.mark if offer is not None else mark_of(item)
+        return Asked(place.key, item, mark, place.tab, request.caller, errand.arguments)
+
+    def _ask_first(self, run: Run, errand: Errand, asked: Asked, request: Request, done: Done) -> Cancel:
+        """The call waits until somebody has allowed it."""
+        begun: list[Cancel] = []
+        is_cancelled = False
+
+        def go() -> None:
+            try:
+                place = self._place(errand)
+                if place is None or place.tab is not asked.owner:
+                    raise _changed_meanwhile(errand.key)
+                begun.append(self._run_at(run, errand, place))
+            except Astray as error:
+                run.fail(error)
+            except Exception as error:  # it is too late to raise: whoever called has long been told to wait
+                done(text_result(str(error), is_error=True))
+
+        def ask() -> None:
+            tab = asked.owner or max(self.tabs, key=lambda tab: tab.rank, default=None)
+            if is_cancelled:
+                return
+            if tab is not None and tab.port is None and self._presence.tabs.get(tab.id) is tab:
+                self._later(RELOADING_MS, ask)  # its page is being loaded again
+            elif tab is not None and not tab.is_awake:
+                run.fail(asleep(tab, errand.key))
+            else:
+                self._approvals.ask(run.call, asked, tab, go, run.fail)
+
+        def cancel(reason: str) -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+            if begun:
+                begun[0](reason)
+            else:
+                self._approvals.drop(run.call)
+                run.abandon("cancelled")
+
+        request.progress(0, None, f'Waiting until the user allows "{errand.key}" in the page')
+        ask()
+        return cancel
 
     def _place(self, errand: Errand) -> Place | None:
         presence = self._presence
@@ -347,6 +423,10 @@ class Hub:
         self._held.pop(run.call, None)
         if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
             self._pulse.release(run.tab)
+
+
+def _changed_meanwhile(name: str) -> Astray:
+    return Astray(f'"{name}" is offered by another page now. Try again. It was not run.', "tab_gone")
 
 
 def _shown(entry: Entry, kind: str) -> dict[str, Any]:

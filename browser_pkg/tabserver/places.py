@@ -18,6 +18,7 @@ from .tools import text_result
 from .wire.jsonrpc import INVALID_PARAMS
 from .wire.statics import META_TAB
 
+RETRYABLE: Final = ("tab_frozen", "tab_silent", "approval_unseen", "approval_busy")
 NOUNS: Final = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 assert NOUNS.keys() == KINDS.keys()
 # Is it frozen? What it does, and the reason that programs read.
@@ -44,7 +45,7 @@ class Astray(Exception):
     def data(self) -> dict[str, Any]:
         """As the relay says it of its own errors. A call that may have been delivered must not be repeated blindly."""
         delivered = "unknown" if self.is_delivered is None else "no"
-        return {"reason": self.reason, "delivered": delivered, "retryable": self.reason in ("tab_frozen", "tab_silent")}
+        return {"reason": self.reason, "delivered": delivered, "retryable": self.reason in RETRYABLE}
 
     def result(self) -> dict[str, Any]:
         """For a tool: an error that the model reads."""

@@ -53,6 +53,8 @@ class Tab:
     is_silent: bool = False
     # How often its page was left: whoever waits for its return must not take a later absence for this one.
     leaves: int = 0
+    # Which of its tools ask before they run: "destructive", "all", "none", or their names.
+    approve: str | frozenset[str] = "destructive"
     offers: dict[str, dict[str, Offer]] = field(default_factory=lambda: defaultdict(dict))
 
     @property

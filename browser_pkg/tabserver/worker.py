@@ -224,6 +224,7 @@ class Service:
         welcome = self._transport.welcome
         if state.state == "connected" and welcome is not None:
             self._hub.use_statics(welcome.static_tools)
+            self._hub.use_approval(welcome.approve)
         if state.state == "connected" and welcome is not None and welcome.build != self._build:
             # It works as far as it goes; a reload brings a worker with the relay's own code.
             state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")

@@ -15,6 +15,7 @@ KIB = 1024
 MIB = 1024 * 1024
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+APPROVALS = ("page", "destructive", "all", "none")
 
 
 class ConfigError(ValueError):
@@ -46,6 +47,7 @@ class Settings:
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
     watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
+    approve: str = _setting("page", "tools that ask in the browser before they run: page, destructive, all or none")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
     log_level: str = _setting("warning", "how much is said on stderr")
     log_format: str = _setting("text", "how it is said on stderr: text or json")
@@ -154,6 +156,8 @@ class Settings:
             raise ConfigError(f"log_format must be one of {', '.join(LOG_FORMATS)}; got {self.log_format!r}.")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
+        if self.approve not in APPROVALS:
+            raise ConfigError(f"approve must be one of {', '.join(APPROVALS)}; got {self.approve!r}.")
         if self.port > 65535:
             raise ConfigError(f"A port is a number from 0 to 65535; got {self.port}.")
 

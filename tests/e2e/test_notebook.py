@@ -43,7 +43,9 @@ async def until_offered(client: Client, wanted: str) -> None:
 async def lab(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Demo]:
     folder = tmp_path_factory.mktemp("app")
     site = Site(folder)
-    async with Demo(tmp_path_factory.mktemp("home"), "lab", "--allow-origin", site.origin, verb="serve") as relay:
+    # Nobody is there to allow each run.
+    flags = ("--allow-origin", site.origin, "--approve", "none")
+    async with Demo(tmp_path_factory.mktemp("home"), "lab", *flags, verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
         (folder / "index.html").write_text(PAGE.replace("RELAY", here).replace("TOKEN", relay.token))
         (folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')

@@ -18,6 +18,12 @@ export interface ConnectOptions {
   token?: string;
   /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
   worker?: string | URL;
+  /**
+   * Which tools ask the user before they run, in a dialog of this page: those marked destructive
+   * (`annotations: { destructiveHint: true }`), which is so if this is left out, all, none, or those with these names. The
+   * relay's operator may want more (`tabrelay serve --approve all`) or nothing (`--approve none`).
+   */
+  approve?: "destructive" | "all" | "none" | string[];
   /** URLs of Python files whose tools, resources and prompts run in the worker. */
   modules?: string[];
   /** The worker's waits, for unusual networks. */
@@ -71,6 +77,9 @@ export interface Timing {
   tab_return_ms?: number;
   /** The same for the only tab: 10000. */
   last_tab_return_ms?: number;
+  /** A call that the user must allow first waits for so long: 120000. In a tab that nobody sees: 10000. */
+  approve_ms?: number;
+  approve_unseen_ms?: number;
 }
 
 /**
@@ -150,6 +159,28 @@ export interface ConnectionEvents {
    * itself, a small panel does. Null: the code is no longer needed.
    */
   pairing: CustomEvent<Pairing | null>;
+  /**
+   * A call that the user must allow first. Unless a listener calls `preventDefault()` and asks in its own way, a dialog
+   * does.
+   */
+  approval: CustomEvent<Approval>;
+}
+
+/** What the user says to a call: this one, all of this client for this tool until the last tab is closed, or none. */
+export type Decision = "once" | "session" | "refuse";
+
+export interface Approval {
+  /** The tool that is called. */
+  name: string;
+  title: string;
+  /** What it is called with, as JSON text; `isCut`: only its beginning. It is the agent's text: never use it as markup. */
+  arguments: string;
+  isCut: boolean;
+  destructive: boolean;
+  caller: { client: string; principal: string };
+  /** Aborted when nobody waits for the decision any more: it was made, took too long, or the call was cancelled. */
+  signal: AbortSignal;
+  decide(decision: Decision): void;
 }
 
 /** The code that the user compares with the one that the relay shows, in its terminal and on its page. */

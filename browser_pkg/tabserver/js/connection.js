@@ -7,10 +7,11 @@
  * @import {
  *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
  * } from "./client.js"
- * @import { FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
+ * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
  * @import { Life } from "./tab.js"
  */
 
+import { Approvals } from "./approvals.js";
 import { Calls } from "./calls.js";
 import { Credential } from "./credential.js";
 import { describe } from "./errors.js";
@@ -87,6 +88,9 @@ export class Connection extends EventTarget {
   #timing;
   #offers = new Offers();
   #calls = new Calls();
+  #approvals = new Approvals();
+  /** @type {ConnectOptions["approve"]} */
+  #approve;
   #host;
   /** Why the page left the worker, to come back later. @type {"" | "left" | "frozen"} */
   #away = "";
@@ -201,7 +205,7 @@ export class Connection extends EventTarget {
       this.#hurry.abort();
       this.#post({ t: "token", token: options.token });
     }
-    if (this.#modules.size > before || options.runPython) this.#attach();
+    if (this.#modules.size > before || options.runPython || options.approve) this.#attach();
   }
 
   /** @param {ConnectOptions} options */
@@ -209,6 +213,7 @@ export class Connection extends EventTarget {
     this.#credential.given = options.token ?? this.#credential.given;
     this.#workerFile ??= options.worker;
     if (options.runPython) this.#runPython ??= { ...RUN_PYTHON, ...(options.runPython === true ? {} : options.runPython) };
+    this.#approve = options.approve ?? this.#approve;
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
   }
 
@@ -329,7 +334,10 @@ export class Connection extends EventTarget {
     return new Host(this.#server, mode, {
       greeted: () => this.#attach(),
       message: (message) => this.#receive(message),
-      left: (reason) => this.#calls.cancelAll(reason),
+      left: (reason) => {
+        this.#calls.cancelAll(reason);
+        this.#approvals.endAll();
+      },
       died: () => void this.#restart(),
       failed: (problem) => {
         this.#setState("stopped", "boot_failed", problem);
@@ -343,7 +351,7 @@ export class Connection extends EventTarget {
   #attach() {
     this.#post({
       t: "attach",
-      tab: { id: this.tab.id, ...tabInfo() },
+      tab: { id: this.tab.id, ...tabInfo(), ...(this.#approve ? { approve: this.#approve } : {}) },
       lock: this.#life?.lock ?? "",
       server: this.#server,
       token: this.#credential.show(),
@@ -387,6 +395,10 @@ export class Connection extends EventTarget {
         return this.#tell("activity", message);
       case "call":
         return void this.#calls.run(message, (asked, context) => this.#offers.run(asked, context), this.#host.replier());
+      case "approve":
+        return this.#askUser(message);
+      case "approve_over":
+        return this.#approvals.end(message.call);
       case "cancel":
         return this.#calls.cancel(message.call, message.reason);
       case "answer":
@@ -400,6 +412,16 @@ export class Connection extends EventTarget {
         console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
         return this.#tell("module_failed", message);
     }
+  }
+
+  /** @param {ApproveMessage} message */
+  #askUser(message) {
+    const post = this.#host.replier();
+    this.#approvals.ask(
+      message,
+      (detail) => !this.dispatchEvent(new CustomEvent("approval", { detail, cancelable: true })),
+      (decision) => post({ t: "approval", call: message.call, decision }),
+    );
   }
 
   /** @param {FromPage} message */

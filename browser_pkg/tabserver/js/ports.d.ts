@@ -2,8 +2,8 @@
 // sides: the `dom` and `webworker` libraries collide. What a page's author sees is in client.d.ts.
 
 import type {
-  Activity, Boot, Caller, Catalogue, LogLevel, ModuleFailed, PromptDefinition, Refused, ResourceDefinition, RunPython, State,
-  Timing, ToolDefinition,
+  Activity, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, PromptDefinition, Refused,
+  ResourceDefinition, RunPython, State, Timing, ToolDefinition,
 } from "./client.js";
 
 // -- page -> worker ----------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ export type FromPage =
   // when the worker gets it, the tab is gone.
   | {
       t: "attach";
-      tab: TabInfo & { id: string };
+      tab: TabInfo & { id: string; approve?: ConnectOptions["approve"] };
       lock: string;
       server: string;
       token: string;
@@ -69,6 +69,8 @@ export type FromPage =
   | { t: "log"; call: string; level: LogLevel; data: unknown; logger?: string }
   // A question to the client of a call; `ask` is the page's own number for it.
   | { t: "ask"; call: string; ask: number; method: string; params: object; key?: string }
+  // What the user decided about a call that must be allowed first.
+  | { t: "approval"; call: string; decision: Decision }
   // The answer to "ping".
   | { t: "pong" }
   | { t: "retry" }
@@ -111,6 +113,18 @@ export type AnswerMessage = { t: "answer"; call: string; ask: number } & (
   | { error: { name: string; message: string; code?: number; data?: unknown } }
 );
 
+/** A call that somebody must allow first. `arguments` is JSON text; `more` characters of it were cut off. */
+export interface ApproveMessage {
+  t: "approve";
+  call: string;
+  name: string;
+  title: string;
+  arguments: string;
+  more: number;
+  destructive: boolean;
+  caller: { client: string; principal: string };
+}
+
 export type FromWorker =
   // First on every port: the Web Lock that this worker holds as long as it lives.
   | { t: "worker"; lock: string }
@@ -119,6 +133,9 @@ export type FromWorker =
   | CatalogueMessage
   | CallMessage
   | { t: "cancel"; call: string; reason: string }
+  | ApproveMessage
+  // Nobody waits for the decision any more.
+  | { t: "approve_over"; call: string }
   | AnswerMessage
   // Asked of a tab that runs a call and has said nothing for a while.
   | { t: "ping" }

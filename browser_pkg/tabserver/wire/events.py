@@ -15,13 +15,14 @@ P = TypeVar("P")
 class Welcomed:
     """The link is up. `resumed` is False when this is a new session: whatever was open before is gone.
 
-    `static_tools`: the relay says that this server has them.
+    `static_tools`: the relay says that this server has them. `approve`: which calls must be allowed first.
     """
 
     resumed: bool
     epoch: str
     build: str
     static_tools: bool = False
+    approve: str = "page"
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ class Greeting:
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume.
-    `static_tools`: this server has them.
+    `static_tools`: this server has them. `approve`: which calls must be allowed first, if not the page says so.
     """
 
     sid: str
@@ -123,6 +123,7 @@ class Terms:
     max_message: int = 16 * 1024 * 1024
     window: int = 1024
     static_tools: bool = False
+    approve: str = "page"
 
 
 # name -> (type, required). A field of another type is a violation; a field that is not listed is ignored, so that a
@@ -147,6 +148,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "max_msg": (int, True),
         "window": (int, True),
         "static": (bool, False),
+        "approve": (str, False),
     },
     "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
     "msg": {
@@ -232,7 +234,9 @@ def hello_header(greeting: Greeting, sid: str | None, rx: int) -> str:
 
 
 def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
-    more = {"static": True} if terms.static_tools else {}
+    more: dict[str, Any] = {"static": True} if terms.static_tools else {}
+    if terms.approve != "page":
+        more["approve"] = terms.approve
     return encode(
         t="welcome",
         sid=terms.sid,

@@ -292,9 +292,10 @@ class Link(Generic[P]):
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
         self._receiver.max_message = frame["max_msg"]
-        self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, frame.get("static", False))
+        more = frame.get("static", False), frame.get("approve", "page")
+        self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, *more)
 
-    def _greeted(self, resumed: bool, epoch: str, build: str, now: float, static_tools: bool = False) -> None:
+    def _greeted(self, resumed: bool, epoch: str, build: str, now: float, *more: Any) -> None:
         self._move("greeted")
         self._timers.clear()
         self._sender.replay()
@@ -302,7 +303,7 @@ class Link(Generic[P]):
         self._acknowledged(now)
         if self._role is Role.DIALER:
             self._timers["watchdog"] = now + self._limits.watchdog_s
-        self._events.append(Welcomed(resumed, epoch, build, static_tools))
+        self._events.append(Welcomed(resumed, epoch, build, *more))
 
     # -- acknowledging and timers -------------------------------------------------------------------------------------
 

@@ -186,6 +186,7 @@ class Door:
             grace_ms=round(self._limits.grace_s * 1000),
             max_message=self._limits.max_message,
             static_tools=server in self._settings.static_tools,
+            approve=self._settings.approve,
         )
         peer = TabPeer(
             name,

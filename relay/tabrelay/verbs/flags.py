@@ -102,6 +102,12 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         help="give this server tabs_list, tools_list, tool_call and tab_pin, for clients that read the tool list once, "
         "at their start, and so would miss what pages offer later (may be repeated)",
     )
+    parser.add_argument(
+        "--approve",
+        metavar="WHICH",
+        help="tools that ask the user in the browser before they run: page (default: as the page says, which is those "
+        "marked destructive if it says nothing), destructive, all, or none",
+    )
     home_flag(parser)
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="trace, debug, info, warning (default) or error; to stderr"

@@ -1,0 +1,176 @@
+"""Which calls a person must allow first, and the questions that are open: once, for the session, or not at all.
+
+A question is shown by the page that owns the tool; for a tool of the worker, by the page in front. Here is decided
+whether one is asked, how long it waits, and what the caller is told. Knows no port but through its tab.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .places import Astray
+from .pulse import Later
+from .tabs import Tab
+from .timing import DEFAULTS, Timing
+from .wire.frames import Caller
+
+# What the relay's operator says: as the page says; at least the destructive ones; all of them; none of them.
+PAGE, DESTRUCTIVE, ALL, NONE = "page", "destructive", "all", "none"
+MOST_OPEN: Final = 16
+MOST_GRANTED: Final = 256
+MOST_SHOWN: Final = 4000  # characters of a call's arguments
+MOST_TEXT: Final = 200
+ONCE, SESSION = "once", "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call that may need somebody's word. `mark`: the same for equal definitions: a tool that is another one now is
+    asked about again. `owner`: the tab that offers it, or None for the worker's own."""
+
+    name: str
+    item: Mapping[str, Any]
+    mark: str
+    owner: Tab | None
+    caller: Caller
+    arguments: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        client = (self.caller.client or {}).get("name")
+        return self.caller.principal, str(client), self.owner.id if self.owner else "", self.name, self.mark
+
+    @property
+    def is_destructive(self) -> bool:
+        """Marked as such. MCP's default for what nobody marked would have every tool ask."""
+        hints = self.item.get("annotations") or {}
+        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
+
+    def message(self, call: str) -> dict[str, Any]:
+        text = json.dumps(self.arguments, ensure_ascii=False, indent=2)
+        return {
+            "t": "approve",
+            "call": call,
+            "name": self.name,
+            "title": str(self.item.get("title") or "")[:MOST_TEXT],
+            "arguments": text[:MOST_SHOWN],
+            "more": max(0, len(text) - MOST_SHOWN),
+            "destructive": self.is_destructive,
+            "caller": {
+                "client": str((self.caller.client or {}).get("name") or "")[:MOST_TEXT],
+                "principal": self.caller.principal,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Open:
+    asked: Asked
+    tab: Tab
+    go: Callable[[], None]
+    deny: Callable[[Astray], None]
+
+
+class Approvals:
+    """One per worker."""
+
+    def __init__(self, later: Later, timing: Timing = DEFAULTS) -> None:
+        self.timing = timing
+        self.operator = PAGE
+        self._later = later
+        self._open: dict[str, _Open] = {}
+        self._granted: dict[tuple[str, ...], None] = {}
+
+    def is_needed(self, asked: Asked, tabs: Iterable[Tab]) -> bool:
+        if self.operator == NONE or asked.key in self._granted:
+            return False
+        if self.operator == ALL or (self.operator == DESTRUCTIVE and asked.is_destructive):
+            return True
+        # The worker's tools belong to all pages: if one of them wants to be asked, somebody is.
+        wishes = [asked.owner.approve] if asked.owner else [tab.approve for tab in tabs] or [DESTRUCTIVE]
+        return any(_wants(wish, asked) for wish in wishes)
+
+    def ask(
+        self, call: str, asked: Asked, tab: Tab | None, go: Callable[[], None], deny: Callable[[Astray], None]
+    ) -> None:
+        """Exactly one of `go` and `deny` is called, unless the question is dropped."""
+        if tab is None:
+            text = f'"{asked.name}" needs the user\'s approval, and no page is open that could ask for it.'
+            deny(_not_run(text, "approval_unseen"))
+        elif len(self._open) >= MOST_OPEN:
+            text = f'"{asked.name}" needs the user\'s approval, and {MOST_OPEN} other calls wait for theirs already.'
+            deny(_not_run(text, "approval_busy", tab))
+        else:
+            question = self._open[call] = _Open(asked, tab, go, deny)
+            tab.send(asked.message(call))
+            self._later(self.timing.approve_unseen_s * 1000, lambda: self._look(call, question))
+            self._later(self.timing.approve_s * 1000, lambda: self._expire(call, question))
+
+    def hear(self, tab: Tab, message: Mapping[str, Any]) -> None:
+        """What the user decided. Only the page that was asked may answer."""
+        question = self._open.get(str(message.get("call")))
+        if question is None or question.tab is not tab:
+            return
+        del self._open[str(message["call"])]
+        decision = message.get("decision")
+        if decision in (ONCE, SESSION):
+            if decision == SESSION:
+                self._grant(question.asked.key)
+            question.go()
+        else:
+            text = f'The user refused "{question.asked.name}" in the tab {tab.label}.'
+            question.deny(_not_run(text, "refused", tab))
+
+    def drop(self, call: str) -> None:
+        """Nobody waits for the call any more."""
+        question = self._open.pop(call, None)
+        if question is not None:
+            question.tab.send({"t": "approve_over", "call": call})
+
+    def left(self, tab: Tab) -> None:
+        """The page went away with its questions."""
+        for call, question in list(self._open.items()):
+            if question.tab is tab:
+                del self._open[call]
+                text = f'The tab {tab.label} was closed or left before "{question.asked.name}" was allowed.'
+                question.deny(_not_run(text, "approval_unseen", tab))
+
+    def _grant(self, key: tuple[str, ...]) -> None:
+        self._granted[key] = None
+        while len(self._granted) > MOST_GRANTED:
+            del self._granted[next(iter(self._granted))]
+
+    def _look(self, call: str, question: _Open) -> None:
+        """A question in a tab that nobody sees would only let the agent wait."""
+        if self._open.get(call) is question and not question.tab.is_visible:
+            self.drop(call)
+            tab, name = question.tab, question.asked.name
+            text = f'"{name}" needs the user\'s approval in the tab {tab.label}, which is not visible.'
+            question.deny(_not_run(f"{text} Bring it to the front and try again.", "approval_unseen", tab))
+
+    def _expire(self, call: str, question: _Open) -> None:
+        if self._open.get(call) is question:
+            self.drop(call)
+            tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s
+            text = f'Nobody allowed "{name}" in the tab {tab.label} within {wait_s:g} s.'
+            question.deny(_not_run(text, "approval_timeout", tab))
+
+
+def _wants(wish: str | frozenset[str], asked: Asked) -> bool:
+    if isinstance(wish, frozenset):
+        return asked.name in wish
+    return wish == ALL or (wish == DESTRUCTIVE and asked.is_destructive)
+
+
+def read_wish(value: Any) -> str | frozenset[str]:
+    """What a page says about its own tools: destructive, all, none, or their names."""
+    if isinstance(value, list):
+        return frozenset(str(name) for name in value)
+    return value if value in (ALL, NONE) else DESTRUCTIVE
+
+
+def _not_run(text: str, reason: str, tab: Tab | None = None) -> Astray:
+    return Astray(f"{text} It was not run.", reason, tab)

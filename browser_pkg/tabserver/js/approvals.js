@@ -1,0 +1,112 @@
+/**
+ * Calls that a person must allow first: one question after the other, in this page's own dialog or in ours.
+ *
+ * Whether one is asked, and how long it waits, is decided in the worker. A question that nobody waits for any more goes
+ * away by itself.
+ *
+ * @import { Approval, Decision } from "./client.js"
+ * @import { ApproveMessage } from "./ports.js"
+ */
+
+import { showDialog } from "./dialog.js";
+
+/** @typedef {{ message: ApproveMessage, decide: (decision: Decision) => void, over: AbortController }} Question */
+
+const DECISIONS = ["once", "session", "refuse"];
+
+/** One at a time in the whole page, however many connections it has. @type {Question[]} */
+const waiting = [];
+/** @type {Question | undefined} */
+let shown;
+
+export class Approvals {
+  /** @type {Map<string, Question>} */
+  #open = new Map();
+
+  /**
+   * @param {ApproveMessage} message
+   * @param {(approval: Approval) => boolean} offer true: the page asks itself
+   * @param {(decision: Decision) => void} answer
+   */
+  ask(message, offer, answer) {
+    const over = new AbortController();
+    const decide = (/** @type {Decision} */ decision) => {
+      if (over.signal.aborted) return;
+      if (!DECISIONS.includes(decision)) throw new TypeError(`A decision is one of ${DECISIONS.join(", ")}`);
+      this.#close(message.call);
+      answer(decision);
+    };
+    const question = { message, decide, over };
+    this.#open.set(message.call, question);
+    const { name, title, arguments: args, more, destructive, caller } = message;
+    const approval = { name, title, arguments: args, isCut: more > 0, destructive, caller, signal: over.signal, decide };
+    if (!offer(approval)) queue(question);
+  }
+
+  /**
+   * Nobody waits for it any more.
+   * @param {string} call
+   */
+  end(call) {
+    this.#close(call);
+  }
+
+  /** The worker is gone, and its calls with it. */
+  endAll() {
+    for (const call of [...this.#open.keys()]) this.#close(call);
+  }
+
+  /** @param {string} call */
+  #close(call) {
+    const question = this.#open.get(call);
+    this.#open.delete(call);
+    question?.over.abort();
+  }
+}
+
+/** @param {Question} question */
+function queue(question) {
+  waiting.push(question);
+  question.over.signal.addEventListener("abort", () => {
+    const place = waiting.indexOf(question);
+    if (place >= 0) waiting.splice(place, 1);
+  });
+  showNext();
+}
+
+function showNext() {
+  if (shown) return;
+  shown = waiting.shift();
+  if (!shown) return;
+  const { message, decide, over } = shown;
+  const close = showDialog(describe(message), () => waiting.length, decide);
+  over.signal.addEventListener("abort", () => {
+    close();
+    shown = undefined;
+    showNext();
+  });
+}
+
+/** @param {ApproveMessage} message */
+function describe({ name, title, arguments: args, more, destructive, caller }) {
+  const who = caller.client ? `The AI client “${visible(caller.client)}”` : "An AI client";
+  return {
+    title: `Allow “${visible(title || name)}”?`,
+    text: [
+      `${who} wants to run the tool “${visible(name)}” of this page, with:`,
+      ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
+    ],
+    details: visible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
+  };
+}
+
+/**
+ * Text of others as it is: what would turn it round, or hide, is spelt out.
+ * @param {string} text
+ */
+function visible(text) {
+  return text.replace(
+    /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\u{e0000}-\u{e007f}]/gu,
+    (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`,
+  );
+}

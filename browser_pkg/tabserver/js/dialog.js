@@ -1,0 +1,158 @@
+/**
+ * A question that must be answered before anything else in the page: allow once, allow for this session, refuse.
+ *
+ * It is a modal dialog in the browser's top layer and in a closed shadow root: nothing of the page can be drawn over it or
+ * change its look, and everything that others say stands in it as text. Only a person's own click or key decides, and not
+ * in the moment that it appears. Escape refuses. What is asked, and what follows, is not known here.
+ *
+ * @import { Decision } from "./client.js"
+ * @typedef {{ title: string, text: string[], details: string }} Dialog
+ */
+
+const STYLE = `
+:host { all: initial !important; display: contents !important; }
+dialog {
+  box-sizing: border-box; width: min(32rem, calc(100vw - 2rem)); max-height: calc(100vh - 2rem); margin: auto;
+  padding: 1.25rem 1.375rem; overflow: auto; border: 2px solid light-dark(#8a5300, #f1bb55); border-radius: 12px;
+  color-scheme: light dark; background: light-dark(#ffffff, #161e1b); color: light-dark(#15201c, #e7efeb);
+  font: 400 1rem/1.5 ui-sans-serif, system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; text-align: start;
+}
+dialog:focus { outline: none; }
+dialog::backdrop { background: rgb(0 0 0 / 55%); }
+.from { margin: 0 0 0.5rem; font-size: 0.8125rem; color: light-dark(#50605a, #9fb0a9); overflow-wrap: anywhere; }
+h2 { margin: 0 0 0.5rem; font-size: 1.25rem; line-height: 1.3; font-weight: 650; overflow-wrap: anywhere; }
+p { margin: 0 0 0.5rem; overflow-wrap: anywhere; }
+pre {
+  margin: 0 0 0.75rem; padding: 0.625rem 0.75rem; max-height: 14rem; overflow: auto; white-space: pre-wrap;
+  overflow-wrap: anywhere; font: 0.875rem/1.45 ui-monospace, Menlo, Consolas, monospace;
+  background: light-dark(#e9eeeb, #1e2824); border-radius: 6px;
+}
+.actions { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 1rem; }
+button {
+  font: inherit; padding: 0.5rem 0.875rem; border-radius: 8px; cursor: pointer; flex: 1 1 auto;
+  background: transparent; color: inherit; border: 1px solid light-dark(#7d8d86, #6c7d76);
+}
+button.main { background: light-dark(#0f6f5c, #56d3ae); color: light-dark(#ffffff, #0e1412); border-color: transparent; }
+button:disabled { opacity: 0.55; cursor: default; }
+:focus-visible { outline: 2px solid light-dark(#1257c4, #8ab8ff); outline-offset: 2px; }
+`;
+
+/** A click or a key that was meant for something else, in the moment that the dialog appeared, decides nothing. */
+const SETTLE_MS = 600;
+/** @type {[Decision, string, string][]} */
+const CHOICES = [
+  ["once", "Allow once", "main"],
+  ["session", "Allow for this session", ""],
+  ["refuse", "Refuse", ""],
+];
+
+/**
+ * @param {Dialog} dialog
+ * @param {() => number} others how many wait behind it
+ * @param {(decision: Decision) => void} decide
+ * @returns {() => void} takes it away
+ */
+export function showDialog({ title, text, details }, others, decide) {
+  const element = document.createElement("tabrelay-approval");
+  const shadow = element.attachShadow({ mode: "closed" });
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(STYLE);
+  shadow.adoptedStyleSheets = [sheet];
+  const root = document.createElement("dialog");
+  root.setAttribute("role", "alertdialog");
+  root.setAttribute("aria-labelledby", "title");
+  root.setAttribute("aria-describedby", "about");
+  root.tabIndex = -1;
+  shadow.append(root);
+  const from = add(root, "p", "");
+  from.className = "from";
+  add(root, "h2", title).id = "title";
+  const about = add(root, "div");
+  about.id = "about";
+  const [asks = "", ...rest] = text;
+  add(about, "p", asks);
+  const shown = add(about, "pre", details);
+  shown.tabIndex = 0;
+  shown.setAttribute("aria-label", "Arguments");
+  for (const line of rest) add(about, "p", line);
+  const buttons = CHOICES.map(([decision, label, look]) => choice(label, look, () => decide(decision)));
+  const row = add(root, "div");
+  row.className = "actions";
+  row.append(...buttons);
+  const count = setInterval(() => tell(from, others()), 500);
+  tell(from, others());
+
+  const isSettled = settle(buttons);
+  root.addEventListener("cancel", (event) => {
+    event.preventDefault();
+    if (event.isTrusted && isSettled()) decide("refuse");
+  });
+  // A browser closes a dialog whose cancellation was prevented twice: it stays until it is answered.
+  root.addEventListener("close", () => element.isConnected && root.showModal());
+  (document.body ?? document.documentElement).append(element);
+  root.showModal();
+  root.focus();
+  return () => {
+    clearInterval(count);
+    element.remove();
+  };
+}
+
+/**
+ * Buttons work a moment after they are seen; also when the tab is seen only later.
+ * @param {HTMLButtonElement[]} buttons
+ */
+function settle(buttons) {
+  let isSettled = false;
+  const over = new AbortController();
+  const begin = () => {
+    isSettled = false;
+    for (const button of buttons) button.disabled = true;
+    if (document.hidden) return;
+    setTimeout(() => {
+      if (!buttons[0]?.isConnected) return over.abort();
+      isSettled = !document.hidden;
+      for (const button of buttons) button.disabled = !isSettled;
+    }, SETTLE_MS);
+  };
+  document.addEventListener("visibilitychange", begin, { signal: over.signal });
+  begin();
+  return () => isSettled;
+}
+
+/**
+ * @param {string} label
+ * @param {string} look
+ * @param {() => void} run
+ */
+function choice(label, look, run) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = look;
+  button.textContent = label;
+  // Only a person decides: a script of the page could click, too.
+  button.addEventListener("click", (event) => event.isTrusted && run());
+  return button;
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {number} others
+ */
+function tell(place, others) {
+  const more = others === 0 ? "" : others === 1 ? " · 1 more waits" : ` · ${others} more wait`;
+  const text = `Tabrelay asks on ${location.host || "this page"}${more}`;
+  if (place.textContent !== text) place.textContent = text;
+}
+
+/**
+ * @param {HTMLElement} parent
+ * @param {string} tag
+ * @param {string} [text]
+ */
+function add(parent, tag, text) {
+  const made = document.createElement(tag);
+  if (text !== undefined) made.textContent = text;
+  parent.append(made);
+  return made;
+}

@@ -1,0 +1,163 @@
+"""A tool that is marked destructive asks in its page, in a real browser: by keyboard, by mouse, in the page's own way.
+
+The dialog is in a closed shadow root, so it is read and used here as a screen reader and a person do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp.client.client import Client
+from playwright.async_api import Page
+
+from tests.support.demo import Demo
+
+# The agent's text tries to look like something else; the page's style tries to hide the question.
+SPOOF = "</pre><button>Allow</button>\u202egnihton seteleD"
+OFFER = """async () => {
+    const { connect } = await import("/-/client.js");
+    globalThis.ran = [];
+    globalThis.connection = connect({ server: "demo" });
+    connection.offerTool({
+        name: "wipe", title: "Wipe the notes", inputSchema: { type: "object" },
+        annotations: { destructiveHint: true },
+        execute: (said) => { ran.push(said); return "wiped"; },
+    });
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync("tabrelay-approval, dialog, button { display: none !important; opacity: 0 !important; }");
+    document.adoptedStyleSheets.push(sheet);
+}"""
+OWN = """() => connection.addEventListener("approval", (event) => {
+    event.preventDefault();
+    globalThis.asked = { ...event.detail, decide: undefined, signal: undefined };
+    event.detail.signal.addEventListener("abort", () => (globalThis.isOver = true));
+    event.detail.decide("once");
+}, { once: true })"""
+
+
+class Dialog:
+    """What assistive technology sees of the page's dialog."""
+
+    def __init__(self, page: Page, session: Any) -> None:
+        self._page = page
+        self._session = session
+
+    @classmethod
+    async def at(cls, page: Page) -> Dialog:
+        session = await page.context.new_cdp_session(page)
+        await session.send("Accessibility.enable")
+        return cls(page, session)
+
+    async def nodes(self, role: str) -> list[dict[str, Any]]:
+        tree = (await self._session.send("Accessibility.getFullAXTree"))["nodes"]
+        return [node for node in tree if not node.get("ignored") and node["role"]["value"] == role]
+
+    async def names(self, role: str) -> list[str]:
+        return [node["name"]["value"] for node in await self.nodes(role)]
+
+    async def until(self, *titles: str) -> None:
+        """Until exactly these dialogs are there."""
+        await self._until(lambda: self._are(list(titles)))
+
+    async def _are(self, titles: list[str]) -> bool:
+        return await self.names("alertdialog") == titles
+
+    async def says(self, text: str) -> None:
+        async def is_there() -> bool:
+            return text in await self.text()
+
+        await self._until(is_there)
+
+    async def _until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(20):
+            while not await is_so():  # noqa: ASYNC110 - the tree tells nobody that it changed
+                await asyncio.sleep(0.05)
+
+    async def button(self, name: str) -> dict[str, Any]:
+        """Once it can be used."""
+        async with asyncio.timeout(20):
+            while True:
+                for node in await self.nodes("button"):
+                    states = {state["name"]: state["value"].get("value") for state in node.get("properties", ())}
+                    if node["name"]["value"] == name and not states.get("disabled"):
+                        return node
+                await asyncio.sleep(0.05)
+
+    async def click(self, name: str) -> None:
+        node = await self.button(name)
+        box = await self._session.send("DOM.getBoxModel", {"backendNodeId": node["backendDOMNodeId"]})
+        x, y = box["model"]["content"][:2]
+        await self._page.mouse.click(x + 5, y + 5)
+
+    async def text(self) -> str:
+        return "\n".join(await self.names("StaticText"))
+
+
+def outcome(result: Any) -> tuple[bool, str]:
+    return bool(result.is_error), str(result.content[0].text)
+
+
+@asynccontextmanager
+async def asking(client: Client, **arguments: Any) -> AsyncIterator[asyncio.Task[Any]]:
+    task = asyncio.create_task(client.call_tool("wipe", arguments))
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, page: Page) -> None:
+    await page.evaluate(OFFER)
+    await page.locator("#tools [data-tool=wipe]").wait_for()
+    dialog = await Dialog.at(page)
+    title = "Allow “Wipe the notes”?"
+    async with demo.client() as client:
+        async with asking(client, what=SPOOF) as call:
+            await dialog.until(title)
+            said = await dialog.text()
+            assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # as text, and not turned round
+            assert "marked as destructive" in said and "of this page" in said
+            assert await dialog.names("button") == ["Allow once", "Allow for this session", "Refuse"]
+            # No script of the page gets at it, and none of its clicks would count.
+            assert await page.evaluate("document.querySelector('tabrelay-approval').shadowRoot") is None
+            await dialog.button("Refuse")
+            await page.keyboard.press("Escape")
+            is_error, text = outcome(await call)
+            assert is_error and "refused" in text and "not run" in text
+            await dialog.until()
+        # Two at once: one after the other, by keyboard alone.
+        async with asking(client, n=1) as first, asking(client, n=2) as second:
+            await dialog.until(title)
+            await dialog.says("1 more waits")
+            await dialog.button("Allow once")
+            await page.keyboard.press("Tab")  # the arguments
+            await page.keyboard.press("Tab")
+            await page.keyboard.press("Enter")
+            done, _ = await asyncio.wait({first, second}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+            assert [outcome(each.result()) for each in done] == [(False, "wiped")]
+            await dialog.until(title)
+            await dialog.click("Allow for this session")
+            assert outcome(await first) == outcome(await second) == (False, "wiped")
+        assert outcome(await client.call_tool("wipe", {"n": 3})) == (False, "wiped")  # nobody is asked any more
+        assert sorted(said["n"] for said in await page.evaluate("ran")) == [1, 2, 3]
+
+
+async def test_a_cancelled_call_takes_its_question_away_and_a_page_may_ask_in_its_own_way(
+    demo: Demo, page: Page
+) -> None:
+    await page.evaluate(OFFER)
+    await page.locator("#tools [data-tool=wipe]").wait_for()
+    dialog = await Dialog.at(page)
+    async with demo.client() as client:
+        async with asking(client):
+            await dialog.until("Allow “Wipe the notes”?")
+        await dialog.until()
+        assert await page.evaluate("ran") == []
+        await page.evaluate(OWN)
+        assert outcome(await client.call_tool("wipe", {"n": 1})) == (False, "wiped")
+        asked = await page.evaluate("asked")
+        assert asked["name"] == "wipe" and asked["destructive"] and asked["caller"]["client"]
+        assert await page.evaluate("isOver") is True

@@ -1,0 +1,261 @@
+"""Calls that a person must allow first: who is asked, what each answer does, and what the agent is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tabserver.approvals import MOST_OPEN, MOST_SHOWN
+from tabserver.hub import Hub
+from tabserver.toolbox import Toolbox, tool
+from tests.support.port import FakePort
+from tests.support.request import RecordingRequest
+
+WIPE = {"name": "wipe", "title": "Wipe it", "annotations": {"destructiveHint": True}}
+
+
+class House:
+    """A hub whose time passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.time_ms = 0.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        self.toolbox = Toolbox()
+        self.hub = Hub(
+            self.toolbox,
+            now_ms=lambda: self.time_ms,
+            defer=lambda work: work(),
+            later=lambda delay_ms, ring: self.timers.append((self.time_ms + delay_ms, ring)),
+        )
+        self.results: list[Any] = []
+        self.request = RecordingRequest()
+
+    def tab(self, id: str = "a", *tools: dict[str, Any], visible: bool = True, approve: Any = None) -> FakePort:
+        port = FakePort()
+        info = {"id": id, "title": f"Tab {id}", "url": "", "visible": visible}
+        self.hub.attach(port, info | ({"approve": approve} if approve is not None else {}))
+        self.hub.receive(port, {"t": "offer", "tools": list(tools or (WIPE,))})
+        return port
+
+    def call(self, name: str = "wipe", /, **arguments: Any) -> Callable[[str], None]:
+        return self.hub.call(name, arguments, self.request, self.results.append)
+
+    def decide(self, port: FakePort, decision: str, which: int = -1) -> None:
+        self.hub.receive(port, {"t": "approval", "call": port.of("approve")[which]["call"], "decision": decision})
+
+    def wait(self, seconds: float) -> None:
+        self.time_ms += seconds * 1000
+        due = [timer for timer in self.timers if timer[0] <= self.time_ms]
+        self.timers = [timer for timer in self.timers if timer not in due]
+        for _, ring in sorted(due, key=lambda timer: timer[0]):
+            ring()
+
+    @property
+    def reason(self) -> str:
+        """What programs are told of the last result."""
+        [data] = [value for key, value in self.results[-1]["_meta"].items() if key.endswith("error")]
+        assert self.results[-1]["isError"] and data["delivered"] == "no"
+        assert "It was not run." in self.results[-1]["content"][0]["text"]
+        return str(data["reason"])
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_a_destructive_tool_runs_only_after_somebody_allowed_it(house: House) -> None:
+    port = house.tab()
+    house.call(what="everything")
+    [asked] = port.of("approve")
+    assert port.of("call") == [] and house.results == []
+    assert (asked["name"], asked["title"], asked["destructive"]) == ("wipe", "Wipe it", True)
+    assert asked["arguments"] == '{\n  "what": "everything"\n}' and asked["more"] == 0
+    house.decide(port, "once")
+    assert port.last("call")["arguments"] == {"what": "everything"}
+    house.call()
+    assert len(port.of("approve")) == 2 and len(port.of("call")) == 1
+
+
+def test_allowed_for_the_session_it_is_not_asked_again_of_this_client(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.decide(port, "session")
+    house.call()
+    assert len(port.of("approve")) == 1 and len(port.of("call")) == 2
+    house.request.caller = replace(house.request.caller, client={"name": "another"})
+    house.call()
+    house.request.caller = replace(house.request.caller, principal="token:another")
+    house.call()
+    assert len(port.of("approve")) == 3 and len(port.of("call")) == 2
+
+
+def test_a_tool_that_is_another_one_now_is_asked_about_again(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.decide(port, "session")
+    house.hub.receive(port, {"t": "offer", "tools": [WIPE | {"description": "Wipes more."}]})
+    house.call()
+    assert len(port.of("approve")) == 2
+
+
+def test_refused_it_does_not_run_and_the_agent_is_told(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.decide(port, "refuse")
+    assert house.reason == "refused" and port.of("call") == []
+    house.call()
+    house.decide(port, "whatever")
+    assert house.reason == "refused" and port.of("call") == []
+
+
+def test_a_question_that_nobody_answers_ends_and_goes_away(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.wait(119)
+    assert house.results == []
+    house.wait(2)
+    assert house.reason == "approval_timeout"
+    assert port.last("approve_over")["call"] == port.last("approve")["call"]
+    house.decide(port, "once")  # too late
+    assert port.of("call") == [] and len(house.results) == 1
+
+
+def test_in_a_tab_that_nobody_sees_the_agent_is_told_soon(house: House) -> None:
+    port = house.tab(visible=False)
+    house.call()
+    house.wait(11)
+    assert house.reason == "approval_unseen"
+    house.call()
+    house.hub.receive(port, {"t": "tab", "title": "", "url": "", "visible": True})
+    house.wait(11)
+    assert len(house.results) == 1  # it is seen now: the question stands
+    house.decide(port, "once")
+    assert len(port.of("call")) == 1
+
+
+def test_a_tab_that_is_closed_takes_its_questions_along(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.hub.detach(port)
+    assert house.reason == "approval_unseen"
+
+
+def test_cancelled_the_question_goes_away_and_nothing_runs(house: House) -> None:
+    port = house.tab()
+    cancel = house.call()
+    cancel("the client left")
+    assert port.last("approve_over")["call"] == port.last("approve")["call"]
+    house.decide(port, "once")
+    house.wait(200)
+    assert port.of("call") == [] and house.results == []
+    cancel = house.call()
+    house.decide(port, "once")
+    cancel("the client left")
+    assert port.last("cancel")["call"] == port.last("call")["call"]
+
+
+def test_only_the_tab_that_was_asked_answers(house: House) -> None:
+    port = house.tab()
+    other = house.tab("b", {"name": "other"})
+    house.call()
+    call = port.last("approve")["call"]
+    house.hub.receive(other, {"t": "approval", "call": call, "decision": "once"})
+    house.hub.receive(FakePort(), {"t": "approval", "call": call, "decision": "once"})
+    house.hub.receive(port, {"t": "approval", "call": "999", "decision": "once"})
+    assert port.of("call") == []
+
+
+@pytest.mark.parametrize(
+    ("approve", "operator", "asks"),
+    [
+        (None, "page", {"wipe"}),
+        ("destructive", "page", {"wipe"}),
+        ("all", "page", {"wipe", "look", "plain"}),
+        ("none", "page", set()),
+        (["plain"], "page", {"plain"}),
+        (7, "page", {"wipe"}),
+        ("none", "destructive", {"wipe"}),
+        ("none", "all", {"wipe", "look", "plain"}),
+        (["plain"], "destructive", {"plain", "wipe"}),
+        ("all", "none", set()),
+    ],
+)
+def test_the_page_says_which_tools_ask_and_the_operator_may_want_more_or_none(
+    house: House, approve: Any, operator: str, asks: set[str]
+) -> None:
+    tools: list[dict[str, Any]] = [
+        WIPE,
+        {"name": "look", "annotations": {"readOnlyHint": True, "destructiveHint": True}},
+        {"name": "plain"},
+    ]
+    house.hub.use_approval(operator)
+    port = house.tab("a", *tools, approve=approve)
+    for each in tools:
+        house.call(str(each["name"]))
+    assert {message["name"] for message in port.of("approve")} == asks
+    assert {message["name"] for message in port.of("call")} == {"wipe", "look", "plain"} - asks
+
+
+def test_a_tool_of_the_worker_asks_in_the_tab_in_front(house: House) -> None:
+    ran: list[str] = []
+
+    @tool(destructive=True, toolbox=house.toolbox)
+    def burn(what: str) -> str:
+        ran.append(what)
+        return "burnt"
+
+    house.call("burn", what="it")
+    assert house.reason == "approval_unseen"  # no page at all
+    house.tab("back", {"name": "x"}, visible=False)
+    front = house.tab("front", {"name": "y"})
+    house.call("burn", what="it")
+    assert ran == []
+    house.decide(front, "once")
+    assert ran == ["it"] and house.results[-1]["content"][0]["text"] == "burnt"
+    house.call("burn", wrong="it")
+    house.decide(front, "once")
+    assert ran == ["it"] and house.results[-1]["isError"]
+
+
+def test_a_call_through_the_static_tools_is_asked_about_as_any_other(house: House) -> None:
+    house.hub.use_statics(True)
+    port = house.tab()
+    house.call("tool_call", name="wipe", arguments={"a": 1})
+    assert len(port.of("approve")) == 1 and port.of("call") == []
+
+
+def test_a_call_that_goes_on_after_a_question_to_its_client_is_not_asked_about_again(house: House) -> None:
+    port = house.tab()
+    house.request.input_responses = {"sure": {"action": "accept"}}
+    house.call()  # answers alone prove nothing: anybody can send some
+    assert len(port.of("approve")) == 1
+    house.request.request_state = {"tab": "a", "state": 1}  # sealed by the worker
+    house.call()
+    assert len(port.of("approve")) == 1 and len(port.of("call")) == 1
+
+
+def test_what_is_shown_and_how_many_wait_is_bounded(house: House) -> None:
+    port = house.tab()
+    house.call(text="x" * 10_000)
+    asked = port.last("approve")
+    assert len(asked["arguments"]) == MOST_SHOWN and asked["more"] > 5_000
+    for _ in range(MOST_OPEN):
+        house.call()
+    assert len(port.of("approve")) == MOST_OPEN
+    assert house.reason == "approval_busy"
+
+
+def test_a_page_that_is_being_loaded_again_is_asked_when_it_is_back(house: House) -> None:
+    port = house.tab()
+    house.hub.detach(port, returns=True)
+    house.call()
+    assert house.results == []
+    again = house.tab()
+    house.wait(0.3)
+    assert len(again.of("approve")) == 1
+    house.decide(again, "once")
+    assert len(again.of("call")) == 1
