@@ -15,7 +15,7 @@ from .approvals import Approvals, Asked, read_wish
 from .context import Cancel, Done, Request
 from .errands import Errand, Texts
 from .listing import KINDS, Entry, Listing
-from .places import Astray, Place, asleep, fell_silent, find_place, stayed_away, went
+from .places import Astray, Place, asleep, fell_silent, find_place, left, stayed_away, went
 from .presence import Presence
 from .prompts import UnknownPrompt
 from .pulse import Later, Pulse
@@ -60,7 +60,7 @@ class Hub:
         self._approvals = Approvals(later)
         self._later = later
         self._toolbox = toolbox
-        self._defer = defer
+        self._defer, self._later = defer, later
         self._running: dict[str, Run] = {}
         # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
         self._held: dict[str, Errand] = {}
@@ -107,9 +107,10 @@ class Hub:
             tab.approve = read_wish(info.get("approve"))
         port.send({"t": "catalogue", **self.catalogue()})
 
-    def detach(self, port: Port, *, returns: bool = False) -> None:
-        """A page went away: whoever waits for one of its calls is told at once. `returns`: maybe it is reloaded."""
-        self._presence.leave(port, returns=returns)
+    def detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
+        """A page went away: whoever waits for one of its calls is told at once. `returns`: maybe it is reloaded.
+        `is_expected`: it is, or leads to another page of the origin."""
+        self._presence.leave(port, returns=returns, is_expected=is_expected)
 
     def receive(self, port: Port, message: Message, body: str | None = None) -> None:
         """A message of an attached page; from any other page it has no meaning and is dropped."""
@@ -383,11 +384,19 @@ class Hub:
         assert tab is not None
         if not place.is_ready:
             self._held[run.call] = errand
+            if not tab.is_expected:
+                self._later(self._presence.timing.tab_doubt_s * 1000, lambda: self._doubt(run.call))
         elif not tab.is_awake:
             run.fail(asleep(tab, errand.key))
         else:
             self._pulse.watch(tab)
             tab.send({"t": "call", **errand.message(place.key), **run.header()})
+
+    def _doubt(self, call: str) -> None:
+        """A tab that was left without a word is not back: whoever calls it need not wait for what may never come."""
+        errand, run = self._held.get(call), self._running.get(call)
+        if errand is not None and run is not None and run.tab is not None and run.tab.port is None:
+            run.fail(left(run.tab, errand.key))
 
     def _release_held(self) -> None:
         """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""

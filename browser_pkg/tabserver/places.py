@@ -18,7 +18,7 @@ from .tools import text_result
 from .wire.jsonrpc import INVALID_PARAMS
 from .wire.statics import META_TAB
 
-RETRYABLE: Final = ("tab_frozen", "tab_silent", "approval_unseen", "approval_busy")
+RETRYABLE: Final = ("tab_frozen", "tab_left", "tab_silent", "approval_unseen", "approval_busy")
 NOUNS: Final = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
 assert NOUNS.keys() == KINDS.keys()
 # Is it frozen? What it does, and the reason that programs read.
@@ -109,6 +109,12 @@ def fell_silent(tab: Tab, key: str) -> Astray:
 
 def went(tab: Tab, key: str) -> Astray:
     return _in_mid_call(tab, "was closed or left while it ran", key, "tab_gone")
+
+
+def left(tab: Tab, key: str) -> Astray:
+    """Its page went without a word, a moment ago."""
+    text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
+    return Astray(text, "tab_left", tab)
 
 
 def stayed_away(tab: Tab, key: str) -> Astray:

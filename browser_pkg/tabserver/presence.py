@@ -66,20 +66,21 @@ class Presence:
             self.tabs[id] = tab
         elif tab.port is not None and tab.port is not port:
             # A page that had to connect a second time: its first port is deaf and must get no calls.
-            self.leave(tab.port, returns=True)
+            self.leave(tab.port, returns=True, is_expected=True)
         tab.port = port
         tab.is_frozen = tab.is_silent = False
         self._ports[port] = tab
         self.departed.pop(id, None)
         self.describe(tab, info)
 
-    def leave(self, port: Port, *, returns: bool = False) -> None:
-        """A page went away. `returns`: it may be back in a moment."""
+    def leave(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
+        """A page went away. `returns`: it may be back in a moment. `is_expected`: it said so."""
         tab = self._ports.pop(port, None)
         if tab is None:
             return
         tab.port = None
         tab.leaves += 1
+        tab.is_expected = is_expected
         if returns:
             for offers in tab.offers.values():
                 offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}

@@ -51,6 +51,8 @@ class Tab:
     attached: int
     is_frozen: bool = False
     is_silent: bool = False
+    # Its page was left for another one of this origin, which will attach in a moment.
+    is_expected: bool = False
     # How often its page was left: whoever waits for its return must not take a later absence for this one.
     leaves: int = 0
     # Which of its tools ask before they run: "destructive", "all", "none", or their names.

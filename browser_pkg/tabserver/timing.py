@@ -16,8 +16,10 @@ class Timing:
     asked whether it lives. `tab_silence_s`: without an answer for so long, its calls fail. That is long on purpose: a
     tool that computes without a pause can't answer either, and is not dead. `tab_return_s`: a tab whose page was left
     is kept for so long, with its tools and the calls that come meanwhile: most pages that go are only being reloaded.
-    `last_tab_return_s`: the same for the only tab, for which there is nobody else anyway. `approve_s`: a question to
-    the user waits so long, and `approve_unseen_s` in a tab that nobody sees.
+    `last_tab_return_s`: the same for the only tab, for which there is nobody else anyway. `tab_doubt_s`: calls for a
+    tab wait only so long if its page did not say that it leads to another one: closed, or reloaded by the browser's own
+    button, nobody can tell. `approve_s`: a question to the user waits so long, and `approve_unseen_s` in
+    a tab that nobody sees.
     """
 
     connect_s: float = 5.0
@@ -29,6 +31,7 @@ class Timing:
     tab_silence_s: float = 30.0
     tab_return_s: float = 3.0
     last_tab_return_s: float = 10.0
+    tab_doubt_s: float = 1.0
     approve_s: float = 120.0
     approve_unseen_s: float = 10.0
 

@@ -70,7 +70,7 @@ class Worker:
         if kind == "attach":
             self._attach(port, message)
         elif kind == "detach":
-            self._detach(port, returns=bool(message.get("returns")))
+            self._detach(port, returns=bool(message.get("returns")), is_expected=bool(message.get("expected")))
         elif service is not None and kind == "token":
             service.use_token(message["token"])
         elif service is not None and kind == "retry":
@@ -120,8 +120,8 @@ class Worker:
         if self._hub.tabs:
             await service.start(token)
 
-    def _detach(self, port: browser.Port, *, returns: bool = False) -> None:
-        self._hub.detach(port, returns=returns)
+    def _detach(self, port: browser.Port, *, returns: bool = False, is_expected: bool = False) -> None:
+        self._hub.detach(port, returns=returns, is_expected=is_expected)
         if self._service is not None and not self._hub.tabs:
             self._run(self._service.rest())
 

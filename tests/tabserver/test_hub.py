@@ -454,7 +454,7 @@ def test_a_reload_changes_no_list_and_no_name(house: House) -> None:
 
 
 def test_a_call_for_a_tab_that_is_loaded_again_waits_for_it(house: House) -> None:
-    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.hub.detach(house.tab("a", "info"), returns=True, is_expected=True)
     house.call("info", depth=1)
     house.wait(1)
     port = house.tab("a")
@@ -481,7 +481,7 @@ def test_a_tab_that_does_not_come_back_fails_what_waited_for_it(
     """The only tab is waited for longer: there is nobody else anyway."""
     for other in others:
         house.tab(other)
-    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.hub.detach(house.tab("a", "info"), returns=True, is_expected=True)
     house.call("info")
     house.wait(seconds - 0.1)
     assert not house.results
@@ -502,7 +502,7 @@ def test_a_page_that_comes_back_without_its_tool_fails_what_waited_for_it(house:
 
 
 def test_what_waits_for_a_tab_moves_to_another_that_comes_with_the_same_tool(house: House) -> None:
-    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.hub.detach(house.tab("a", "info"), returns=True, is_expected=True)
     house.call("info", depth=1)
     house.call_in("a", "info", depth=2)
     other = house.tab("b", "info")
@@ -518,6 +518,31 @@ def test_a_call_that_waits_for_a_tab_can_be_cancelled(house: House) -> None:
     cancel("changed my mind")
     port = house.tab("a", "info")
     assert not port.of("call") and not house.results
+
+
+def test_a_call_for_a_tab_that_may_have_been_closed_waits_a_moment_only(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.call("info")
+    house.wait(0.9)
+    assert not house.results
+    house.wait(0.2)
+    [result] = house.results
+    assert result["isError"] and 'The tab "Tab a" was closed or is being loaded again' in text_of(result)
+    assert result["_meta"]["tabrelay/error"] == {"reason": "tab_left", "delivered": "no", "retryable": True}
+    # It was only reloaded, and slowly: what is called then is called, and nothing is called twice.
+    again = house.tab("a", "info")
+    assert not again.of("call")
+    house.call("info")
+    assert len(again.of("call")) == 1
+
+
+def test_a_page_that_is_back_but_offers_nothing_yet_is_waited_for(house: House) -> None:
+    house.hub.detach(house.tab("a", "info"), returns=True)
+    house.call("info")
+    house.tab("a")
+    house.wait(2)
+    assert not house.results
+    house.tab("a", "info")
 
 
 def test_a_tab_that_is_reloaded_twice_is_waited_for_from_the_second_time(house: House) -> None:

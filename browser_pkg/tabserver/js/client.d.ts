@@ -77,6 +77,8 @@ export interface Timing {
   tab_return_ms?: number;
   /** The same for the only tab: 10000. */
   last_tab_return_ms?: number;
+  /** Calls for it wait only so long if it may have been closed: 1000. */
+  tab_doubt_ms?: number;
   /** A call that the user must allow first waits for so long: 120000. In a tab that nobody sees: 10000. */
   approve_ms?: number;
   approve_unseen_ms?: number;

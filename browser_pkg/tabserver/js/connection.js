@@ -226,9 +226,9 @@ export class Connection extends EventTarget {
         if (info.frozen && this.#host.isHere) this.#goAway("frozen");
         else if (!info.frozen && this.#away === "frozen") this.#comeBack();
       },
-      left: () => {
-        // Closed or reloaded, nobody can tell: the worker waits a moment for the tab's next page.
-        this.#post({ t: "detach", returns: true });
+      left: (whither) => {
+        // Closed or reloaded, a browser does not always tell: the worker waits a moment for the tab's next page.
+        this.#post({ t: "detach", returns: whither !== "elsewhere", expected: whither === "here" });
         this.#calls.cancelAll("The tab was left");
         // In the back/forward cache a page keeps its locks, and would go on to lead.
         if (this.#host.mode === "elected") this.#goAway("left");

@@ -58,7 +58,8 @@ export type FromPage =
   // A resource is not what it was.
   | { t: "updated"; uri: string }
   // `returns`: maybe the page is only being loaded again, and will attach again under the same id.
-  | { t: "detach"; returns?: boolean }
+  // `expected`: it said that it leads to a page of this origin.
+  | { t: "detach"; returns?: boolean; expected?: boolean }
   // `json` is the result that MCP wants for this kind of call, as JSON text.
   | { t: "result"; call: string; json: string }
   // Called again with the answers: a handler that does not wait for them.

@@ -12,6 +12,8 @@ const BROWSER_KEY = "tabrelay.browser";
 // How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
 const RELOAD_MS = 2_000;
 const OTHERWISE_MS = 250;
+// A navigation that has not begun another page by then has come to nothing.
+const NAVIGATION_MS = 30_000;
 
 /**
  * The id is the document's, whichever copies of this file and however many connections it has.
@@ -127,7 +129,7 @@ export function tabInfo() {
  * @param {AbortSignal} signal
  * @param {object} on
  * @param {(info: TabInfo) => void} on.changed
- * @param {() => void} on.left for good, or into the back/forward cache
+ * @param {(whither: Whither) => void} on.left for good, or into the back/forward cache
  * @param {() => void} on.returned from the back/forward cache
  */
 export function watchTab(signal, { changed, left, returned }) {
@@ -140,7 +142,32 @@ export function watchTab(signal, { changed, left, returned }) {
   const title = document.querySelector("title");
   if (title) titles.observe(title, { childList: true });
   signal.addEventListener("abort", () => titles.disconnect());
+  const whither = watchNavigation(signal);
   // A page in the back/forward cache keeps its lock, so it has to say that it left, and that it is back.
-  addEventListener("pagehide", left, { signal });
+  addEventListener("pagehide", () => left(whither()), { signal });
   addEventListener("pageshow", (event) => event.persisted && returned(), { signal });
+}
+
+/**
+ * Where a page goes that is left: to another page of this origin, or itself again; elsewhere; or nobody knows. A browser
+ * tells of links, forms and scripts, but not of its own buttons: closed and reloaded look the same then.
+ *
+ * @typedef {"here" | "elsewhere" | "unknown"} Whither
+ *
+ * @param {AbortSignal} signal
+ * @returns {() => Whither}
+ */
+function watchNavigation(signal) {
+  /** @type {Whither} */
+  let whither = "unknown";
+  let since = 0;
+  // Not all browsers have it, and TypeScript does not know it.
+  const navigation = /** @type {EventTarget | undefined} */ (/** @type {any} */ (globalThis).navigation);
+  navigation?.addEventListener("navigate", (event) => {
+    const { destination, downloadRequest } = /** @type {any} */ (event);
+    if (destination.sameDocument || typeof downloadRequest === "string" || !/^https?:/.test(destination.url)) return;
+    whither = new URL(destination.url).origin === location.origin ? "here" : "elsewhere";
+    since = performance.now();
+  }, { signal });
+  return () => (performance.now() - since < NAVIGATION_MS ? whither : "unknown");
 }
