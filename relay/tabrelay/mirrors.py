@@ -21,6 +21,7 @@ PREFIX: Final = "mcp-param-"
 TYPES: Final = ("string", "integer", "boolean")
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 PLAIN: Final = re.compile(r"[\x20-\x7e]*")
+CARRIED: Final = re.compile(r"[\t\x20-\x7e]*")  # RFC 9110, 5.5; bytes above that have no agreed meaning
 SENTINEL: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 NUMBER: Final = re.compile(r"(-?[0-9]{1,400})(\.0+)?")
 # Where else in a schema a schema may stand. An annotation there is not reached by names alone: it breaks the rules.
@@ -128,6 +129,8 @@ def encode(text: str) -> str:
 
 def decode(header: str, value: str) -> str:
     """A header value that is not plain ASCII comes as `=?base64?…?=`; without both marks it is literal."""
+    if not CARRIED.fullmatch(value):
+        raise mismatch(f"The header {header} has characters that are not ASCII: send them as =?base64?…?=.")
     found = SENTINEL.fullmatch(value)
     if found is None:
         return value

@@ -108,6 +108,7 @@ def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
         ({"dry": True}, [("Mcp-Param-Dry-Run", "true")], True),
         ({"region": "eu"}, [("Mcp-Param-Region", "us")], False),
         ({"region": "eu"}, [("Mcp-Param-Region", "EU")], False),
+        ({"region": "Köln"}, [("Mcp-Param-Region", "Köln")], False),
         ({"region": "eu"}, [], False),
         ({}, [("Mcp-Param-Region", "eu")], False),
         ({"region": None}, [("Mcp-Param-Region", "null")], False),

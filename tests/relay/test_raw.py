@@ -145,6 +145,25 @@ async def test_headers_that_say_two_things_are_refused(relay: RunningRelay) -> N
         assert await works(line)
 
 
+@pytest.mark.requirement("modern-headers-agree")
+async def test_a_header_has_no_bytes_that_are_not_ascii(relay: RunningRelay) -> None:
+    request = modern("resources/read", {"uri": "note:///é"})
+    headers = {**request["headers"], "Mcp-Name": "note:///é"}  # as Latin-1, which says what the body says
+    async with Line(relay) as line:
+        answer = await line.ask(request["json"], list(headers.items()))
+        assert (answer.status, answer.json()["error"]["code"], answer.json()["id"]) == (400, -32020, 1)
+        assert "base64" in answer.json()["error"]["message"]
+
+
+@pytest.mark.requirement("session-required")
+async def test_a_version_that_nobody_knows_is_named_to_a_client_of_any_era(relay: RunningRelay) -> None:
+    async with Line(relay) as line:
+        session = (await line.ask(INITIALIZE)).header("mcp-session-id") or ""
+        headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", "1999-01-01")]
+        answer = await line.ask({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers)
+        assert answer.status == 400 and "1999-01-01" in answer.json()["error"]["message"]
+
+
 @pytest.mark.requirement("bad-input")
 @pytest.mark.parametrize("era", ["modern", "handshake"])
 @pytest.mark.parametrize(

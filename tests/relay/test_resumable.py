@@ -370,6 +370,10 @@ async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None
     new.add(b"n" * 40)
     assert [len(stream.after(0)) for stream in (read, old, new)] == [1, 0, 1]
     assert memory.held == 80
+    # Of what was dropped nobody is given the rest as if it were all; nor is there anything after what was never said.
+    assert streams.find(old.event_id(0)) is None
+    assert streams.find(new.event_id(0)) == (new, 0)
+    assert streams.find(new.event_id(2)) is None
     for _ in range(40):
         stream = streams.open()
         stream.finish()

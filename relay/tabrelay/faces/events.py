@@ -36,6 +36,7 @@ class Stream:
 
     __slots__ = (
         "_arrived",
+        "_dropped",
         "_events",
         "_last",
         "_memory",
@@ -56,6 +57,7 @@ class Stream:
         self.reader: object | None = None
         self.sent = 0
         self._last = 0
+        self._dropped = 0
         self._size = 0
         self._events: deque[Event] = deque()
         self._memory = memory
@@ -71,9 +73,10 @@ class Stream:
         self._events.append(Event(self._last, self.event_id(self._last), payload))
         self._size += len(payload)
         while len(self._events) > MAX_UNREAD_NOTICES or (self._size > MAX_STREAM and len(self._events) > 1):
-            gone = len(self._events.popleft().payload)
-            self._size -= gone
-            self._memory.freed(gone)
+            gone = self._events.popleft()
+            self._dropped = gone.seq
+            self._size -= len(gone.payload)
+            self._memory.freed(len(gone.payload))
         self._memory.used(self, len(payload))
         self.wake()
 
@@ -88,6 +91,10 @@ class Stream:
             self.is_paused = True
             self.retry_ms = retry_ms
             self.wake()
+
+    def can_go_on(self, seq: int) -> bool:
+        """Was this event said, and is everything after it still known? A client that got less would wait for ever."""
+        return self._dropped <= seq <= self._last
 
     def after(self, seq: int) -> list[Event]:
         return [event for event in self._events if event.seq > seq]
@@ -107,6 +114,7 @@ class Stream:
 
     def forget(self) -> None:
         self._memory.forget(self, self._size)
+        self._dropped = self._last
         self._events.clear()
         self._size = 0
 
@@ -169,7 +177,7 @@ class Streams:
         if name == self.standing.id:
             return self.standing, seq
         stream = self._by_id.get(name)
-        return None if stream is None else (stream, seq)
+        return None if stream is None or not stream.can_go_on(seq) else (stream, seq)
 
     def end(self) -> None:
         for stream in (self.standing, *self._by_id.values()):

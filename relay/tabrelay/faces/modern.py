@@ -205,7 +205,9 @@ def _check(
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
-        raise _incomplete("params._meta is missing")
+        said = exchange.header(VERSION_HEADER)
+        strange = "" if said is None or said in eras.MODERN_VERSIONS else f", and {said!r} is no version spoken here"
+        raise _incomplete(f"params._meta is missing{strange}")
     version = meta.get(eras.META_VERSION)
     if not isinstance(version, str):
         raise _incomplete(f"params._meta has no {eras.META_VERSION}")
