@@ -39,9 +39,12 @@ check: ## Lint, format, types (Python and JavaScript) and import contracts
 	$(BIN)/lint-imports --no-logo
 	@$(SETUP) tsc
 
-bench: ## Measure the relay's hop beside a bare forwarder, in a few minutes (ARGS="--rounds 9")
+bench: ## Measure the hop, the way through Chromium and the boot, each beside a floor (ARGS="--rounds 9")
 	@$(SETUP) check
-	@exec $(BIN)/python -m bench.hop $(ARGS)
+	@$(SETUP) demo
+	$(BIN)/python -m bench.hop $(ARGS)
+	$(BIN)/python -m bench.browser $(ARGS)
+	$(BIN)/python -m bench.boot $(ARGS)
 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
 	@$(SETUP) rivals

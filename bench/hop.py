@@ -66,10 +66,18 @@ class Sample:
 
 
 def call(
-    url: str, token: str, era: str, callers: int, seconds: float, *, result: int | None = None, pin: bool = False
+    url: str,
+    token: str,
+    era: str,
+    callers: int,
+    seconds: float,
+    *,
+    tool: str = "echo",
+    result: int | None = None,
+    pin: bool = False,
 ) -> dict[str, Any]:
     """What the load generator found."""
-    command = [sys.executable, "-m", "bench.load", url, "--era", era, "--callers", str(callers)]
+    command = [sys.executable, "-m", "bench.load", url, "--era", era, "--callers", str(callers), "--tool", tool]
     command += ["--seconds", str(seconds)] + (["--result", str(result)] if result is not None else [])
     env = {**os.environ, stage.TOKEN: token}
     child = subprocess.Popen(command, cwd=stage.ROOT, env=env, stdout=subprocess.PIPE, text=True)

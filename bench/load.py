@@ -36,6 +36,7 @@ class Target:
     era: str = "modern"
     payload: int = 200
     result: int | None = None
+    tool: str = "echo"
 
     def arguments(self) -> dict[str, Any]:
         return {"bytes": self.result} if self.result is not None else {"text": "x" * self.payload}
@@ -60,8 +61,8 @@ class Target:
             "io.modelcontextprotocol/clientCapabilities": {},
             "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
         }
-        params = {"name": "echo", "arguments": self.arguments(), "_meta": meta}
-        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
+        params = {"name": self.tool, "arguments": self.arguments(), "_meta": meta}
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": self.tool}
         return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
 
     def initialize(self) -> bytes:
@@ -69,7 +70,7 @@ class Target:
         return self.request({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}, {})
 
     def legacy(self, session: str) -> bytes:
-        params = {"name": "echo", "arguments": self.arguments()}
+        params = {"name": self.tool, "arguments": self.arguments()}
         headers = {"MCP-Protocol-Version": LEGACY, **({"Mcp-Session-Id": session} if session else {})}
         return self.request({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers)
 
@@ -198,9 +199,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S)
     parser.add_argument("--payload", type=int, default=200, help="bytes of text in the arguments")
+    parser.add_argument("--tool", default="echo")
     parser.add_argument("--result", type=int, help="ask for a result of this many bytes")
     args = parser.parse_args()
-    target = Target(args.url, os.environ.get(TOKEN, "none"), args.era, args.payload, args.result)
+    target = Target(args.url, os.environ.get(TOKEN, "none"), args.era, args.payload, args.result, args.tool)
     outcome = uvloop.run(run(target, args.callers, args.seconds, args.warm_up))
     print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
 

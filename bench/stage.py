@@ -150,11 +150,12 @@ def lone_relay(
     env: Mapping[str, str] | None = None,
     program: str = "tabrelay",
     flags: Sequence[str] = (),
+    servers: Sequence[str] = (SERVER,),
 ) -> Iterator[Child]:
     """The product as users start it, with a state directory of its own and nobody behind it yet."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-bench-"))
-        command = ("serve", SERVER, "--port", "0", "--json", "--home", home, *flags)
+        command = ("serve", *servers, "--port", "0", "--json", "--home", home, *flags)
         server = Child(program, *command, on=on, env={**ROOMY, **(env or {})})
         stack.callback(server.stop)
         yield server

@@ -1,0 +1,158 @@
+"""The whole way of a call: HTTP client, relay, worker, tab and back, in a real Chromium, beside the least that could
+stand in a browser's place (`floor.js`, a worker in plain JavaScript with the same socket and the same hand-over).
+
+Both workers live in one browser behind one relay, under two names. Two tools each: one in the tab, one in the worker
+(in Python for the product). They take turns within a round, and ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from playwright.async_api import async_playwright
+
+from bench import machine
+from bench.boot import load_settings, site
+from bench.hop import call, spread
+from bench.plot import Bar, bars
+from bench.stage import lone_relay
+from bench.table import table
+
+FLOOR, PRODUCT = "floor", "product"
+TOOLS = {"in_tab": "tool in the tab", "in_worker": "tool in the worker"}
+
+FLOOR_PAGE = """<!doctype html>
+<title>floor</title>
+<script type="module">
+const { port } = new SharedWorker("/floor.js");
+port.onmessage = ({ data }) => {
+  if (data.isUp) globalThis.isUp = true;
+  else port.postMessage({ c: data.c, i: data.i, text: data.args.text });
+};
+port.postMessage({ dial: DIAL });
+</script>
+"""
+PRODUCT_PAGE = """<!doctype html>
+<title>product</title>
+<script type="module">
+import { connect } from "RELAY/-/client.js";
+const connection = connect(OPTIONS);
+connection.offerTool({
+  name: "in_tab",
+  description: "Say it again.",
+  inputSchema: { type: "object", properties: { text: { type: "string" } } },
+  execute: ({ text }) => text,
+});
+connection.addEventListener("catalogue", ({ detail }) => { globalThis.isUp = detail.tools.length === 2; });
+</script>
+"""
+PYTHON = '''"""A tool in Python."""
+
+from tabserver import tool
+
+
+@tool
+def in_worker(text: str) -> str:
+    """Say it again."""
+    return text
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    calls_per_s: float
+    p50_ms: float
+    p99_ms: float
+    failures: int
+
+
+def write(folder: Path, relay: str, token: str) -> None:
+    dial = {"url": f"{relay.replace('http', 'ws', 1)}/{FLOOR}", "token": token, "server": FLOOR}
+    options = {"server": PRODUCT, "relay": relay, "token": token, "worker": "/worker.js", "modules": ["/tools.py"]}
+    (folder / "floor.js").write_bytes(Path(__file__).with_name("floor.js").read_bytes())
+    (folder / "floor.html").write_text(FLOOR_PAGE.replace("DIAL", json.dumps(dial)))
+    (folder / "product.html").write_text(PRODUCT_PAGE.replace("RELAY", relay).replace("OPTIONS", json.dumps(options)))
+    (folder / "worker.js").write_text(f'import "{relay}/-/worker.js";\n')
+    (folder / "tools.py").write_text(PYTHON)
+
+
+async def run(rounds: int, seconds: float, callers: list[int]) -> dict[tuple[int, str, str], list[Sample]]:
+    samples: dict[tuple[int, str, str], list[Sample]] = {}
+    async with AsyncExitStack() as stack:
+        folder, origin = await stack.enter_async_context(site())
+        relay = stack.enter_context(lone_relay(flags=("--allow-origin", origin), servers=(FLOOR, PRODUCT)))
+        base, token = relay.said["base_url"], relay.said["token"]
+        write(folder, base, token)
+        playwright = await stack.enter_async_context(async_playwright())
+        browser = await playwright.chromium.launch(**load_settings().launch_options())
+        stack.push_async_callback(browser.close)
+        context = await browser.new_context()
+        for name in (FLOOR, PRODUCT):
+            page = await context.new_page()
+            await page.goto(f"{origin}/{name}.html")
+            await page.wait_for_function("globalThis.isUp === true", timeout=60_000)
+        for count in callers:
+            for round in range(rounds):
+                for tool in TOOLS:
+                    for name in (FLOOR, PRODUCT):
+                        # Another thread: the browser's driver must go on meanwhile.
+                        got = await asyncio.to_thread(
+                            call, f"{base}/{name}", token, "modern", count, seconds, tool=tool
+                        )
+                        sample = Sample(*(got[each] for each in ("calls_per_s", "p50_ms", "p99_ms", "failures")))
+                        samples.setdefault((count, tool, name), []).append(sample)
+                print(f"{count} callers, round {round + 1} of {rounds}", file=sys.stderr, flush=True)
+    return samples
+
+
+def report(samples: dict[tuple[int, str, str], list[Sample]]) -> str:
+    rows = []
+    for (count, tool, name), mine in samples.items():
+        floor = samples[count, tool, FLOOR]
+        failures = sum(sample.failures for sample in mine)
+        rows.append(
+            [
+                f"{count} callers, {TOOLS[tool]}: {name}" + (f" ({failures} FAILED)" if failures else ""),
+                f"{median(sample.calls_per_s for sample in mine):,.0f}",
+                spread([one.calls_per_s / other.calls_per_s for one, other in zip(mine, floor, strict=True)]),
+                f"{median(sample.p50_ms for sample in mine):.2f}",
+                spread([one.p50_ms / other.p50_ms for one, other in zip(mine, floor, strict=True)]),
+                f"{median(sample.p99_ms for sample in mine):.2f}",
+            ]
+        )
+    return table(["", "calls/s", "× floor", "p50 ms", "× floor", "p99 ms"], rows)
+
+
+def picture(samples: dict[tuple[int, str, str], list[Sample]]) -> str:
+    rows = []
+    for (count, tool, name), mine in samples.items():
+        rates = [sample.calls_per_s for sample in mine]
+        rows.append(Bar(f"{count} callers, {TOOLS[tool]}: {name}", median(rates), min(rates), max(rates)))
+    return bars("Calls per second through Chromium", rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--callers", type=int, nargs="*", default=[1, 16])
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    args = parser.parse_args()
+    about = machine.describe()
+    samples = asyncio.run(run(args.rounds, args.seconds, args.callers))
+    print("\n".join(about), f"{args.rounds} interleaved rounds of {args.seconds:g} s", sep="\n", end="\n\n")
+    print(report(samples))
+    if args.plot:
+        args.plot.write_text(picture(samples))
+    return 1 if any(sample.failures for mine in samples.values() for sample in mine) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
