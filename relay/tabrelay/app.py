@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive, Scope, Send
@@ -35,7 +35,7 @@ from tabrelay.policy import Policy, Principal, bracketed, is_loopback
 from tabrelay.rates import Rates
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
-from tabrelay.specs import BrowserSpec, Spec
+from tabrelay.specs import BrowserSpec, HttpSpec, Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
 from tabserver.wire.names import server_of
@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from tabrelay.peers.fleet import Fleet
+    from tabrelay.peers.http import SignIn
 
 
 class Relay:
@@ -61,8 +62,10 @@ class Relay:
         drain: Drain,
         on_ask: Told,
         specs: Sequence[Spec],
+        sign_in: Callable[[HttpSpec], SignIn | None] | None,
     ) -> None:
         self._settings = settings
+        self._sign_in = sign_in
         self._url = url
         self._token_command = token_command
         self._shelf = Shelf(settings.home / "servers.json")
@@ -145,7 +148,7 @@ class Relay:
         if self._fleet is None:
             from tabrelay.peers.fleet import Fleet
 
-            self._fleet = Fleet(self._registry, self._settings, self._came_up)
+            self._fleet = Fleet(self._registry, self._settings, self._came_up, self._sign_in)
         return self._fleet
 
     async def change(self, specs: Sequence[Spec]) -> None:
@@ -198,13 +201,14 @@ def create_app(
     token_command: str = "tabrelay token",
     drain: Drain | None = None,
     on_ask: Told = log_asking,
+    sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
 ) -> Aliases:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
     `specs` is what a configuration says of servers, beyond the names that the settings have.
     `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
     server closes its sockets lets calls finish; without one, they end as the server ends them. `on_ask` hears of pages
-    that ask to be paired; without one, the log does.
+    that ask to be paired; without one, the log does. `sign_in` gets tokens for servers elsewhere that want one.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
@@ -218,6 +222,7 @@ def create_app(
         drain=drain or Drain.for_settings(settings),
         on_ask=on_ask,
         specs=specs,
+        sign_in=sign_in,
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())

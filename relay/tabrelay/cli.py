@@ -20,6 +20,7 @@ VERBS: Final = {
     "serve": ("demo", "serve"),
     "status": ("status",),
     "reconnect": ("reconnect",),
+    "login": ("login",),
     "logs": ("logs",),
     "stdio": ("stdio",),
     "call": ("tools", "call"),
@@ -63,6 +64,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay serve notes          start the relay for your own page\n"
         "  tabrelay status               show the relay and its servers\n"
         "  tabrelay reconnect files      connect to a server of the configuration anew\n"
+        "  tabrelay login search -c FILE sign in at a server of the configuration\n"
         "  tabrelay logs -f              show what it writes down\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay tools notes          list a server's tools\n"

@@ -15,6 +15,8 @@ EraChoice = Literal["auto", "legacy", "modern"]
 IdFormat = Literal["integer", "string"]
 
 ERA_CHOICES: Final = ("auto", "legacy", "modern")
+GRANTS: Final = ("authorization_code", "client_credentials")
+CLIENT_AUTHS: Final = ("basic", "post")
 ID_FORMATS: Final = ("integer", "string")
 # What may be said of a server that lives in a browser: each is a setting that takes names.
 BROWSER_OPTIONS: Final = ("plain", "instances", "static_tools")
@@ -53,6 +55,19 @@ class StdioSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthSpec:
+    """How to get a token where a server wants one. The words are those of OAuth."""
+
+    grant: str = "authorization_code"
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    client_auth: str = "basic"
+    scope: str | None = None
+    issuer: str | None = None
+    client_metadata_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSpec:
     """A server elsewhere, over HTTP. `transport` is `auto` when the configuration left it open: then 2024-11-05's
     HTTP+SSE is tried where Streamable HTTP is not known."""
@@ -65,6 +80,7 @@ class HttpSpec:
     era: EraChoice = "auto"
     ids: IdFormat = "integer"
     is_shared: bool = False
+    oauth: OAuthSpec | None = OAuthSpec()
 
     @property
     def kind(self) -> str:
@@ -73,6 +89,11 @@ class HttpSpec:
     @property
     def secrets(self) -> tuple[str, ...]:
         return tuple(value for _, value in self.headers)
+
+    @property
+    def may_sign_in(self) -> bool:
+        """Is a token asked for where one is wanted? Not if the configuration has one."""
+        return self.oauth is not None and all(name.lower() != "authorization" for name, _ in self.headers)
 
 
 UpstreamSpec = StdioSpec | HttpSpec

@@ -13,7 +13,7 @@ from tabrelay.cli import main
 from tabrelay.config import ConfigError, Settings
 from tabrelay.configfile.mistakes import ConfigMistakes
 from tabrelay.configfile.reader import Config, effective, load
-from tabrelay.specs import BrowserSpec, HttpSpec, Spec, StdioSpec, fingerprint
+from tabrelay.specs import BrowserSpec, HttpSpec, OAuthSpec, Spec, StdioSpec, fingerprint
 
 ENV = {"TOKEN": "s3cret-value", "EMPTY": ""}
 
@@ -279,6 +279,55 @@ def test_a_name_of_the_command_line_may_repeat_a_browser_of_the_file_but_nothing
 
 
 # --- mistakes
+
+
+def test_oauth_of_a_server_is_a_table_or_switched_off(tmp_path: Path) -> None:
+    found = servers(
+        tmp_path,
+        """
+        [servers.plain]
+        url = "https://a.example"
+        [servers.never]
+        url = "https://a.example"
+        oauth = false
+        [servers.machine]
+        url = "https://a.example"
+        oauth = { grant = "client_credentials", client_id = "me", client_secret = "${TOKEN}", scope = "a b" }
+        """,
+    )
+    specs = {name: spec.oauth for name, spec in found.items() if isinstance(spec, HttpSpec)}
+    machine = OAuthSpec("client_credentials", "me", "s3cret-value", scope="a b")
+    assert specs == {"plain": OAuthSpec(), "never": None, "machine": machine}
+    assert "s3cret-value" not in repr(found["machine"])
+
+
+def test_every_mistake_about_oauth_is_told(tmp_path: Path) -> None:
+    found = mistakes(
+        tmp_path,
+        """
+        [servers.a]
+        url = "https://a.example"
+        oauth = "yes"
+        [servers.b]
+        url = "https://a.example"
+        oauth = { grant = "implicit", client_idd = "x", client_secret = "y", scope = 3 }
+        [servers.c]
+        url = "https://a.example"
+        oauth = { grant = "client_credentials" }
+        [servers.d]
+        command = "x"
+        oauth = true
+        """,
+    )
+    assert set(found) == {
+        "servers.a.oauth",
+        "servers.b.oauth.grant",
+        "servers.b.oauth.client_idd",
+        "servers.b.oauth.scope",
+        "servers.b.oauth",
+        "servers.c.oauth",
+        "servers.d.oauth",
+    }
 
 
 def test_every_mistake_is_told_at_once_with_file_and_key(tmp_path: Path) -> None:

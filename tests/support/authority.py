@@ -24,6 +24,7 @@ class Authority(Upstream):
         self.gives_refresh = True
         self.refuses_refresh = False
         self.denies = False
+        self.is_fickle = False  # takes no token any more, not even its own
         self.metadata: dict[str, Any] = {}
         self.forms: list[dict[str, str]] = []
         self._number = 0
@@ -39,7 +40,7 @@ class Authority(Upstream):
         path = urlsplit(reply.seen.path).path
         if path == "/mcp":
             token = reply.seen.headers.get("authorization", "").removeprefix("Bearer ")
-            if token not in self.good:
+            if token not in self.good or self.is_fickle:
                 where = f"{self.base}/.well-known/oauth-protected-resource/mcp"
                 await reply.body(b"", 401, WWW_Authenticate=f'Bearer resource_metadata="{where}"')
                 return

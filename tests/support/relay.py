@@ -37,8 +37,10 @@ class RunningRelay:
         port: int = 0,
         specs: Sequence[Spec] = (),
         assets: Assets | None = None,
+        sign_in: Any = None,
         **settings: Any,
     ) -> None:
+        self._sign_in = sign_in
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
@@ -59,7 +61,14 @@ class RunningRelay:
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
         assets = self._assets or Assets.find()
-        app = create_app(self.settings, specs=self._specs, tokens=self.tokens, assets=assets, drain=self.drain)
+        app = create_app(
+            self.settings,
+            specs=self._specs,
+            tokens=self.tokens,
+            assets=assets,
+            drain=self.drain,
+            sign_in=self._sign_in,
+        )
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         self._server = Runner(configure(self.recorder, self.settings), ready.set)

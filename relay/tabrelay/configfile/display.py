@@ -33,6 +33,8 @@ def server(raw: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in raw.items():
         if key in ("env", "headers") and isinstance(value, dict):
             said[key] = {name: _secret(item) for name, item in value.items()}
+        elif key == "oauth" and isinstance(value, dict):
+            said[key] = {name: _secret(item) if name == "client_secret" else item for name, item in value.items()}
         elif key == "args" and isinstance(value, list):
             said[key] = _args(value)
         elif key == "url" and isinstance(value, str):

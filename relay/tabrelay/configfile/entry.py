@@ -8,14 +8,25 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tabrelay.configfile.mistakes import Place
 from tabrelay.configfile.variables import Variables
-from tabrelay.specs import BROWSER_OPTIONS, ERA_CHOICES, ID_FORMATS, BrowserSpec, HttpSpec, Spec, StdioSpec
+from tabrelay.specs import (
+    BROWSER_OPTIONS,
+    CLIENT_AUTHS,
+    ERA_CHOICES,
+    GRANTS,
+    ID_FORMATS,
+    BrowserSpec,
+    HttpSpec,
+    OAuthSpec,
+    Spec,
+    StdioSpec,
+)
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
@@ -35,7 +46,8 @@ KINDS: Final = {
 }
 OF_BROWSERS: Final = frozenset({"path", *BROWSER_OPTIONS})
 OF_CHILDREN: Final = frozenset({"command", "args", "env", "env_vars", "env_file", "cwd"})
-OF_REMOTES: Final = frozenset({"url", "headers"})
+OF_REMOTES: Final = frozenset({"url", "headers", "oauth"})
+OF_OAUTH: Final = frozenset(item.name for item in fields(OAuthSpec))
 OF_UPSTREAMS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
 KEYS: Final = frozenset({"type", "enabled"}) | OF_BROWSERS | OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS
 
@@ -88,13 +100,13 @@ def read_entry(name: str, raw: Mapping[str, Any], place: Place, variables: Varia
     return Entry(name, raw, spec) if len(list(place)) == before else None
 
 
-def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: Place) -> None:
+def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: Place, what: str = "a server") -> None:
     """For our own format, where a key that nobody reads is a typing error."""
     for key in raw:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             expected = f'"{near[0]}"' if near else f"one of {', '.join(sorted(known))}"
-            place.at(key).wrong("is not a key of a server", expected)
+            place.at(key).wrong(f"is not a key of {what}", expected)
 
 
 def _check_name(name: str, place: Place) -> None:
@@ -163,7 +175,24 @@ class Reader:
                 self._place.at("headers").at(key).wrong("is not a header", "a token as name, and one line of ASCII")
         kept = {key: value for key, value in headers.items() if not is_generated(key)}
         transport: Any = kind
-        return HttpSpec(name, url, tuple(sorted(kept.items())), transport, **self._common())
+        return HttpSpec(name, url, tuple(sorted(kept.items())), transport, **self._common(), oauth=self._oauth())
+
+    def _oauth(self) -> OAuthSpec | None:
+        raw, place = self._raw.get("oauth", True), self._place.at("oauth")
+        if isinstance(raw, bool):
+            return OAuthSpec() if raw else None
+        if not isinstance(raw, dict):
+            place.wrong(f"is {_shown(raw)}", "false, or a table such as { client_id = ..., scope = ... }")
+            return None
+        check_keys(raw, OF_OAUTH, place, "oauth")
+        reader = Reader(raw, place, self._variables, self._base)
+        texts = {key: reader._text(key, "a text") or None for key in OF_OAUTH - {"grant", "client_auth"}}
+        grant, client_auth = reader._choice("grant", GRANTS), reader._choice("client_auth", CLIENT_AUTHS)
+        if grant == "client_credentials" and not (texts["client_id"] and texts["client_secret"]):
+            place.wrong("has no client for client_credentials", "client_id and client_secret")
+        elif texts["client_secret"] and not texts["client_id"]:
+            place.wrong("has a client_secret without its client", "client_id too")
+        return OAuthSpec(grant=grant, client_auth=client_auth, **texts)
 
     def _refuse(self, foreign: frozenset[str], what: str) -> None:
         for key in self._raw:

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from tabrelay.config import Settings
 from tabrelay.errors import RelayError, UnknownServer
-from tabrelay.peers.http import Remote
+from tabrelay.peers.http import Remote, SignIn
 from tabrelay.peers.stdio import Child
 from tabrelay.registry import Registry
-from tabrelay.specs import StdioSpec, UpstreamSpec, fingerprint
+from tabrelay.specs import HttpSpec, StdioSpec, UpstreamSpec, fingerprint
 from tabrelay.translation.parking import Parking
 from tabrelay.translation.translator import Live
 from tabrelay.upstreams.connection import Connection
@@ -84,7 +84,15 @@ class Ship:
 class Fleet:
     """Name -> ship."""
 
-    def __init__(self, registry: Registry, settings: Settings, on_up: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        on_up: Callable[[str], None],
+        sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
+    ) -> None:
+        """`sign_in`: who gets tokens for servers that want one."""
+        self._sign_in = sign_in
         self._registry = registry
         self._settings = settings
         self._on_up = on_up
@@ -184,7 +192,8 @@ class Fleet:
     def _transport(self, spec: UpstreamSpec, redact: Redactor) -> Transport:
         if isinstance(spec, StdioSpec):
             return Child(spec, max_line=self._settings.max_message, redact=redact)
-        return Remote(spec, max_message=self._settings.max_message, redact=redact)
+        sign_in = self._sign_in(spec) if self._sign_in is not None and spec.may_sign_in else None
+        return Remote(spec, max_message=self._settings.max_message, redact=redact, sign_in=sign_in)
 
     async def _remove(self, name: str, *, is_replaced: bool) -> None:
         ship = self._ships.pop(name)

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import httpx2
 import orjson
@@ -44,11 +44,26 @@ UNTOUCHED: Final = frozenset({400, 401, 403, 404, 405, 406, 411, 413, 414, 415, 
 NEVER_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
 
+class NoToken(Exception):
+    """The server wants one, and there is none; the text says what to do."""
+
+
+class SignIn(Protocol):
+    """Tokens for one server, and others when they are refused. Both raise NoToken."""
+
+    async def header(self) -> str | None:
+        """The Authorization to send; None as long as nobody wanted one."""
+
+    async def refused(self, used: str | None, response: httpx2.Response) -> bool:
+        """The server did not take it. True: there is another one now."""
+
+
 class Remote:
     """The transport of one spec."""
 
-    def __init__(self, spec: HttpSpec, *, max_message: int, redact: Redactor) -> None:
+    def __init__(self, spec: HttpSpec, *, max_message: int, redact: Redactor, sign_in: SignIn | None = None) -> None:
         self._spec = spec
+        self._sign_in = sign_in
         self._max_message = max_message
         self._redact = redact
         self._is_sse = spec.transport == "sse"
@@ -67,7 +82,7 @@ class Remote:
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
         async with (
-            Client(self._spec, report, self._redact, self._max_message) as client,
+            Client(self._spec, report, self._redact, self._max_message, self._sign_in) as client,
             contextlib.AsyncExitStack() as stack,
         ):
             if self._is_sse:
@@ -95,7 +110,9 @@ class Remote:
 class Client(httpx2.AsyncClient):
     """An HTTP client whose requests always have an answer. What went wrong is told through `report`."""
 
-    def __init__(self, spec: HttpSpec, report: Report, redact: Redactor, max_message: int) -> None:
+    def __init__(
+        self, spec: HttpSpec, report: Report, redact: Redactor, max_message: int, sign_in: SignIn | None = None
+    ) -> None:
         super().__init__(
             headers=dict(spec.headers),
             timeout=httpx2.Timeout(None, connect=CONNECT_S, write=WRITE_S, pool=CONNECT_S),
@@ -103,6 +120,8 @@ class Client(httpx2.AsyncClient):
             max_redirects=MAX_REDIRECTS,
         )
         self._server = spec.name
+        self._sign_in = sign_in
+        self._origin = _origin(httpx2.URL(spec.url))
         self._report = report
         self._redact = redact
         self._max_message = max_message
@@ -121,23 +140,44 @@ class Client(httpx2.AsyncClient):
         if not is_request:
             request.extensions["timeout"] = httpx2.Timeout(ACCEPT_S).as_dict()
         try:
-            response = await super().send(request, **options)
+            response = await self._signed(request, options)
             if response.next_request is not None and _is_same_place(request, response.next_request):
                 return response  # the SDK follows it
             return await self._received(request, response, id if is_request else None)
         except httpx2.HTTPError as error:
             return self._failed(request, id if is_request else None, self._lost(error))
+        except NoToken as problem:
+            return self._failed(request, id if is_request else None, Fault(str(problem), "no", status=401))
+
+    async def _signed(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        """With the token that there is; if that is refused, once more with another. What was refused was not done."""
+        if self._sign_in is None or _origin(request.url) != self._origin:
+            return await super().send(request, **options)
+        for is_last in (False, True):
+            used = await self._sign_in.header()
+            if used is not None:
+                request.headers["Authorization"] = used
+            response = await super().send(request, **options)
+            if is_last or not _wants_token(response):
+                break
+            if not await self._sign_in.refused(used, response):
+                break
+            await response.aclose()
+        return response
 
     async def _listen(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """A stream of the server's own. Not every server has one; one that was there and went is the line's end."""
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(LEAVE_S).as_dict()
         try:
-            response = await super().send(request, **options)
+            response = await self._signed(request, options)
         except httpx2.HTTPError as error:
             if request.method == "GET" and (self._listened or self.answers_elsewhere):
                 self._report(None, self._lost(error, ends_line=True))
             raise
+        except NoToken as problem:
+            self._report(None, Fault(str(problem), "no", ends_line=True, status=401))
+            return httpx2.Response(401, request=request)
         if request.method == "GET" and response.is_success:
             self._listened = True
         elif request.method == "GET" and (self._listened or self.answers_elsewhere) and not response.is_redirect:
@@ -213,6 +253,15 @@ class Client(httpx2.AsyncClient):
         if id is not None or fault.ends_line:
             self._report(id, fault)
         return httpx2.Response(202, request=request)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _wants_token(response: httpx2.Response) -> bool:
+    is_too_little = "insufficient_scope" in response.headers.get("www-authenticate", "")
+    return response.status_code == 401 or (response.status_code == 403 and is_too_little)
 
 
 def _is_same_place(asked: httpx2.Request, next: httpx2.Request) -> bool:

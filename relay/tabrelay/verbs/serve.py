@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tabrelay.verbs import flags, running
+from tabrelay.verbs import flags, running, signin
 from tabrelay.verbs.outcome import OK, Stop
 
 
@@ -112,6 +112,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
             token_command=f"{command} token{home}",
             drain=drain,
             on_ask=on_ask,
+            sign_in=signin.for_relay(settings, command, home),
         )
 
         def ready() -> None:

@@ -1,10 +1,12 @@
-"""How a verb signs in at a server: the flags for tokens and OAuth, and the credentials that come of them."""
+"""How a verb signs in at a server: the flags for tokens and OAuth, and the credentials that come of them. Also for the
+relay, at the servers of its configuration: there nobody can be asked, so somebody has to `tabrelay login` first."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,73 @@ def _variable(name: str, flag: str, env: Mapping[str, str]) -> str:
     if not env.get(name):
         raise Stop(f"The environment has no variable {name}, which {flag} names.")
     return env[name]
+
+
+class Unattended:
+    """The relay's way in at one server: tokens that are there or can be had without asking anybody."""
+
+    def __init__(self, oauth: Any) -> None:
+        self._oauth = oauth
+
+    async def header(self) -> str | None:
+        with _told():
+            value: str | None = await self._oauth.header()
+        return value
+
+    async def refused(self, used: str | None, response: Any) -> bool:
+        from tabrelay.bridge.upstream import Answer
+
+        with _told():
+            is_other: bool = await self._oauth.refused(used, Answer(response, None))
+        return is_other
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    from tabrelay.bridge.credentials import CredentialsError
+    from tabrelay.peers.http import NoToken
+
+    try:
+        yield
+    except CredentialsError as problem:
+        raise NoToken(str(problem)) from None
+
+
+def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
+    """`command`: how this program is typed; `home`: the flag that leads to the same state."""
+
+    def sign_in(spec: Any) -> Unattended:
+        import shlex
+
+        files = "".join(f" -c {shlex.quote(str(Path(file).expanduser().absolute()))}" for file in settings.config)
+        advice = f"it wants to know who you are. Sign in: {command} login {spec.name}{home}{files}"
+        return Unattended(elsewhere(spec, settings.home, advice=advice))
+
+    return sign_in
+
+
+def elsewhere(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
+    """The credentials of a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
+    from tabrelay.bridge.oauth.browser import show
+    from tabrelay.bridge.oauth.oauth import OAuth
+    from tabrelay.bridge.oauth.store import Store
+
+    wanted = spec.oauth
+    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
+
+    def wish() -> Any:
+        from tabrelay.bridge.oauth.flow import Wish
+
+        return Wish(
+            spec.url,
+            wanted.grant,
+            client_id=wanted.client_id,
+            client_secret=wanted.client_secret,
+            client_auth="client_secret_post" if wanted.client_auth == "post" else "client_secret_basic",
+            scope=wanted.scope,
+            issuer=wanted.issuer,
+            metadata_url=wanted.client_metadata_url,
+        )
+
+    store = Store(home / "oauth", spec.url, wanted.grant, *names)
+    return OAuth(store, wish, functools.partial(show, opens=opens), advice=advice)

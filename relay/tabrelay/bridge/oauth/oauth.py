@@ -35,14 +35,17 @@ class OAuth:
         *,
         is_early: bool = False,
         callback_port: int | None = None,
+        advice: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`is_early`: get a token before the first message. `callback_port`: this one and no other."""
+        """`is_early`: get a token before the first message. `callback_port`: this one and no other. `advice`: there is
+        nobody to ask here; what they can do elsewhere."""
         self._store = store
         self._make_wish = make_wish
         self._ask = ask
         self._is_early = is_early
         self._callback_port = callback_port
+        self._advice = advice
         self._clock = clock or Clock()
         self._lock = asyncio.Lock()
         self._record: Record | None = None
@@ -100,6 +103,8 @@ class OAuth:
             if wish.grant == "client_credentials":
                 await flow.run(refusal, None)
                 return flow.record
+            if self._advice is not None:
+                raise CredentialsError(self._advice)
             # One question to the user at a time, whatever server it is for: there is one browser, and one port.
             async with self._store.alone(self._clock, "callback"):
                 may_move = self._callback_port is None
