@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.demo import Demo
-from tests.support.modes import NO_SHARED_WORKERS
+from tests.support.modes import carry, chosen_modes
 from tests.support.settings import ROOT, load_settings
 
 
@@ -42,12 +42,17 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(getattr(request, "param", os.environ.get("TABRELAY_MODE", "shared")))
 
 
+@pytest.fixture(scope="module", params=chosen_modes())
+def place(request: pytest.FixtureRequest) -> str:
+    """Where the worker runs, for modules whose tests must hold in both places and share a browser profile."""
+    return str(request.param)
+
+
 @pytest.fixture
 async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIterator[BrowserContext]:
     """A browser profile of its own: no worker, no storage is shared with another test."""
     context = await browser.new_context()
-    if mode == "elected":
-        await context.add_init_script(NO_SHARED_WORKERS)
+    await carry(context, mode)
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
     context.set_default_navigation_timeout(settings.NAVIGATION_TIMEOUT_MS)
     yield context

@@ -18,6 +18,7 @@ from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Page
 
 from tests.support.chaos import Cut, Frame, Moment, Way
+from tests.support.modes import carry
 from tests.support.stage import FAST_RELAY, FAST_WORKER, Stage, expected
 
 SEED = 20260728
@@ -158,11 +159,12 @@ async def test_twenty_calls_survive_cuts_at_the_pace_that_people_get(
 
 @pytest.fixture(scope="module")
 async def stage(
-    browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
+    browser: Browser, settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[Stage, Page]]:
     """One for all cuts: a worker that boots for each of them would take longer than the cuts."""
     context = await browser.new_context()
     context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
+    await carry(context, place)
     folder = tmp_path_factory.mktemp("directed")
     async with Stage(folder, context, timing=FAST_WORKER, **FAST_RELAY, **PATIENT) as stage:
         yield stage, await stage.open(settings.BOOT_TIMEOUT_MS)

@@ -29,6 +29,7 @@ from mcp_types import (
 from playwright.async_api import Browser, Page
 
 from tests.support.demo import Demo
+from tests.support.modes import carry
 from tests.support.site import Site
 
 SERVER = "notes"
@@ -63,7 +64,9 @@ class App:
 
 
 @pytest.fixture(scope="module")
-async def app(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+async def app(
+    browser: Browser, settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("app")
     site = Site(folder)
     async with Demo(tmp_path_factory.mktemp("home"), SERVER, "--allow-origin", site.origin, verb="serve") as relay:
@@ -71,12 +74,14 @@ async def app(browser: Browser, settings: ModuleType, tmp_path_factory: pytest.T
         (folder / "index.html").write_text(PAGE.replace("RELAY", here).replace("TOKEN", relay.token))
         (folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
         context = await browser.new_context()
+        await carry(context, place)
         with site:
             page = await context.new_page()
             await page.goto(site.origin)
             await page.wait_for_function(
                 "globalThis.connection?.state.state === 'connected'", timeout=settings.BOOT_TIMEOUT_MS
             )
+            assert await page.evaluate("connection.mode") == place
             yield App(relay, page)
         await context.close()
 

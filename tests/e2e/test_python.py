@@ -25,6 +25,7 @@ from playwright.async_api import Browser
 
 from tests.e2e.test_page_api import ABLE, ERAS, text
 from tests.support.demo import Demo
+from tests.support.modes import carry
 from tests.support.site import Site
 
 SHOWCASE = Path(__file__).parents[1] / "support" / "showcase.py"
@@ -56,7 +57,11 @@ offer(tabrelay.connect, server="show")
 
 @pytest.fixture(scope="module", params=["worker", "page"])
 async def show(
-    request: pytest.FixtureRequest, browser: Browser, settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    browser: Browser,
+    settings: ModuleType,
+    place: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Demo]:
     folder = tmp_path_factory.mktemp("app")
     shutil.copy(SHOWCASE, folder / "showcase.py")
@@ -72,6 +77,7 @@ async def show(
         (folder / "index.html").write_text(page_text.replace("RELAY", here).replace("TOKEN", relay.token))
         (folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
         context = await browser.new_context()
+        await carry(context, place)
         with site:
             page = await context.new_page()
             await page.goto(site.origin)
@@ -80,6 +86,7 @@ async def show(
                     && connection.catalogue?.tools.some(({ name }) => name === "announce")""",
                 timeout=settings.BOOT_TIMEOUT_MS,
             )
+            assert await page.evaluate("connection.mode") == place
             owners = await page.evaluate("() => connection.catalogue.tools.map(({ owner }) => owner)")
             assert all((owner == "worker") == (request.param == "worker") for owner in owners)
             yield relay

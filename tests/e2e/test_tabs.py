@@ -23,6 +23,7 @@ from mcp_types import (
 )
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
+from tests.support.modes import carry
 from tests.support.stage import FAST_RELAY, FAST_WORKER, SERVER, Stage
 from tests.support.tab import Tab
 
@@ -139,7 +140,9 @@ async def names(client: Client, tool: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-async def profile(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BrowserContext]:
+async def profile(
+    settings: ModuleType, place: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[BrowserContext]:
     """A whole browser: Playwright's own contexts have neither extensions nor a back/forward cache."""
     options = settings.launch_options(
         args=[f"--disable-extensions-except={DUPLICATOR}", f"--load-extension={DUPLICATOR}"],
@@ -149,6 +152,7 @@ async def profile(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory
         folder = tmp_path_factory.mktemp("profile")
         context = await playwright.chromium.launch_persistent_context(folder, **options)
         context.set_default_timeout(settings.ACTION_TIMEOUT_MS)
+        await carry(context, place)
         yield context
         await context.close()
 

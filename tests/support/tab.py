@@ -62,6 +62,10 @@ class Tab:
         """Bring it to the front, as a click on it does."""
         await self._session.send("Target.activateTarget", {"targetId": self._target})
 
+    async def close(self) -> None:
+        """As its user does."""
+        await self._session.send("Target.closeTarget", {"targetId": self._target})
+
     async def evaluate(self, expression: str) -> Any:
         """The value of an expression, or of the promise that it gives."""
         result = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
