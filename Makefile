@@ -9,7 +9,7 @@ SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check bench bench-rivals format build clean
+.PHONY: help demo serve test test-browsers check bench bench-full bench-rivals format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -40,11 +40,19 @@ check: ## Lint, format, types (Python and JavaScript) and import contracts
 	@$(SETUP) tsc
 
 bench: ## Measure the hop, the way through Chromium and the boot, each beside a floor (ARGS="--rounds 9")
-	@$(SETUP) check
-	@$(SETUP) demo
+	@$(SETUP) bench
 	$(BIN)/python -m bench.hop $(ARGS)
 	$(BIN)/python -m bench.browser $(ARGS)
 	$(BIN)/python -m bench.boot $(ARGS)
+
+bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, large messages, memory, leaks, start-up
+	$(BIN)/python -m bench.hop --callers --big 1 8 16
+	$(BIN)/python -m bench.boot --pyscript
+	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.memory
+	$(BIN)/python -m bench.leak
+	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.soak 5 10
 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
 	@$(SETUP) rivals

@@ -383,9 +383,14 @@ def browsers() -> None:
     other_browsers()
 
 
-def rivals() -> None:
+def bench() -> None:
     check()
     demo()
+    browser()
+
+
+def rivals() -> None:
+    bench()
     rival_programs()
 
 
@@ -397,6 +402,7 @@ GOALS = {
     "build": build,
     "test": test,
     "browsers": browsers,
+    "bench": bench,
     "rivals": rivals,
 }
 

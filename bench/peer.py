@@ -143,6 +143,17 @@ class Socket(asyncio.Protocol):
         self._flush()
 
 
+def tool(number: int) -> dict[str, Any]:
+    """Of ordinary size."""
+    properties = {"text": {"type": "string", "description": "What to give back."}, "bytes": {"type": "integer"}}
+    name = f"echo_{number}" if number else "echo"
+    about = "Give back what was given, or as many bytes as were asked for."
+    return {"name": name, "description": about, "inputSchema": {"type": "object", "properties": properties}}
+
+
+TOOLS = [tool(0)]
+
+
 @lru_cache(maxsize=8)
 def text_of(size: int) -> str:
     return "x" * size
@@ -158,7 +169,7 @@ def result(message: dict[str, Any]) -> dict[str, Any]:
         return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": ABOUT}
     if method == "server/discover":
         return {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-    return {"resultType": "complete", "tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    return {"resultType": "complete", "tools": TOOLS}
 
 
 def answer(text: str) -> str:
@@ -261,7 +272,9 @@ def main() -> None:
     parser.add_argument("kind", choices=("bare", "link"))
     parser.add_argument("url", help="http://host:port of the server")
     parser.add_argument("--server", default=SERVER)
+    parser.add_argument("--tools", type=int, default=1)
     args = parser.parse_args()
+    TOOLS.extend(map(tool, range(1, args.tools)))
     uvloop.run(serve(args.kind, args.url, os.environ.get(TOKEN, ""), args.server))
 
 

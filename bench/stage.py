@@ -74,6 +74,12 @@ class Child:
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
 
+    def next(self) -> dict[str, Any]:
+        """What a child says next by itself (`bench.crowd`)."""
+        assert self._process.stdout is not None
+        said: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return said
+
     def cpu_s(self) -> float:
         """Processor time used so far; unlike the clock's, it hardly depends on who else uses the machine."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -85,6 +91,10 @@ class Child:
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def kill(self) -> None:
+        self._process.kill()
+        self.stop()
 
     def stop(self) -> None:
         self._process.terminate()

@@ -1,0 +1,230 @@
+"""What more of everything costs: idle browsers, tools in a list, handshake sessions, and all browsers at once after a
+restart of the relay.
+
+Each figure stands beside the one with the least of it, measured in the same run: the smallest crowd, and again after
+the largest, so that a machine that got busier in between shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import httpx2
+
+from bench import machine, stage
+from bench.hop import call
+from bench.load import LEGACY, MODERN
+from bench.plot import Bar, bars
+from bench.table import table
+
+CALLERS = 16
+NAME = "io.modelcontextprotocol"
+META = {
+    f"{NAME}/protocolVersion": MODERN,
+    f"{NAME}/clientCapabilities": {},
+    f"{NAME}/clientInfo": {"name": "bench", "version": "1"},
+}
+# Bounds that keep one relay's guests in check are raised out of the way; what each costs is the question here.
+ROOM = {
+    "TABRELAY_MAX_CONNECTIONS": "40000",
+    "TABRELAY_MAX_SERVERS": "20000",
+    "TABRELAY_MAX_SESSIONS": "20000",
+    "TABRELAY_MAX_TOOLS": "10000",
+    "TABRELAY_MAX_LIST": str(64 * 1024 * 1024),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One row: how many there are, what a call takes, what the relay weighs."""
+
+    label: str
+    count: int
+    calls_per_s: float
+    p50_ms: float
+    rss: int
+
+
+@contextlib.contextmanager
+def relay(*flags: str, tools: int = 1) -> Iterator[stage.Pair]:
+    here, elsewhere = stage.cores(True)
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(stage.lone_relay(on=here, env=ROOM, flags=flags))
+        secret = {stage.TOKEN: str(server.said["token"])}
+        peer = stage.Child(
+            "bench.peer", "link", server.said["base_url"], "--tools", str(tools), on=elsewhere, env=secret
+        )
+        stack.callback(peer.stop)
+        yield stage.Pair(server, peer)
+
+
+def weigh(pair: stage.Pair, label: str, count: int, rounds: int, seconds: float) -> Size:
+    got = [call(pair.url, pair.token, "modern", CALLERS, seconds, pin=True) for _ in range(rounds)]
+    one = [call(pair.url, pair.token, "modern", 1, seconds, pin=True) for _ in range(rounds)]
+    if failures := sum(each["failures"] for each in got + one):
+        raise SystemExit(f"{label}: {failures} calls failed: {next(filter(None, (x['first_failure'] for x in got)))}")
+    rate, p50 = median(each["calls_per_s"] for each in got), median(each["p50_ms"] for each in one)
+    return Size(label, count, rate, p50, pair.server.rss())
+
+
+def crowd(pair: stage.Pair, count: int) -> stage.Child:
+    """Ready when all of them are there."""
+    env = {stage.TOKEN: pair.token}
+    return stage.Child("bench.crowd", str(pair.server.said["base_url"]), str(count), on=stage.cores(True)[1], env=env)
+
+
+def idle_browsers(counts: Sequence[int], rounds: int, seconds: float) -> list[Size]:
+    rows = []
+    with relay() as pair:
+        rows.append(weigh(pair, "1 browser", 1, rounds, seconds))
+    for count in counts:
+        with relay() as pair:
+            others = crowd(pair, count - 1)
+            try:
+                rows.append(weigh(pair, f"{count:,} browsers", count, rounds, seconds))
+            finally:
+                others.stop()
+        print(f"{count:,} idle browsers: done", file=sys.stderr, flush=True)
+    with relay() as pair:
+        rows.append(weigh(pair, "1 browser, again", 1, rounds, seconds))
+    return rows
+
+
+def sessions(count: int, rounds: int, seconds: float) -> list[Size]:
+    with relay() as pair:
+        before = weigh(pair, "no session", 0, rounds, seconds)
+        asyncio.run(begin(pair, count))
+        after = weigh(pair, f"{count:,} sessions", count, rounds, seconds)
+    return [before, after]
+
+
+async def begin(pair: stage.Pair, count: int) -> None:
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    async with client(pair) as http:
+        gate = asyncio.Semaphore(16)
+
+        async def one() -> None:
+            async with gate:
+                (await http.post(pair.url, json=body)).raise_for_status()
+
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(count):
+                tasks.create_task(one())
+
+
+def client(pair: stage.Pair) -> httpx2.AsyncClient:
+    headers = {"Authorization": f"Bearer {pair.token}", "Accept": "application/json, text/event-stream"}
+    return httpx2.AsyncClient(headers=headers, trust_env=False, timeout=120)
+
+
+async def listing(pair: stage.Pair, rounds: int) -> tuple[float, int]:
+    """Milliseconds for one tools/list, and its bytes."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+    took, size = [], 0
+    async with client(pair) as http:
+        for _ in range(rounds * 4):
+            began = perf_counter()
+            answer = await http.post(pair.url, json=body, headers=headers)
+            took.append((perf_counter() - began) * 1000)
+            size = len(answer.content)
+            assert "result" in answer.json(), answer.text[:200]
+    return median(took), size
+
+
+def reconnects(count: int) -> list[float]:
+    """Seconds until all are back, after a stop that says so and after a kill."""
+    found = []
+    with contextlib.ExitStack() as stack:
+        home = stack.enter_context(_folder())
+        first = _start(home, 0)
+        port = int(str(first.said["base_url"]).rpartition(":")[2])
+        pair = stage.Pair(first, first)
+        others = crowd(pair, count)
+        stack.callback(others.stop)
+        for how in ("stop", "kill"):
+            first.stop() if how == "stop" else first.kill()
+            first = _start(home, port)
+            found.append(float(others.next()["after_s"]))
+        first.stop()
+    return found
+
+
+def _start(home: str, port: int) -> stage.Child:
+    command = ("serve", stage.SERVER, "--port", str(port), "--json", "--home", home)
+    return stage.Child("tabrelay", *command, on=stage.cores(True)[0], env={**stage.ROOMY, **ROOM})
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as home:
+        yield home
+
+
+def report(rows: Sequence[Size]) -> str:
+    least = rows[0]
+    cells = []
+    for row in rows:
+        each = (row.rss - least.rss) / (row.count - least.count) / 1000 if row.count > least.count else 0.0
+        cells.append(
+            [
+                row.label,
+                f"{row.calls_per_s:,.0f}",
+                f"{row.calls_per_s / least.calls_per_s:.2f}",
+                f"{row.p50_ms:.2f}",
+                f"{row.p50_ms / least.p50_ms:.2f}",
+                f"{row.rss / 2**20:,.0f}",
+                f"{each:,.0f}" if each else "",
+            ]
+        )
+    head = ["", f"calls/s, {CALLERS} callers", "×", "p50 ms, 1 caller", "×", "memory, MiB", "kB each"]
+    return table(head, cells)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--browsers", type=int, nargs="*", default=[100, 1000, 5000])
+    parser.add_argument("--tools", type=int, nargs="*", default=[10, 100, 1000, 5000])
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--reconnect", type=int, default=2_000, help="browsers that a restart sends away")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
+    args = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print("\n".join(machine.describe()), f"{args.rounds} rounds of {args.seconds:g} s", sep="\n", end="\n\n")
+    crowds = idle_browsers(args.browsers, args.rounds, args.seconds)
+    print(report(crowds), end="\n\n", flush=True)
+    print(report(sessions(args.sessions, args.rounds, args.seconds)), end="\n\n", flush=True)
+    rows = []
+    for count in args.tools:
+        with relay(tools=count) as pair:
+            took_ms, size = asyncio.run(listing(pair, args.rounds))
+        rows.append([f"{count:,} tools", f"{took_ms:.1f}", f"{took_ms / count * 1000:,.0f}", f"{size / 1000:,.0f}"])
+    print(table(["tools/list", "ms", "µs a tool", "kB"], rows), end="\n\n", flush=True)
+    stopped, killed = reconnects(args.reconnect)
+    print(f"{args.reconnect:,} browsers were back {stopped:.1f} s after a stop and {killed:.1f} s after a kill.")
+    if args.plot:
+        args.plot.write_text(
+            bars(
+                f"Calls per second, {CALLERS} callers",
+                [Bar(r.label, r.calls_per_s, r.calls_per_s, r.calls_per_s) for r in crowds],
+            )
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
