@@ -23,6 +23,8 @@ VERBS: Final = {
     "login": ("login",),
     "logs": ("logs",),
     "stdio": ("stdio",),
+    "acp": ("acp",),
+    "mcp": ("mcp",),
     "call": ("tools", "call"),
     "install": ("install", "uninstall"),
     "doctor": ("doctor",),
@@ -67,6 +69,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay login search -c FILE sign in at a server of the configuration\n"
         "  tabrelay logs -f              show what it writes down\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
+        "  tabrelay acp -- AGENT         give an editor's agent the browser's tools\n"
         "  tabrelay tools notes          list a server's tools\n"
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"
         "  tabrelay install cursor notes write a server into a client's configuration\n"

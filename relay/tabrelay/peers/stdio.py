@@ -7,14 +7,11 @@ and a bound, says why a process ended, and leaves none behind. It knows no MCP m
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import json
 import logging
-import os
-import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import anyio
@@ -22,6 +19,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
+from tabrelay import family
 from tabrelay.lines import Lines, TooLong
 from tabrelay.specs import StdioSpec
 from tabrelay.upstreams.fault import Fault, LineFault, Redactor
@@ -31,16 +29,8 @@ from tabserver.wire import jsonrpc
 log = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
-# Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
-LEAVE_S: Final = 0.5
-TERM_S: Final = 1.0
-KILL_S: Final = 0.5
-POLL_S: Final = 0.01
 LAST_WORDS: Final = 5
 MAX_WORDS: Final = 2000
-
-# Process groups that are alive: whatever happens to the relay short of SIGKILL, none is left when it ends.
-_groups: set[int] = set()
 
 
 class Child:
@@ -68,7 +58,7 @@ class Child:
     async def _spawn(self) -> asyncio.subprocess.Process:
         spec = self._spec
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await family.begin(
                 spec.command,
                 *spec.args,
                 stdin=asyncio.subprocess.PIPE,
@@ -77,14 +67,12 @@ class Child:
                 # The relay's own environment has secrets that are none of the server's business.
                 env=get_default_environment() | dict(spec.env),
                 cwd=spec.cwd,
-                start_new_session=True,
             )
         except FileNotFoundError:
             raise LineFault(Fault(f'there is no program "{spec.command}"', "no", ends_line=True)) from None
         except (OSError, ValueError) as error:
             text = f'"{spec.command}" could not be started: {getattr(error, "strerror", None) or error}'
             raise LineFault(Fault(text, "no", ends_line=True)) from None
-        _groups.add(process.pid)
         log.debug("%s: started as process %d", spec.name, process.pid)
         return process
 
@@ -116,17 +104,17 @@ class Pipes:
         # What was said before still reaches a process that reads; one that does not must not keep us.
         self._write.close()
         self._read.close()
-        await asyncio.wait({self._speaking}, timeout=LEAVE_S)
+        await asyncio.wait({self._speaking}, timeout=family.LEAVE_S)
 
     async def end(self) -> None:
-        await _end(self._process)
+        await family.end(self._process)
         tasks = {self._hearing, self._speaking, self._overhearing}
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         self._incoming.close()
         self._outgoing.close()
-        _release(self._process)
+        family.release(self._process)
 
     async def _hear(self) -> None:
         assert self._process.stdout is not None
@@ -138,8 +126,8 @@ class Pipes:
                     if message is not None:
                         await self._incoming.send(message)
         # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
-        await asyncio.wait({self._overhearing}, timeout=KILL_S)
-        await _becomes(lambda: self._process.returncode is not None, KILL_S)
+        await asyncio.wait({self._overhearing}, timeout=family.KILL_S)
+        await family.becomes(lambda: self._process.returncode is not None, family.KILL_S)
         self._report(None, Fault(self._farewell(), ends_line=True), self._sent)
         self._incoming.close()
 
@@ -190,13 +178,7 @@ class Pipes:
                 log.info("%s: %s", self._name, text)
 
     def _farewell(self) -> str:
-        code = self._process.returncode
-        if code is None:
-            how = "it closed its output"
-        elif code < 0:
-            how = f"it was ended by {_signal(-code)}"
-        else:
-            how = f"it ended with code {code}"
+        how = family.farewell(self._process.returncode)
         said = " / ".join(word for word in self._words if word)
         return f"{how}; its last words: {said}" if said else how
 
@@ -210,73 +192,3 @@ def _answer_id(line: bytes) -> Any:
     if not isinstance(message, dict) or "method" in message:
         return None
     return message["id"] if jsonrpc.is_request_id(message.get("id")) else None
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-# -- the end of a process ---------------------------------------------------------------------------------------------
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Until neither it nor anything it started is left; every wait has an end."""
-    if process.stdin is not None:
-        process.stdin.close()
-    if await _gone(process, LEAVE_S if process.returncode is None else 0):
-        return
-    _kill(process.pid, signal.SIGTERM)
-    if await _gone(process, TERM_S):
-        return
-    _kill(process.pid, signal.SIGKILL)
-    if not await _gone(process, KILL_S):
-        log.warning("Process %d is still there after SIGKILL.", process.pid)
-
-
-async def _gone(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
-    """Has the whole group ended?"""
-    return await _becomes(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
-
-
-async def _becomes(is_so: Callable[[], bool], timeout_s: float) -> bool:
-    """Polled: asyncio waits for the end of the pipes too, which a grandchild may keep open."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + timeout_s
-    while not is_so():
-        if loop.time() >= until:
-            return False
-        await asyncio.sleep(POLL_S)
-    return True
-
-
-def _is_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # somebody else's, or not collected yet: it is there
-    return True
-
-
-def _kill(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _release(process: asyncio.subprocess.Process) -> None:
-    _groups.discard(process.pid)
-    # A survivor may hold a pipe; without this the transport would stay open, and complain when it is collected.
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
-
-
-@atexit.register
-def _leave_none() -> None:
-    """A second stop signal ends the relay at once, without the polite way."""
-    for group in _groups:
-        _kill(group, signal.SIGKILL)

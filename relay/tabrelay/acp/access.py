@@ -1,0 +1,87 @@
+"""The relay, as the conductor uses it: which browsers are there, the way to them, and who uses them for what."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from tabrelay.acp.declaration import HEADER
+from tabrelay.bridge.credentials import CredentialsError, TokenFile
+from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.target import NameTarget
+from tabrelay.bridge.upstream import Upstream
+from tabrelay.policy import CALL
+from tabrelay.tokens import Tokens
+
+log = logging.getLogger("tabrelay.acp")
+
+ASK_S: Final = 2.0
+TOKEN_LIFE_S: Final = 24 * 3600.0
+HINT: Final = "Was the relay started with another --home?"
+
+
+class Access:
+    """`base`: where the relay is, just now: it may be started later, or again, on another port."""
+
+    def __init__(self, home: Path, base: Callable[[], str], names: tuple[str, ...] = ()) -> None:
+        """`names`: offer these and no others, whether or not they are there."""
+        self._home = home
+        self.base = base
+        self._names = names
+        self._id = secrets.token_hex(8)
+        self._http = httpx2.AsyncClient(trust_env=False, timeout=ASK_S)
+        self._credentials = TokenFile(home / "token", HINT, is_required=False)
+
+    async def servers(self) -> list[str]:
+        """Browser servers to offer; none without a relay, which is no fault: the agent works without."""
+        if self._names:
+            return list(self._names)
+        status = await self._ask("GET", "/-/status")
+        rows = status.get("servers", ()) if isinstance(status, dict) else ()
+        return [row["name"] for row in rows if row.get("kind") == "browser" and row.get("state") == "online"]
+
+    def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
+        """The way to a browser's server. The relay tells its tools which session calls by the header."""
+        target = NameTarget(server, self.base)
+        return Outbound(Upstream(target), self._credentials, {HEADER.lower(): f"{server_id} {connection}"}, Limits())
+
+    def token(self, server: str) -> tuple[str, Callable[[], None]]:
+        """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.
+
+        Raises StateError."""
+        tokens, name = Tokens(self._home), f"acp-{secrets.token_hex(4)}"
+        made = tokens.make(name, (CALL,), (server,), TOKEN_LIFE_S)
+        return made, lambda: _revoke(tokens, name)
+
+    async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
+        """Tell the relay who is there. It forgets us when we have not said it again for a while."""
+        await self._ask("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
+
+    async def leave(self) -> None:
+        await self._ask("DELETE", f"/-/acp/{self._id}")
+        await self._http.aclose()
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """None when there is no relay."""
+        try:
+            authorization = await self._credentials.header()
+            headers = {} if authorization is None else {"Authorization": authorization}
+            answer = await self._http.request(method, f"{self.base()}{path}", json=body, headers=headers)
+            return answer.raise_for_status().json()
+        except CredentialsError as problem:
+            log.warning("%s", problem)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
+            log.info("No relay answers at %s: %s", self.base(), problem)
+        return None
+
+
+def _revoke(tokens: Tokens, name: str) -> None:
+    try:
+        tokens.revoke(lambda grant: grant.name == name)
+    except OSError as problem:
+        log.warning("A token could not be revoked, and ends by itself within a day: %s", problem)

@@ -1,0 +1,56 @@
+"""The agent's MCP connections to servers of the editor's: found by what a message names, when it comes from there."""
+
+from __future__ import annotations
+
+from tabrelay.acp import profile
+from tabrelay.acp.carrier import Carrier
+from tabrelay.acp.conversation import Conversation
+from tabrelay.acp.frame import Frame
+from tabrelay.acp.peer import Peer
+
+
+class Board:
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._conversations: dict[str, Conversation] = {}
+        self._carriers: list[tuple[str, Carrier]] = []
+
+    def connected(self, conversation: Conversation) -> None:
+        self._conversations[conversation.id] = conversation
+
+    def carrying(self, server_id: str, carrier: Carrier) -> None:
+        self._carriers.append((server_id, carrier))
+
+    def gone(self, one: Conversation | Carrier) -> None:
+        if isinstance(one, Conversation):
+            self._conversations.pop(one.id, None)
+        else:
+            self._carriers = [pair for pair in self._carriers if pair[1] is not one]
+
+    def owns(self, frame: Frame) -> bool:
+        return self._find(frame) is not None
+
+    def _find(self, frame: Frame) -> Conversation | Carrier | None:
+        params = frame.params
+        if frame.method == "$/cancel_request":
+            request = params.get("requestId")
+            return next((one for one in self._conversations.values() if one.is_asked(request)), None)
+        found = self._conversations.get(profile.connection_of(params) or "")
+        if found is not None:
+            return found
+        server = params.get("serverId")
+        return next((one for id, one in self._carriers if id == server and one.owns(frame)), None)
+
+    async def hear(self, frame: Frame) -> None:
+        found = self._find(frame)
+        if isinstance(found, Carrier):
+            if frame.is_notification:
+                await found.hear(frame)
+        elif found is not None and frame.method == "$/cancel_request":
+            await found.cancelled(frame.params.get("requestId"))
+        elif found is not None and frame.method in profile.DISCONNECTS:
+            found.hung_up.set()
+            if frame.is_request:
+                await self._peer.answer(frame.id_text, result="{}")
+        elif found is not None:
+            await found.hear(frame)

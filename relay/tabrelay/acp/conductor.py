@@ -1,0 +1,378 @@
+"""The conductor at work: runs the agent (and proxies), carries out what the router decides, and ends without a trace.
+
+Each side has one reader, and what it reads is dealt with before the next line is: so nothing overtakes anything.
+Whoever does not read makes the other side wait; nothing piles up here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.acp import declaration
+from tabrelay.acp import frame as frames
+from tabrelay.acp.access import Access
+from tabrelay.acp.board import Board
+from tabrelay.acp.chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
+from tabrelay.acp.component import LEAVE_S, MAX_LINE, Component, ComponentError
+from tabrelay.acp.declaration import Declared
+from tabrelay.acp.frame import Frame, Ids
+from tabrelay.acp.listener import Listener
+from tabrelay.acp.outlet import Outlet
+from tabrelay.acp.peer import Peer
+from tabrelay.acp.profile import G1, G2, Profile
+from tabrelay.acp.provider import Provider
+from tabrelay.acp.router import (
+    Abandon,
+    Answer,
+    Close,
+    Down,
+    Effect,
+    Mcp,
+    Open,
+    Opening,
+    Router,
+    Settle,
+    Up,
+)
+from tabrelay.acp.session import Offer, Session
+from tabrelay.acp.tunnel import Knowledge, Tunnel
+from tabrelay.bridge.bridge import Bridge, Output
+from tabrelay.bridge.message import load
+from tabrelay.lines import Lines, TooLong
+from tabrelay.tokens import StateError
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger("tabrelay.acp")
+
+REPORT_S: Final = 20.0
+CHUNK: Final = 1 << 16
+FLUSH_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`program`: how this installation is started, for agents. `wants_http`: send agents to the relay itself."""
+
+    program: tuple[str, ...]
+    wants_http: bool = False
+    profile: Profile | None = None
+
+
+class Conductor:
+    def __init__(
+        self, editor: Output, agent: Component, access: Access, options: Options, proxies: Sequence[Component] = ()
+    ) -> None:
+        """`proxies`: those that stand between the two, the editor's neighbour first."""
+        self._agent = agent
+        self._proxies = list(proxies)
+        self._editor = editor
+        self._access = access
+        self._options = options
+        ids = Ids()
+        self._above = Peer(self._send_up, ids)
+        self._below = Peer(self._agent.write, ids)
+        self._board = Board(self._above)
+        self._provider = Provider(self._below, self._reach)
+        self._router = Router(self._board.owns, self._provider.owns, self._above.asked, self._below.asked)
+        is_first = options.profile in (G1, G2)
+        self._chain = Chain(len(self._proxies), ids, FIRST if is_first else None)
+        self._knowledge = Knowledge(options.profile, is_shared=not self._proxies)
+        self._openings: dict[Opening, Session] = {}
+        self._sessions: dict[str, Session] = {}
+        self._readers: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._started = asyncio.Event()
+        self._problem: str | None = None
+
+    # -- from begin to end ---------------------------------------------------------------------------------------------
+
+    async def run(self, chunks: AsyncIterator[bytes]) -> int:
+        """Until the editor, the agent or a proxy is gone, or somebody stops it; gives the exit code."""
+        reading = asyncio.create_task(self._read_editor(chunks))
+        reporting = asyncio.create_task(self._report())
+        ends = [asyncio.create_task(event.wait()) for event in (self._stopped, self._editor.broken)]
+        started = asyncio.create_task(self._started.wait())
+        try:
+            await asyncio.wait([reading, started, *ends], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reading, *self._readers, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if gone := [task for task in self._readers if task.done()]:
+                return await self._agent_gone(gone)
+            if reading.done():
+                reading.result()  # a bug: let it be seen
+                await self._finish(ends)
+            return 0 if self._problem is None else 1
+        finally:
+            await self._leave([reading, reporting, started, *ends])
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def _finish(self, ends: list[asyncio.Task[Any]]) -> None:
+        """The editor has said everything. What the agent still answers within a moment arrives."""
+        for component in (*self._proxies, self._agent):
+            component.close_input()
+        if self._readers:
+            last = asyncio.gather(*self._readers, return_exceptions=True)
+            await asyncio.wait([last, *ends], timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+            last.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await last
+
+    async def _agent_gone(self, gone: list[asyncio.Task[None]]) -> int:
+        for task in gone:
+            task.result()  # a bug: let it be seen
+        component = next(
+            c for c, task in zip((self._agent, *self._proxies), self._readers, strict=True) if task in gone
+        )
+        why = await component.farewell()
+        if component.code:
+            log.error("%s", why)
+        await self._do(self._router.ended(f"The agent is gone. {why}."))
+        code = component.code or 0
+        return code if code >= 0 else 128 - code
+
+    async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
+        everything = [*tasks, *self._readers]
+        for task in everything:
+            task.cancel()
+        await asyncio.gather(*everything, return_exceptions=True)
+        self._above.close()
+        self._below.close()
+        sessions = {*self._sessions.values(), *self._openings.values()}
+        await asyncio.gather(*(self._release(session) for session in sessions))
+        await asyncio.gather(*(component.end() for component in (*self._proxies, self._agent)))
+        await self._access.leave()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    async def _read_editor(self, chunks: AsyncIterator[bytes]) -> None:
+        lines = Lines(MAX_LINE)
+        async for chunk in chunks:
+            for line in lines.feed(chunk):
+                await self._from_editor(line)
+        if (last := lines.close()) is not None:
+            await self._from_editor(last)
+
+    async def _from_editor(self, line: bytes | TooLong) -> None:
+        if isinstance(line, TooLong):
+            log.warning("Passed over a line of %d bytes from the editor.", line.size)
+            if line.id is not None:
+                text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
+                await self._editor.write(frames.refusal(line.id.decode(), jsonrpc.INVALID_REQUEST, text))
+            return
+        frame = Frame.read(line)
+        if not self._started.is_set() and not await self._start(frame):
+            return
+        await self._walk(self._chain.from_editor(frame))
+
+    async def _start(self, frame: Frame) -> bool:
+        """With the editor's first word, not before: editors start agents to look whether they are there."""
+        try:
+            for component in (self._agent, *self._proxies):
+                await component.start()
+        except ComponentError as problem:
+            self._problem = str(problem)
+            log.error("%s", problem)
+            if frame.is_request:
+                await self._editor.write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, str(problem)))
+            self._stopped.set()
+            return False
+        self._readers.append(asyncio.create_task(self._read_agent()))
+        for place, proxy in enumerate(self._proxies):
+            self._readers.append(asyncio.create_task(self._read_proxy(place, proxy)))
+        self._started.set()
+        return True
+
+    async def _read_agent(self) -> None:
+        async for line in self._agent.lines():
+            if isinstance(line, TooLong):
+                await self._too_long(line)
+            else:
+                await self._do(self._router.below(Frame.read(line)))
+
+    async def _too_long(self, line: TooLong) -> None:
+        """An answer that can't be carried is still an answer: whoever waits for it must not wait for ever."""
+        log.warning("Passed over a line of %d bytes from the agent.", line.size)
+        if line.id is not None:
+            text = f"The agent's answer has {line.size} bytes; at most {MAX_LINE >> 20} MiB are carried."
+            value = {"id": load(line.id), "error": {"code": jsonrpc.INTERNAL_ERROR, "message": text}}
+            await self._do(self._router.below(Frame(frames.refusal(line.id.decode(), -32603, text), value)))
+
+    async def _read_proxy(self, place: int, proxy: Component) -> None:
+        async for line in proxy.lines():
+            if isinstance(line, TooLong):
+                log.warning("Passed over a line of %d bytes from %s.", line.size, proxy.command[0])
+            else:
+                await self._walk(self._chain.from_proxy(place, Frame.read(line)))
+
+    # -- doing ---------------------------------------------------------------------------------------------------------
+
+    async def _send_up(self, raw: bytes) -> None:
+        await self._walk(self._chain.up(raw))
+
+    async def _walk(self, steps: list[Step]) -> None:
+        for step in steps:
+            match step:
+                case ToEditor(raw):
+                    await self._editor.write(raw)
+                case ToProxy(place, raw):
+                    await self._proxies[place].write(raw)
+                case ToAgent(frame):
+                    await self._do(self._router.above(frame))
+
+    async def _do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Up(raw):
+                    await self._send_up(raw)
+                case Down(raw):
+                    await self._agent.write(raw)
+                case Open(opening):
+                    await self._open(opening)
+                case Settle(opening, id):
+                    await self._settle(opening, id)
+                case Abandon(opening):
+                    if (session := self._openings.pop(opening, None)) is not None:
+                        await self._release(session)
+                case Close(id):
+                    if (closed := self._sessions.pop(id, None)) is not None:
+                        await self._release(closed)
+                        self._changed.set()
+                case Mcp(frame, is_above):
+                    await (self._board if is_above else self._provider).hear(frame)
+                case Answer(frame, is_above):
+                    (self._above if is_above else self._below).resolve(frame)
+
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    async def _open(self, opening: Opening) -> None:
+        """Every port is open before the agent hears of the session."""
+        session = self._openings[opening] = Session(opening.session, self._changed.set)
+        replaced, added = {}, []
+        if not self._router.is_native:
+            for place, declared in opening.declared.items():
+                replaced[place] = await self._bridged(session, declared, opening.frame.params["mcpServers"][place])
+        taken = set(opening.names)
+        for server in await self._access.servers():
+            name = declaration.free_name(server, taken)
+            taken.add(name)
+            added.append(await self._offered(session, name, server))
+        await self._agent.write(opening.rewritten(replaced, added))
+
+    async def _bridged(self, session: Session, declared: Declared, entry: dict[str, Any]) -> str:
+        """A server of the editor's, for an agent that can't reach it itself."""
+        offer = Offer(session, declared.name, None, declared.id, "stdio")
+
+        async def serve(reader: asyncio.StreamReader, outlet: Outlet) -> None:
+            connections: list[str] = []
+
+            def connected(id: str) -> None:
+                connections.append(id)
+                offer.connected(id)
+
+            tunnel = Tunnel(
+                declared, self._above, self._board, self._knowledge, outlet.write, lambda: session.id, connected
+            )
+            try:
+                await tunnel.run(_lines(reader, outlet), session.known.wait())
+            finally:
+                for id in connections:
+                    offer.disconnected(id)
+
+        return await self._listened(offer, Listener(serve), entry.get("_meta"))
+
+    async def _offered(self, session: Session, name: str, server: str) -> str:
+        """A browser's server, in the way that suits the agent."""
+        offer = Offer(session, name, server, str(uuid.uuid4()), "stdio")
+        if self._router.is_native:
+            offer.how = "acp"
+            session.offers.append(offer)
+            self._provider.offer(offer)
+            return declaration.native(name, offer.server_id, by_url=self._options.profile in (G1, G2))
+        if self._options.wants_http and self._router.takes_http:
+            try:
+                token, offer.revoke = self._access.token(server)
+            except StateError as problem:
+                log.warning("No token can be made for the agent, which gets a program instead: %s", problem)
+            else:
+                offer.how = "http"
+                session.offers.append(offer)
+                return declaration.http(name, f"{self._access.base()}/{server}", token, offer.server_id)
+
+        async def serve(reader: asyncio.StreamReader, outlet: Outlet) -> None:
+            id = uuid.uuid4().hex[:12]
+            outbound = self._reach(offer, id)
+            offer.connected(id)
+            try:
+                await Bridge(outbound, outlet).run(_chunks(reader))
+            finally:
+                offer.disconnected(id)
+                await outbound.close()
+
+        return await self._listened(offer, Listener(serve), None)
+
+    async def _listened(self, offer: Offer, listener: Listener, meta: Any) -> str:
+        await listener.start()
+        offer.listener = listener
+        offer.session.offers.append(offer)
+        program, is_typed = self._options.program, self._router.is_typed
+        return declaration.stdio(offer.name, program, listener.port, listener.nonce, is_typed=is_typed, meta=meta)
+
+    def _reach(self, offer: Offer, connection: str) -> Any:
+        assert offer.server is not None
+        return self._access.outbound(offer.server, offer.server_id, connection)
+
+    async def _settle(self, opening: Opening, id: str) -> None:
+        session = self._openings.pop(opening)
+        session.settle(id)
+        before = self._sessions.get(id)
+        self._sessions[id] = session
+        if before is not None:
+            await self._release(before)
+        await self._tell()
+
+    async def _release(self, session: Session) -> None:
+        for offer in session.offers:
+            await self._provider.withdraw(offer)
+        await session.close()
+
+    # -- what the relay is told ----------------------------------------------------------------------------------------
+
+    async def _report(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            if self._sessions:
+                await self._tell()
+            await asyncio.sleep(0.1)  # many changes that come together are told together
+
+    async def _tell(self) -> None:
+        rows = [session.describe() for session in self._sessions.values()]
+        if any(offer["server"] is not None for row in rows for offer in row["servers"]):
+            await self._access.report(self._agent.command[0], rows)
+
+
+async def _lines(reader: asyncio.StreamReader, outlet: Outlet) -> AsyncIterator[bytes]:
+    lines = Lines(MAX_LINE)
+    async for chunk in _chunks(reader):
+        for line in lines.feed(chunk):
+            if isinstance(line, TooLong):
+                id = "null" if line.id is None else line.id.decode()
+                await outlet.write(frames.refusal(id, jsonrpc.INVALID_REQUEST, "The message is too long."))
+            else:
+                yield line
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(CHUNK):
+            yield data

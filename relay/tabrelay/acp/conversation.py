@@ -1,0 +1,172 @@
+"""One MCP connection over ACP, in the shapes that have connections (G1 to G3). The same from both of its ends.
+
+On one side an MCP program that writes lines (an agent's client, or the bridge to a browser's server); on the other the
+ACP peer, which sends and gets each message in an envelope that names the connection. Ids are translated both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.acp import frame as frames
+from tabrelay.acp.frame import Frame
+from tabrelay.acp.peer import Asked, Peer, PeerGone
+from tabrelay.acp.profile import CANCELLED, G1, G2, Profile
+from tabrelay.bridge.message import Key, elements, key
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger("tabrelay.acp")
+
+MAX_RUNNING: Final = 128
+CANCEL: Final = "notifications/cancelled"
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class Conversation:
+    def __init__(self, profile: Profile, id: str, peer: Peer, write: Write, session: Callable[[], str | None]) -> None:
+        """`write`: to the MCP program. `session`: the ACP session, once it is known."""
+        self.profile = profile
+        self.id = id
+        self._is_certain = profile is not G1  # of the profile: G1 and G2 connect alike
+        self._peer = peer
+        self._write = write
+        self._session = session
+        self._room = asyncio.Semaphore(MAX_RUNNING)
+        self._asked: dict[Key, Asked] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._inbound: dict[str, tuple[Key, str]] = {}  # our inner id -> the peer's request
+        self._ids = itertools.count(1)
+        self.hung_up = asyncio.Event()  # by the peer
+
+    # -- from the MCP program ------------------------------------------------------------------------------------------
+
+    async def say(self, line: bytes) -> None:
+        frame = Frame.read(line)
+        if frame.value is None:
+            await self._odd(line)
+        elif frame.is_request:
+            await self._room.acquire()
+            try:
+                await self._ask(frame)
+            except BaseException:
+                self._room.release()
+                raise
+        elif frame.method == CANCEL:
+            await self._cancel(frame)
+        elif frame.method is not None:
+            await self._peer.notify(self.profile.notification, self._params(frame.method, frame.part("params")))
+        elif frame.is_response and frame.id in self._inbound:
+            _, outer = self._inbound.pop(frame.id)
+            error = frame.part("error")
+            await self._peer.answer(outer, result=None if error else frame.part("result"), error=error)
+
+    async def _odd(self, line: bytes) -> None:
+        """An array of messages, as one version has them; or nothing that can be understood."""
+        if line.lstrip().startswith(b"["):
+            try:
+                parts = list(elements(line))
+            except (ValueError, IndexError, RecursionError):
+                parts = []
+            for part in parts:
+                if part.startswith(b"{"):
+                    await self.say(part)
+            if parts:
+                return
+        await self._write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
+
+    async def _ask(self, frame: Frame) -> None:
+        assert frame.method is not None
+        asked = await self._peer.begin(self.profile.request, self._params(frame.method, frame.part("params")))
+        self._asked[frame.key] = asked
+        task = asyncio.create_task(self._answered(frame, asked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, frame: Frame, asked: Asked) -> None:
+        try:
+            answer = await asked.answer
+            if answer.error_code == jsonrpc.METHOD_NOT_FOUND and not self._is_certain:
+                answer = await self._again(frame, answer)
+            else:
+                self._is_certain = True
+            error = answer.part("error")
+            result = answer.part("result") if error is None else None
+            await self._write(frames.answer(frame.id_text, result=result, error=error))
+        except PeerGone:
+            await self._write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
+        except asyncio.CancelledError:
+            self._peer.forget(asked)
+        finally:
+            self._asked.pop(frame.key, None)
+            self._room.release()
+
+    async def _again(self, frame: Frame, refused: Frame) -> Frame:
+        """`_mcp/request` is not known, or the MCP server does not know what was asked: only G2 can tell which."""
+        assert frame.method is not None
+        params = self._params(frame.method, frame.part("params"))
+        answer = await self._peer.request(G2.request, params)
+        if answer.error_code == jsonrpc.METHOD_NOT_FOUND:
+            return refused
+        self.profile, self._is_certain = G2, True
+        return answer
+
+    async def _cancel(self, frame: Frame) -> None:
+        """Said twice: to the MCP server, in its words, and to whoever carries the request, in theirs."""
+        asked = self._asked.pop(key(frame.params.get("requestId")), None)
+        if asked is None:
+            return
+        params = {**frame.params, "requestId": asked.id}
+        await self._peer.notify(self.profile.notification, self._params(CANCEL, json.dumps(params)))
+        await self._peer.cancel(asked)
+
+    def _params(self, method: str, params: str | None) -> str:
+        return self.profile.message_params(self.id, method, params, self._session())
+
+    # -- from the ACP peer ---------------------------------------------------------------------------------------------
+
+    async def hear(self, frame: Frame) -> None:
+        """A message for this connection."""
+        if frame.method == G2.request:
+            self.profile, self._is_certain = G2, True
+        method, params = frame.params.get("method"), frame.part("params", "params")
+        if not isinstance(method, str):
+            if frame.is_request:
+                await self._peer.refuse(frame.id_text, jsonrpc.INVALID_PARAMS, "params.method is missing.")
+        elif frame.is_request:
+            inner = f"acp-{next(self._ids)}"
+            self._inbound[inner] = (frame.key, frame.id_text)
+            await self._write(frames.request(inner, method, params))
+        elif method == CANCEL and self.is_asked(frame.params["params"].get("requestId")):
+            await self.cancelled(frame.params["params"]["requestId"])
+        else:
+            await self._write(frames.notification(method, params))
+
+    def is_asked(self, request: Any) -> bool:
+        """Has the peer a request here with this id?"""
+        return any(one == key(request) for one, _ in self._inbound.values())
+
+    async def cancelled(self, request: Any) -> None:
+        """The peer gives up a request of its own."""
+        for inner, (one, outer) in list(self._inbound.items()):
+            if one == key(request):
+                del self._inbound[inner]
+                await self._write(frames.notification(CANCEL, json.dumps({"requestId": inner})))
+                await self._peer.refuse(outer, CANCELLED, "The request was cancelled.")
+
+    async def close(self) -> None:
+        """The MCP program is gone: nothing that it asked for is wanted, and nothing that it was asked will come."""
+        for asked in list(self._asked.values()):
+            await self._peer.cancel(asked)
+        for _, outer in self._inbound.values():
+            await self._peer.refuse(outer, jsonrpc.INTERNAL_ERROR, "The MCP connection was closed.")
+        self._inbound.clear()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,138 @@
+"""An agent of the handshake era at a server that is reached in envelopes (G4), which know only MCP 2026-07-28.
+
+The relay does the same for its clients: this gives its interpreter the calls, and takes what comes of them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from tabrelay import __version__
+from tabrelay.acp import frame as frames
+from tabrelay.acp.carrier import Carrier, Errand, Outcome
+from tabrelay.acp.conversation import Write
+from tabrelay.acp.frame import Frame
+from tabrelay.calls import Call, Notice, Pending, Reply
+from tabrelay.errors import RelayError
+from tabrelay.translation import envelope
+from tabrelay.translation.interpreter import Interpreter
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+CHANNEL: Final = "agent"
+INFO: Final = {"name": "tabrelay", "version": __version__}
+
+
+class Interpreting:
+    """One connection. It begins with `initialize`."""
+
+    def __init__(self, carrier: Carrier, write: Write) -> None:
+        self.discovered: dict[str, Any] = {}
+        self.is_modern = False
+        self._carrier = carrier
+        self._write = write
+        self._caller = Caller(Era.LEGACY, eras.NEWEST_LEGACY, "agent")
+        self._interpreter = Interpreter(self, INFO)
+        self._errands: dict[Pending, Errand] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- from the agent ------------------------------------------------------------------------------------------------
+
+    async def say(self, frame: Frame) -> None:
+        if frame.method == "initialize" and frame.is_request:
+            await self._greet(frame)
+        elif frame.is_request:
+            self._spawn(self._call(frame))
+        elif frame.value is not None:
+            self._interpreter.notify(CHANNEL, frame.value)
+
+    async def _greet(self, frame: Frame) -> None:
+        params, capabilities = frame.params, frame.params.get("capabilities")
+        self._caller = Caller(
+            Era.LEGACY,
+            eras.negotiate(str(params.get("protocolVersion"))),
+            "agent",
+            params.get("clientInfo") if isinstance(params.get("clientInfo"), dict) else None,
+            capabilities if isinstance(capabilities, dict) else {},
+            ready=True,
+        )
+        outcome = await self._discover()
+        if outcome.result is None:
+            await self._write(frames.answer(frame.id_text, error=outcome.error))
+            return
+        found = json.loads(outcome.result)
+        self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
+        self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
+        self._spawn(self._call(frame))
+
+    async def _discover(self) -> Outcome:
+        modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
+
+        async def told(method: str, params: str | None) -> None:
+            """Nothing is announced before there is a session."""
+
+        params = json.dumps(envelope.modern_params({}, modern, None))
+        return await self._carrier.outcome(await self._carrier.begin('"discover"', "server/discover", params, told))
+
+    async def _call(self, frame: Frame) -> None:
+        assert frame.method is not None
+        outer = Pending(Call(CHANNEL, frame.id, frame.method, frame.text, self._caller))
+        try:
+            self._interpreter.start(outer)
+            while not isinstance(item := await outer.next(), Reply):
+                if isinstance(item, Notice):
+                    await self._write(item.payload.encode())
+        except RelayError as error:
+            await self._write(frames.refusal(frame.id_text, error.code, error.message))
+            return
+        if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
+            await self._write(item.payload.encode())
+
+    # -- the interpreter's peer ----------------------------------------------------------------------------------------
+
+    def start(self, pending: Pending) -> None:
+        self._spawn(self._carry(pending))
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        errand = self._errands.pop(pending, None)
+        if errand is not None:
+            self._spawn(self._carrier.give_up(errand))
+
+    async def _carry(self, pending: Pending) -> None:
+        frame = Frame.read(pending.call.payload.encode())
+
+        async def told(method: str, params: str | None) -> None:
+            pending.notify(Notice(frames.notification(method, params).decode()))
+
+        errand = await self._carrier.begin(frame.id_text, pending.call.method, frame.part("params"), told)
+        if pending.is_done:
+            await self._carrier.give_up(errand)
+            return
+        self._errands[pending] = errand
+        try:
+            outcome = await self._carrier.outcome(errand)
+        except asyncio.CancelledError:
+            return
+        finally:
+            self._errands.pop(pending, None)
+        code = None if outcome.error is None else json.loads(outcome.error).get("code")
+        payload = frames.answer(frame.id_text, result=outcome.result, error=outcome.error).decode()
+        pending.finish(Reply(payload, code))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        self.is_modern = False
+        self._interpreter.end(CHANNEL)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,70 @@
+"""Lines to one MCP connection: in order, bounded, and never a reason for everybody else to wait for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+log = logging.getLogger("tabrelay.acp")
+
+MAX_LINES: Final = 128
+MAX_BYTES: Final = 8 << 20
+PATIENCE_S: Final = 10.0
+"""How long whoever writes waits for room; then the connection is taken for dead."""
+
+
+class Outlet:
+    """`broken` is set when nobody reads any more; then what is written is gone."""
+
+    def __init__(self, writer: asyncio.StreamWriter, patience_s: float = PATIENCE_S) -> None:
+        self._writer = writer
+        self._patience_s = patience_s
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._size = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self.broken = asyncio.Event()
+        self._writing = asyncio.create_task(self._write())
+
+    async def write(self, line: bytes) -> None:
+        if not self._has_room.is_set():
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    await self._has_room.wait()
+            except TimeoutError:
+                log.warning("An MCP client of the agent has not read for %.0f s; hung up.", self._patience_s)
+                self._break()
+        if self.broken.is_set():
+            return
+        self._size += len(line)
+        self._lines.put_nowait(line)
+        if self._lines.qsize() >= MAX_LINES or self._size >= MAX_BYTES:
+            self._has_room.clear()
+
+    async def close(self) -> None:
+        """What was written still goes out, if that takes no longer than a moment."""
+        self._lines.put_nowait(None)
+        await asyncio.wait({self._writing}, timeout=1.0)
+        self._writing.cancel()
+        self._break()
+        with contextlib.suppress(OSError, asyncio.TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._writer.wait_closed()
+
+    async def _write(self) -> None:
+        try:
+            while (line := await self._lines.get()) is not None:
+                self._writer.write(line + b"\n")
+                await self._writer.drain()
+                self._size -= len(line)
+                if self._lines.qsize() < MAX_LINES and self._size < MAX_BYTES:
+                    self._has_room.set()
+        except OSError:
+            self._break()
+
+    def _break(self) -> None:
+        self.broken.set()
+        self._has_room.set()
+        self._writer.transport.abort()

@@ -1,0 +1,237 @@
+"""An agent's MCP connection to a server that the editor provides: which shape that one speaks, and the way there.
+
+`acp:` URLs mean G1 or G2, told apart by the first request. A server of type acp is asked for a connection: G3 has them,
+and whoever does not know the method speaks G4. What was found out counts for the other servers of the same editor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from tabrelay.acp import frame as frames
+from tabrelay.acp import profile as profiles
+from tabrelay.acp.carrier import NOT_CARRIED, Carrier, Errand
+from tabrelay.acp.conversation import CANCEL, MAX_RUNNING, Conversation, Write
+from tabrelay.acp.declaration import Declared
+from tabrelay.acp.frame import Frame
+from tabrelay.acp.interpreting import Interpreting
+from tabrelay.acp.peer import Peer, PeerGone
+from tabrelay.acp.profile import G1, G3, G4, Profile
+from tabrelay.bridge.message import Key, key, parse
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger("tabrelay.acp")
+
+SESSION_S: Final = 0.25
+"""How long the session's id is waited for. Not longer: some agents answer `session/new` only when their MCP servers
+are connected."""
+CONNECT_S: Final = 30.0
+
+
+class Board(Protocol):
+    """Where connections are found by those who bring messages for them."""
+
+    def connected(self, conversation: Conversation) -> None: ...
+    def carrying(self, server_id: str, carrier: Carrier) -> None: ...
+    def gone(self, one: Conversation | Carrier) -> None: ...
+
+
+class Knowledge:
+    """Which shape an editor speaks, once one of its servers has shown it. `fixed`: the user says so."""
+
+    def __init__(self, fixed: Profile | None = None, *, is_shared: bool = True) -> None:
+        """`is_shared` is False when other programs on the way declare servers too, each in its own shape."""
+        self._fixed = fixed
+        self._is_shared = is_shared
+        self._found: dict[str, Profile] = {}
+
+    def of(self, declared: Declared) -> Profile:
+        if self._fixed is not None:
+            return self._fixed
+        return self._found.get(declared.style, G1 if declared.style == "url" else G3)
+
+    def is_open(self, declared: Declared) -> bool:
+        return self._fixed is None and declared.style not in self._found
+
+    def found(self, declared: Declared, profile: Profile) -> None:
+        if self._is_shared:
+            self._found[declared.style] = profile
+
+
+class Tunnel:
+    def __init__(
+        self,
+        declared: Declared,
+        peer: Peer,
+        board: Board,
+        knowledge: Knowledge,
+        write: Write,
+        session: Callable[[], str | None],
+        on_connected: Callable[[str], None],
+    ) -> None:
+        self._declared = declared
+        self._peer = peer
+        self._board = board
+        self._knowledge = knowledge
+        self._write = write
+        self._session = session
+        self._on_connected = on_connected
+
+    async def run(self, lines: AsyncIterator[bytes], known: Awaitable[Any]) -> None:
+        """Until the agent's MCP client hangs up. `known`: until the session's id is."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SESSION_S):
+                await known
+        try:
+            conversation = None
+            if self._knowledge.of(self._declared) is not G4:
+                async with asyncio.timeout(CONNECT_S):
+                    conversation = await self._connect(self._knowledge.of(self._declared))
+            if conversation is None:
+                await self._carry(lines)
+            else:
+                await self._converse(conversation, lines)
+        except (PeerGone, TimeoutError):
+            log.warning("%s: the editor does not answer.", self._declared.name)
+
+    async def _connect(self, profile: Profile) -> Conversation | None:
+        """None: it has no connections. Raises PeerGone when it wants none of us."""
+        made: list[Conversation] = []
+
+        def connected(answer: Frame) -> None:
+            """The server's first message may follow at once."""
+            result = (answer.value or {}).get("result")
+            id = profiles.connection_of(result) if isinstance(result, dict) else None
+            if id is not None:
+                made.append(Conversation(profile, id, self._peer, self._write, self._session))
+                self._board.connected(made[0])
+
+        params = profile.connect_params(self._declared, self._session())
+        answer = await self._peer.request(profile.connect, params, connected)
+        if answer.error_code == jsonrpc.METHOD_NOT_FOUND and profile is G3 and self._knowledge.is_open(self._declared):
+            self._knowledge.found(self._declared, G4)
+            return None
+        if not made:
+            log.warning("%s: the editor refused to connect: %s", self._declared.name, answer.part("error") or "no id")
+            raise PeerGone
+        return made[0]
+
+    # -- with connections ----------------------------------------------------------------------------------------------
+
+    async def _converse(self, conversation: Conversation, lines: AsyncIterator[bytes]) -> None:
+        self._on_connected(conversation.id)
+        ends = [asyncio.create_task(work) for work in (_say(conversation, lines), conversation.hung_up.wait())]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if ends[0].done():
+                ends[0].result()
+        finally:
+            for end in ends:
+                end.cancel()
+            await asyncio.gather(*ends, return_exceptions=True)
+            self._board.gone(conversation)
+            if conversation.profile is not G1:
+                self._knowledge.found(self._declared, conversation.profile)
+            with contextlib.suppress(PeerGone, OSError):
+                await conversation.close()
+                if not conversation.hung_up.is_set():
+                    await self._disconnect(conversation)
+
+    async def _disconnect(self, conversation: Conversation) -> None:
+        profile = conversation.profile
+        params = profile.disconnect_params(conversation.id)
+        if not profile.is_disconnect_answered:
+            await self._peer.notify(profile.disconnect, params)
+            return
+        asked = await self._peer.begin(profile.disconnect, params)
+        self._peer.forget(asked)  # it is answered, and there is nothing to do with the answer
+
+    # -- in envelopes --------------------------------------------------------------------------------------------------
+
+    async def _carry(self, lines: AsyncIterator[bytes]) -> None:
+        carrier = Carrier(self._declared.id, self._peer, self._session)
+        carrying = Carrying(carrier, self._write)
+        self._board.carrying(self._declared.id, carrier)
+        try:
+            async for line in lines:
+                await carrying.say(line)
+        finally:
+            with contextlib.suppress(PeerGone, OSError):
+                await carrying.close()
+                await carrier.close()
+            self._board.gone(carrier)
+
+
+async def _say(conversation: Conversation, lines: AsyncIterator[bytes]) -> bool:
+    async for line in lines:
+        await conversation.say(line)
+    return True
+
+
+class Carrying:
+    """What an MCP client says, as requests of a carrier's. A client of the handshake era gets an interpreter."""
+
+    def __init__(self, carrier: Carrier, write: Write) -> None:
+        self._carrier = carrier
+        self._write = write
+        self._room = asyncio.Semaphore(MAX_RUNNING)
+        self._errands: dict[Key, Errand] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._interpreting: Interpreting | None = None
+
+    async def say(self, line: bytes) -> None:
+        frame = Frame.read(line)
+        if frame.value is None:
+            await self._write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
+        elif frame.is_request and frame.method == "initialize":
+            self._interpreting = self._interpreting or Interpreting(self._carrier, self._write)
+            await self._interpreting.say(frame)
+        elif frame.is_request and parse(line).is_modern:
+            await self._request(frame)
+        elif frame.method == CANCEL and key(frame.params.get("requestId")) in self._errands:
+            await self._carrier.give_up(self._errands.pop(key(frame.params["requestId"])))
+        elif self._interpreting is not None:
+            await self._interpreting.say(frame)
+        elif frame.is_request:
+            await self._write(frames.answer(frame.id_text, error=NOT_CARRIED))
+
+    async def _request(self, frame: Frame) -> None:
+        assert frame.method is not None
+
+        async def told(method: str, params: str | None) -> None:
+            await self._write(frames.notification(method, params))
+
+        await self._room.acquire()
+        try:
+            errand = await self._carrier.begin(frame.id_text, frame.method, frame.part("params"), told)
+        except BaseException:
+            self._room.release()
+            raise
+        self._errands[frame.key] = errand
+        task = asyncio.create_task(self._finish(frame, errand))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, frame: Frame, errand: Errand) -> None:
+        try:
+            outcome = await self._carrier.outcome(errand)
+            await self._write(frames.answer(frame.id_text, result=outcome.result, error=outcome.error))
+        except asyncio.CancelledError:
+            pass  # given up: nobody wants an answer
+        finally:
+            self._errands.pop(frame.key, None)
+            self._room.release()
+
+    async def close(self) -> None:
+        if self._interpreting is not None:
+            await self._interpreting.close()
+        for errand in list(self._errands.values()):
+            await self._carrier.give_up(errand)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)

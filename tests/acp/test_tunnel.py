@@ -1,0 +1,493 @@
+"""Servers that the editor provides, for an agent that can only start programs: the four shapes, and what breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tabrelay.acp import outlet
+from tabrelay.acp.profile import G2, G4
+from tests.support.acp import ACP, URL, Plug, Stage, is_free
+
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+SESSION = {"tabrelay/sessionId": "s1"}
+
+
+def modern(**params: Any) -> dict[str, Any]:
+    return {**params, "_meta": META}
+
+
+async def connect(stage: Stage, connection: str = "c1") -> Any:
+    """Answer the conductor's `connect`; gives it."""
+    asked = await stage.editor.next()
+    spelling = "connectionId" if asked["method"] == "mcp/connect" else "connection_id"
+    stage.editor.send(id=asked["id"], result={spelling: connection})
+    return asked
+
+
+async def test_the_first_shape_from_connect_to_disconnect() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        assert (server["name"], server["command"], server["args"][0]) == ("tab", "/opt/tabrelay", "mcp")
+        plug = await stage.plug(server)
+        asked = await connect(stage)
+        assert asked["method"] == "_mcp/connect"
+        assert asked["params"] == {"acp_url": "acp:7d0", "session_id": "s1", "_meta": SESSION}
+        plug.send(id=5, method="tools/call", params={"name": "x", "big": 12345678901234567890123})
+        call = await stage.editor.next()
+        assert call["method"] == "_mcp/request"
+        assert call["params"]["connectionId"] == "c1"
+        assert call["params"]["params"]["big"] == 12345678901234567890123
+        stage.editor.send(id=call["id"], result={"content": []})
+        assert await plug.next() == {"jsonrpc": "2.0", "id": 5, "result": {"content": []}}
+        plug.send(method="notifications/initialized")
+        note = await stage.editor.next()
+        assert (note["method"], note["params"]["method"]) == ("_mcp/notification", "notifications/initialized")
+        assert "id" not in note
+        plug.close()
+        gone = await stage.editor.next()
+        assert gone == {"jsonrpc": "2.0", "method": "_mcp/disconnect", "params": {"connection_id": "c1"}}
+
+
+async def test_the_second_shape_is_found_by_the_first_request() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.send(id="a", method="initialize", params={})
+        refused = await stage.editor.next()
+        assert refused["method"] == "_mcp/request"
+        stage.editor.send(id=refused["id"], error={"code": -32601, "message": "Method not found"})
+        again = await stage.editor.next()
+        assert (again["method"], again["params"]["method"]) == ("_mcp/message", "initialize")
+        stage.editor.send(id=again["id"], result={"ok": True})
+        assert await plug.next() == {"jsonrpc": "2.0", "id": "a", "result": {"ok": True}}
+        plug.send(method="notifications/initialized")
+        assert (await stage.editor.next())["method"] == "_mcp/message"
+
+
+async def test_an_unknown_method_of_the_server_is_not_taken_for_another_shape() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.send(id=1, method="server/discover", params=modern())
+        for method in ("_mcp/request", "_mcp/message"):
+            asked = await stage.editor.next()
+            assert asked["method"] == method
+            stage.editor.send(id=asked["id"], error={"code": -32601, "message": "no such method"})
+        assert (await plug.next())["error"] == {"code": -32601, "message": "no such method"}
+        plug.send(id=2, method="initialize", params={})
+        asked = await stage.editor.next()
+        assert asked["method"] == "_mcp/request"
+        stage.editor.send(id=asked["id"], result={})
+        assert (await plug.next())["id"] == 2
+
+
+async def test_the_third_shape_from_connect_to_disconnect() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        asked = await connect(stage)
+        assert (asked["method"], asked["params"]) == ("mcp/connect", {"serverId": "7d0", "_meta": SESSION})
+        plug.send(id=1, method="tools/list", params={})
+        call = await stage.editor.next()
+        assert call["method"] == "mcp/message"
+        assert call["params"] == {"connectionId": "c1", "method": "tools/list", "params": {}, "_meta": SESSION}
+        error = {"code": -32042, "message": "later", "data": {"why": [1.0, None]}}
+        stage.editor.send(id=call["id"], error=error)
+        assert await plug.next() == {"jsonrpc": "2.0", "id": 1, "error": error}
+        plug.close()
+        gone = await stage.editor.next()
+        assert (gone["method"], gone["params"]) == ("mcp/disconnect", {"connectionId": "c1"})
+        stage.editor.send(id=gone["id"], result={})
+        stage.editor.send(id=99, method="ping")
+        assert (await stage.agent.next())["id"] == 99, "the answer to the disconnect went to the agent"
+
+
+async def test_a_draft_name_of_the_server_id_is_understood_and_sent_back() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open({"type": "acp", "name": "tab", "acpId": "x9"})
+        await stage.plug(server)
+        assert (await connect(stage))["params"] == {"serverId": "x9", "acpId": "x9", "_meta": SESSION}
+
+
+async def fourth(stage: Stage) -> tuple[Plug, Any]:
+    """A connection to an editor that shows the fourth shape."""
+    await stage.greet()
+    [server] = await stage.open(ACP)
+    plug = await stage.plug(server)
+    plug.send(id=7, method="tools/call", params=modern(name="x"))
+    asked = await stage.editor.next()
+    if asked["method"] == "mcp/connect":
+        stage.editor.send(id=asked["id"], error={"code": -32601, "message": "Method not found"})
+        asked = await stage.editor.next()
+    return plug, asked
+
+
+async def test_the_fourth_shape_is_found_by_connecting() -> None:
+    async with Stage() as stage:
+        plug, asked = await fourth(stage)
+        params = asked["params"]
+        assert asked["method"] == "mcp/message"
+        assert (params["serverId"], params["method"], params["params"]) == ("7d0", "tools/call", modern(name="x"))
+        assert isinstance(params["requestId"], str) and params["_meta"] == SESSION
+        note = {"serverId": "7d0", "requestId": params["requestId"], "method": "notifications/progress", "params": {}}
+        stage.editor.send(method="mcp/message", params=note)
+        assert (await plug.next())["method"] == "notifications/progress"
+        stage.editor.send(id=asked["id"], result={"result": {"content": []}, "error": {"code": 1, "message": "no"}})
+        assert await plug.next() == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
+        # The other servers of this editor are not asked again.
+        [other] = await stage.open(ACP | {"serverId": "other"}, session="s2", id=2)
+        second = await stage.plug(other)
+        second.send(id=1, method="tools/list", params=modern())
+        assert (await stage.editor.next())["params"]["serverId"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"result": {"error": {"code": -32010, "message": "inner", "data": None}}}, -32010),
+        ({"error": {"code": -33001, "message": "gone"}}, -33001),
+        ({"error": {"code": -33000, "message": "full"}}, -33000),
+        ({"result": {"neither": 1}}, -33002),
+        ({"result": {"error": {"code": "x"}}}, -33002),
+        ({"result": None}, -33002),
+    ],
+)
+async def test_every_error_of_the_fourth_shape_reaches_the_agent(answer: dict[str, Any], code: int) -> None:
+    async with Stage(profile=G4) as stage:
+        plug, asked = await fourth(stage)
+        stage.editor.send(id=asked["id"], **answer)
+        got = await plug.next()
+        assert (got["id"], got["error"]["code"]) == (7, code)
+
+
+async def test_a_subscription_of_the_fourth_shape_has_the_id_that_its_client_knows() -> None:
+    key = "io.modelcontextprotocol/subscriptionId"
+    async with Stage(profile=G4) as stage:
+        plug, asked = await fourth(stage)
+        request = asked["params"]["requestId"]
+        meta = {"serverId": "7d0", "requestId": request, "method": "n", "params": {"_meta": {key: request}, "x": 1}}
+        stage.editor.send(method="mcp/message", params=meta)
+        assert (await plug.next())["params"] == {"_meta": {key: 7}, "x": 1}
+        stage.editor.send(id=asked["id"], result={"result": {"_meta": {key: request}}})
+        assert (await plug.next())["result"] == {"_meta": {key: 7}}
+
+
+async def test_a_request_of_the_fourth_shape_is_cancelled_by_its_envelope() -> None:
+    async with Stage(profile=G4) as stage:
+        plug, asked = await fourth(stage)
+        plug.send(method="notifications/cancelled", params={"requestId": 7})
+        said = await stage.editor.next()
+        assert said == {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": asked["id"]}}
+        stage.editor.send(id=asked["id"], error={"code": -32800, "message": "cancelled"})
+        plug.send(id=8, method="tools/list", params=modern())
+        listed = await stage.editor.next()
+        stage.editor.send(id=listed["id"], result={"result": {}})
+        assert (await plug.next())["id"] == 8, "a cancelled request was answered"
+
+
+async def test_an_agent_of_the_handshake_era_can_use_the_fourth_shape() -> None:
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
+        plug.send(id=1, method="initialize", params=params)
+        asked = await stage.editor.next()
+        assert asked["params"]["method"] == "server/discover"
+        assert META.keys() <= asked["params"]["params"]["_meta"].keys()
+        found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+        stage.editor.send(id=asked["id"], result={"result": found})
+        greeted = await plug.next()
+        assert greeted["id"] == 1 and greeted["result"]["protocolVersion"] == "2025-06-18"
+        assert greeted["result"]["capabilities"] == {"tools": {}}
+        plug.send(method="notifications/initialized")
+        plug.send(id=2, method="tools/call", params={"name": "x"})
+        asked = await stage.editor.next()
+        assert asked["params"]["params"]["_meta"]["io.modelcontextprotocol/clientInfo"]["name"] == "old"
+        result = {"resultType": "complete", "content": [{"type": "text", "text": "hi"}]}
+        stage.editor.send(id=asked["id"], result={"result": result})
+        assert (await plug.next())["result"] == {"content": [{"type": "text", "text": "hi"}]}
+        plug.send(id=3, method="tools/call", params={"name": "slow"})
+        asked = await stage.editor.next()
+        plug.send(method="notifications/cancelled", params={"requestId": 3})
+        assert (await stage.editor.next())["params"] == {"requestId": asked["id"]}
+
+
+async def test_what_the_server_asks_reaches_its_own_connection() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plugs = [await stage.plug(server)]
+        await connect(stage, "c1")
+        plugs.append(await stage.plug(server))
+        await connect(stage, "c2")
+        inner = {"connectionId": "c2", "method": "elicitation/create", "params": {"message": "?"}}
+        stage.editor.send(id=40, method="mcp/message", params=inner)
+        asked = await plugs[1].next()
+        assert (asked["method"], asked["params"]) == ("elicitation/create", {"message": "?"})
+        plugs[1].send(id=asked["id"], result={"action": "decline"})
+        assert await stage.editor.next() == {"jsonrpc": "2.0", "id": 40, "result": {"action": "decline"}}
+        stage.editor.send(method="mcp/message", params={"connectionId": "c1", "method": "notifications/x"})
+        assert (await plugs[0].next())["method"] == "notifications/x"
+
+
+async def test_messages_for_no_connection_are_refused_or_ignored() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        stage.editor.send(method="mcp/message", params={"connectionId": "nobody", "method": "x"})
+        stage.editor.send(id=3, method="mcp/message", params={"connectionId": "nobody", "method": "x"})
+        refused = await stage.editor.next()
+        assert (refused["id"], refused["error"]["code"]) == (3, -32602)
+        assert stage.agent.is_silent
+
+
+async def test_a_question_that_is_cancelled_becomes_a_cancellation_of_mcp() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        stage.editor.send(id=41, method="mcp/message", params={"connectionId": "c1", "method": "roots/list"})
+        asked = await plug.next()
+        stage.editor.send(method="$/cancel_request", params={"requestId": 41})
+        said = await plug.next()
+        assert (said["method"], said["params"]) == ("notifications/cancelled", {"requestId": asked["id"]})
+        assert (await stage.editor.next())["error"]["code"] == -32800
+
+
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_editor() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.send(id=1, method="tools/call", params={"name": "slow"})
+        call = await stage.editor.next()
+        plug.send(method="notifications/cancelled", params={"requestId": 1, "reason": "bored"})
+        inner = (await stage.editor.next())["params"]
+        assert (inner["method"], inner["params"]) == (
+            "notifications/cancelled",
+            {"requestId": call["id"], "reason": "bored"},
+        )
+        assert (await stage.editor.next())["method"] == "$/cancel_request"
+        stage.editor.send(id=call["id"], result={"too": "late"})
+        stage.editor.send(id=50, method="x")
+        assert (await stage.agent.next())["id"] == 50, "a late answer went to the agent"
+
+
+async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.ask_for_session(URL)
+        plug = await stage.plug(server)
+        asked = await connect(stage)
+        assert asked["params"] == {"acp_url": "acp:7d0", "session_id": None}
+        plug.send(id=1, method="tools/list")
+        first = await stage.editor.next()
+        assert "_meta" not in first["params"]
+        stage.editor.send(id=first["id"], result={})
+        await plug.next()
+        stage.agent.send(id=1, result={"sessionId": "s1"})
+        assert (await stage.editor.next())["id"] == 1
+        plug.send(id=2, method="tools/list")
+        assert (await stage.editor.next())["params"]["_meta"] == SESSION
+
+
+async def test_two_servers_have_ports_of_their_own_and_one_session() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        one, two = await stage.open(ACP, ACP | {"name": "second", "serverId": "8"})
+        assert one["args"][-1] != two["args"][-1] and one["env"] != two["env"]
+        for number, server in enumerate((one, two)):
+            await stage.plug(server)
+            asked = await connect(stage, f"c{number}")
+            assert asked["params"]["_meta"] == SESSION
+
+
+async def test_whoever_does_not_know_the_nonce_is_sent_away() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        stranger = await stage.plug(server, nonce="guess")
+        assert await stranger.line() == b""
+        long = await stage.plug(server, nonce="x" * 200_000)
+        assert await long.line() == b""
+        assert stage.editor.is_silent
+        await stage.plug(server)
+        assert (await stage.editor.next())["method"] == "mcp/connect"
+
+
+async def test_a_bridge_that_crashes_is_one_disconnect_and_leaves_nothing_waiting() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.send(id=1, method="tools/call", params={})
+        call = await stage.editor.next()
+        plug.writer.transport.abort()
+        said = [await stage.editor.next(), await stage.editor.next()]
+        assert [one["method"] for one in said] == ["$/cancel_request", "mcp/disconnect"]
+        assert said[0]["params"] == {"requestId": call["id"]}
+        stage.editor.send(id=60, method="mcp/message", params={"connectionId": "c1", "method": "ping"})
+        assert (await stage.editor.next())["error"]["code"] == -32602
+
+
+async def test_an_editor_that_hangs_up_ends_the_connection_without_another_word() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        stage.editor.send(id=61, method="mcp/disconnect", params={"connectionId": "c1"})
+        assert (await stage.editor.next()) == {"jsonrpc": "2.0", "id": 61, "result": {}}
+        assert await plug.line() == b""
+        assert stage.editor.is_silent
+
+
+async def test_an_editor_that_refuses_to_connect_is_the_end_of_that_connection_only() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        asked = await stage.editor.next()
+        stage.editor.send(id=asked["id"], error={"code": -32602, "message": "no such server"})
+        assert await plug.line() == b""
+        await stage.plug(server)
+        assert (await stage.editor.next())["method"] == "mcp/connect"
+
+
+async def test_lines_that_are_no_messages_are_answered_and_the_connection_lives_on() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.raw(b"{nonsense")
+        assert (await plug.next())["error"]["code"] == -32700
+        plug.raw(b'[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"method":"b"}]')
+        assert [(await stage.editor.next())["params"]["method"] for _ in range(2)] == ["a", "b"]
+
+
+async def test_the_override_counts_more_than_what_is_declared() -> None:
+    async with Stage(profile=G2) as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        plug = await stage.plug(server)
+        assert (await connect(stage))["params"] == {"acp_url": "acp:7d0", "_meta": SESSION}
+        plug.send(id=1, method="tools/list")
+        assert (await stage.editor.next())["method"] == "_mcp/message"
+
+
+async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet.Outlet.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(outlet, "MAX_BYTES", 1 << 20)
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        deaf = await stage.plug(server)
+        await connect(stage, "deaf")
+        other = await stage.plug(server)
+        await connect(stage, "other")
+        deaf.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        text = json.dumps({"x": "y" * (1 << 20)})
+        for _ in range(32):
+            inner = {"connectionId": "deaf", "method": "notifications/x", "params": json.loads(text)}
+            stage.editor.send(method="mcp/message", params=inner)
+        stage.editor.send(method="mcp/message", params={"connectionId": "other", "method": "notifications/y"})
+        assert (await other.next())["method"] == "notifications/y"
+        gone = await stage.editor.next()
+        assert gone["params"] == {"connectionId": "deaf"}
+
+
+async def test_the_ports_of_a_session_are_free_when_it_is_closed() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
+        assert (await stage.agent.next())["method"] == "session/close"
+        stage.agent.send(id=9, result={})
+        assert (await stage.editor.until(lambda message: message.get("id") == 9))["result"] == {}
+        assert await plug.line() == b""
+        assert await is_free(int(server["args"][-1]))
+
+
+async def test_a_session_that_is_refused_leaves_no_port() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.ask_for_session(ACP)
+        stage.agent.send(id=1, error={"code": -32000, "message": "auth_required"})
+        assert (await stage.editor.next())["error"]["message"] == "auth_required"
+        assert await is_free(int(server["args"][-1]))
+
+
+async def test_an_agent_that_dies_before_it_answers_leaves_nobody_waiting_and_no_port() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.ask_for_session(ACP)
+        plug = await stage.plug(server)
+        stage.agent.die(3)
+        said = await stage.editor.until(lambda message: message.get("id") == 1)
+        assert "ended with code 3" in said["error"]["message"]
+        assert await plug.line() == b""
+        assert await stage.ended() == 3
+        assert await is_free(int(server["args"][-1]))
+        assert stage.agent.is_ended
+
+
+async def test_an_editor_that_disappears_takes_everything_with_it() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        stage.editor.leave()
+        assert await stage.ended() == 0
+        assert await plug.line() == b""
+        assert await is_free(int(server["args"][-1]))
+        assert stage.agent.is_ended
+
+
+async def test_calls_start_in_the_order_in_which_they_were_made() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        for number in range(200):
+            plug.send(id=number, method="tools/call", params={"n": number})
+        seen = []
+        for _ in range(200):
+            call = await stage.editor.next()
+            seen.append(call["params"]["params"]["n"])
+            stage.editor.send(id=call["id"], result={"n": seen[-1]})
+        assert seen == list(range(200))
+        assert sorted([(await plug.next())["id"] for _ in range(200)]) == list(range(200))
+
+
+async def test_no_more_calls_are_taken_than_can_run() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        await connect(stage)
+        for number in range(150):
+            plug.send(id=number, method="tools/call", params={})
+        calls = [await stage.editor.next() for _ in range(128)]
+        await asyncio.sleep(0)
+        assert stage.editor.is_silent
+        stage.editor.send(id=calls[0]["id"], result={})
+        assert (await stage.editor.next())["method"] == "mcp/message"

@@ -1,0 +1,233 @@
+"""The conductor in the test's own loop, between an editor and an agent that the test plays line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+from tabrelay.acp.access import Access
+from tabrelay.acp.component import Component
+from tabrelay.acp.conductor import Conductor, Options
+from tabrelay.acp.profile import Profile
+
+WAIT_S = 20.0
+PROGRAM = ("/opt/tabrelay",)
+
+
+class Side:
+    """Lines that one program got, and what it says."""
+
+    def __init__(self) -> None:
+        self.got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def line(self) -> bytes:
+        async with asyncio.timeout(WAIT_S):
+            return await self.got.get()
+
+    async def next(self) -> Any:
+        return json.loads(await self.line())
+
+    async def until(self, is_it: Callable[[Any], bool]) -> Any:
+        """The next message of that kind; others before it are passed over."""
+        while not is_it(message := await self.next()):
+            pass
+        return message
+
+    @property
+    def is_silent(self) -> bool:
+        return self.got.empty()
+
+
+class PlayedEditor(Side):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = asyncio.Event()
+        self.chunks_in: asyncio.Queue[bytes] = asyncio.Queue()
+        self.may_write = asyncio.Event()
+        self.may_write.set()
+
+    async def write(self, line: bytes) -> None:
+        await self.may_write.wait()
+        self.got.put_nowait(line)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while chunk := await self.chunks_in.get():
+            yield chunk
+
+    def raw(self, line: bytes) -> None:
+        self.chunks_in.put_nowait(line + b"\n")
+
+    def send(self, **message: Any) -> None:
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def leave(self) -> None:
+        self.chunks_in.put_nowait(b"")
+
+
+class PlayedComponent(Component, Side):
+    """An agent or a proxy without a process."""
+
+    def __init__(self) -> None:
+        Component.__init__(self, ["played"])
+        Side.__init__(self)
+        self.out: asyncio.Queue[bytes] = asyncio.Queue()
+        self.is_started = False
+        self.is_ended = False
+        self.exit_code: int | None = None
+        self.reads = asyncio.Event()
+        self.reads.set()
+
+    async def start(self) -> None:
+        self.is_started = True
+
+    @property
+    def code(self) -> int | None:
+        return self.exit_code
+
+    async def write(self, line: bytes) -> None:
+        await self.reads.wait()
+        self.got.put_nowait(line)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        while line := await self.out.get():
+            yield line
+
+    def raw(self, line: bytes) -> None:
+        self.out.put_nowait(line)
+
+    def send(self, **message: Any) -> None:
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def die(self, code: int = 3) -> None:
+        self.exit_code = code
+        self.out.put_nowait(b"")
+
+    def close_input(self) -> None:
+        self.die(0)
+
+    async def end(self) -> None:
+        self.is_ended = True
+
+
+class NoRelay(Access):
+    """Nobody is there to offer anything; a test may name servers all the same."""
+
+    def __init__(self, *servers: str) -> None:
+        super().__init__(Path("/nowhere"), lambda: "http://127.0.0.1:1")
+        self.offered = list(servers)
+        self.reports: list[Any] = []
+
+    async def servers(self) -> list[str]:
+        return self.offered
+
+    async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
+        self.reports.append(sessions)
+
+    async def leave(self) -> None:
+        await self._http.aclose()
+
+
+class Stage:
+    """Start it with `async with`."""
+
+    def __init__(
+        self,
+        access: Access | None = None,
+        *,
+        profile: Profile | None = None,
+        wants_http: bool = False,
+        proxies: int = 0,
+    ) -> None:
+        self.editor = PlayedEditor()
+        self.agent = PlayedComponent()
+        self.proxies = [PlayedComponent() for _ in range(proxies)]
+        self.access = access or NoRelay()
+        options = Options(PROGRAM, wants_http=wants_http, profile=profile)
+        self.conductor = Conductor(self.editor, self.agent, self.access, options, self.proxies)
+        self._plugs: list[Plug] = []
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.create_task(self.conductor.run(self.editor.chunks()))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for plug in self._plugs:
+            plug.close()
+        self.editor.leave()
+        async with asyncio.timeout(WAIT_S):
+            await self.task
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(WAIT_S):
+            return await self.task
+
+    async def greet(self, **capabilities: Any) -> Any:
+        """`initialize`, with an agent that can what is said; gives what the editor gets."""
+        self.editor.send(id=0, method="initialize", params={"protocolVersion": 1})
+        assert (await self.agent.next())["method"] == "initialize"
+        self.agent.send(id=0, result={"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": capabilities}})
+        return await self.editor.next()
+
+    async def ask_for_session(self, *servers: Any, method: str = "session/new", id: Any = 1, **params: Any) -> Any:
+        """Gives the servers that the agent gets."""
+        params = {"cwd": "/", "mcpServers": list(servers), **params}
+        self.editor.send(id=id, method=method, params=params)
+        return (await self.agent.next())["params"]["mcpServers"]
+
+    async def open(self, *servers: Any, session: str = "s1", id: Any = 1) -> Any:
+        found = await self.ask_for_session(*servers, id=id)
+        self.agent.send(id=id, result={"sessionId": session})
+        assert (await self.editor.next())["result"] == {"sessionId": session}
+        return found
+
+    async def plug(self, server: Any, nonce: str | None = None) -> Plug:
+        """What `tabrelay mcp` does."""
+        port = int(server["args"][-1])
+        plug = Plug(*(await asyncio.open_connection("127.0.0.1", port, limit=1 << 26)))
+        plug.raw((nonce if nonce is not None else server["env"][0]["value"]).encode())
+        self._plugs.append(plug)
+        return plug
+
+
+class Plug(Side):
+    """An agent's MCP client, at the conductor's port."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__()
+        self._reader, self.writer = reader, writer
+
+    async def line(self) -> bytes:
+        """Empty when it was hung up on."""
+        async with asyncio.timeout(WAIT_S):
+            with suppress(ConnectionError):
+                return await self._reader.readline()
+            return b""
+
+    def raw(self, line: bytes) -> None:
+        self.writer.write(line + b"\n")
+
+    def send(self, **message: Any) -> None:
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def is_free(port: int) -> bool:
+    """Nobody listens there (any more)."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                return True
+            writer.close()
+            await asyncio.sleep(0.02)
+
+
+URL = {"type": "http", "name": "tab", "url": "acp:7d0", "headers": []}
+ACP = {"type": "acp", "name": "tab", "serverId": "7d0"}
