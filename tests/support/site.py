@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 
 class _Quiet(SimpleHTTPRequestHandler):
     """Serves files, says nothing."""
+
+    def __init__(self, *args: Any, headers: Mapping[str, str], **options: Any) -> None:
+        self._more = headers
+        super().__init__(*args, **options)
+
+    def end_headers(self) -> None:
+        for name, value in self._more.items():
+            self.send_header(name, value)
+        super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Tests say what went wrong; an access log does not."""
 
 
 class Site:
-    """Start it with `with`; write files into `folder` before or after."""
+    """Start it with `with`; write files into `folder`, and set `headers`, before or after."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+        self.headers: dict[str, str] = {}
+        handler = partial(_Quiet, directory=str(folder), headers=self.headers)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self.origin = f"http://localhost:{self._server.server_port}"
 

@@ -30,7 +30,8 @@ class StandIn extends EventTarget {
    * @param {object} input
    */
   async executeTool({ name }, input) {
-    return JSON.stringify(await this.#tools.get(name)?.execute(input, {}));
+    const value = await this.#tools.get(name)?.execute(input, {});
+    return typeof value === "string" ? value : JSON.stringify(value);
   }
 }
 
