@@ -48,7 +48,7 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)
-    if kind == "http" and path in ("/-/pairs", "/-/calls", "/-/drift"):
+    if kind == "http" and (path in ("/-/pairs", "/-/calls", "/-/drift") or path.startswith("/-/upstreams/")):
         return Route(needs=MANAGE)
     if kind == "http" and path == "/-/status":
         return Route(has_cors=True)

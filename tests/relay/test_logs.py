@@ -236,8 +236,11 @@ def test_status_tells_what_runs_and_what_is_old() -> None:
         "calls": 7,
         "in_flight": 2,
         "mcp_url": "u",
-        "problem": "the program ended",
     }
     shown = status_text({"version": "1", "url": "u", "servers": [row]})
-    assert "offline for 2 min: the program ended  2 (old)  7 (2 running)" in shown
+    assert "offline for 2 min  2 (old)  7 (2 running)" in shown
+    elsewhere = {"connection": "waiting", "attempts": 5, "next_retry_s": 12.4, "error": "the program ended"}
+    shown = status_text({"version": "1", "url": "u", "servers": [row | elsewhere]})
+    assert "offline, waiting, 5 attempts, next in 12 s  2 (old)" in shown
+    assert shown.endswith("\n\nn: the program ended")
     assert "No servers yet" in status_text({"version": "1", "url": "u", "servers": []})

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from tabrelay.errors import UnknownServer
+from tabrelay.policy import Principal
 
 
 class Reconnects:
-    """The gate wants the token file's own token for it."""
+    """The gate wants `manage` for it, which the relay's own page has."""
 
     def __init__(self, reconnect: Callable[[str], None]) -> None:
         """`reconnect` raises UnknownServer."""
@@ -19,8 +20,11 @@ class Reconnects:
 
     def add_routes(self, app: FastAPI) -> None:
         @app.post("/-/upstreams/{name}/reconnect")
-        async def again(name: str) -> JSONResponse:
+        async def again(request: Request, name: str) -> JSONResponse:
+            principal: Principal = request.state.principal
             try:
+                if not principal.may_see(name):
+                    raise UnknownServer("No server has that name.")
                 self._reconnect(name)
             except UnknownServer as error:
                 return JSONResponse({"error": "unknown_server", "message": error.message}, 404)

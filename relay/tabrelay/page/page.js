@@ -102,7 +102,7 @@ function showServers({ servers, token_command }) {
   for (const server of servers) {
     let card = cards.get(server.name);
     if (!card) {
-      card = serverCard(server.name, accept);
+      card = serverCard(server.name, { accept, reconnect });
       cards.set(server.name, card);
       list.append(card.root);
     }
@@ -136,6 +136,13 @@ async function decide(decision) {
 async function accept(name) {
   // What went wrong shows by itself: the note stays.
   await ask("/-/drift", { accept: name }).catch(() => undefined);
+  void keepPolling();
+}
+
+/** @param {string} name */
+async function reconnect(name) {
+  // How it went shows by itself, too.
+  await ask(`/-/upstreams/${encodeURIComponent(name)}/reconnect`, {}).catch(() => undefined);
   void keepPolling();
 }
 

@@ -20,7 +20,10 @@ import { duration, element, setText } from "./element.js";
  * @property {string | null} title
  * @property {Tool[]} tools
  * @property {number} in_flight
- * @property {string | null} [problem]
+ * @property {"connecting" | "connected" | "waiting" | "failed" | "suspended" | "stopped"} [connection] of a server elsewhere
+ * @property {number} [attempts] since it was there
+ * @property {number | null} [next_retry_s]
+ * @property {string | null} [error] why it is not there
  * @property {number} calls
  * @property {{ added: string[], removed: string[], changed: string[] } | null} [drift] since the first use
  * @property {{ name: string, why: string }[]} [left_out]
@@ -28,10 +31,14 @@ import { duration, element, setText } from "./element.js";
  */
 
 /**
+ * @typedef {object} Deeds what a card's buttons do
+ * @property {(name: string) => void} accept the tools are fine as they are
+ * @property {(name: string) => void} reconnect connect to a server elsewhere now
+ *
  * @param {string} name
- * @param {(name: string) => void} accept the tools are fine as they are
+ * @param {Deeds} deeds
  */
-export function serverCard(name, accept) {
+export function serverCard(name, { accept, reconnect }) {
   const lamp = element("span", { class: "lamp" });
   const presence = element("p", { class: "presence" });
   const callCount = element("dd");
@@ -42,6 +49,11 @@ export function serverCard(name, accept) {
   const fine = element("button", { type: "button", class: "copy" }, "These are fine");
   fine.addEventListener("click", () => accept(name));
   const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
+  const cause = element("p", { class: "cause" });
+  const plan = element("p", { class: "plan" });
+  const now = element("button", { type: "button", class: "copy" }, "Connect now");
+  now.addEventListener("click", () => reconnect(name));
+  const trouble = element("div", { class: "trouble", hidden: true }, element("div", {}, cause, plan), now);
   const leftOut = element("p", { class: "about left-out", hidden: true });
   const browsers = browserList(name);
   const panelHost = element("div", { id: `connect-${name}` });
@@ -55,6 +67,7 @@ export function serverCard(name, accept) {
     "article",
     { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
     element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
+    trouble,
     warning,
     browsers.root,
     element(
@@ -73,10 +86,13 @@ export function serverCard(name, accept) {
     /** @param {Server} server @param {string} tokenCommand */
     update(server, tokenCommand) {
       root.dataset.state = server.state;
-      lamp.dataset.lamp = server.state === "online" ? "clear" : "dark";
+      lamp.dataset.lamp = lampOf(server);
       setText(presence, presenceOf(server));
       setText(callCount, String(server.calls));
       setText(runningCount, String(server.in_flight));
+      trouble.hidden = server.state === "online" || !server.connection;
+      setText(cause, server.error ? sentence(server.error) : "");
+      setText(plan, planOf(server));
       warning.hidden = !server.drift;
       setText(drift, server.drift ? driftOf(server.drift) : "");
       leftOut.hidden = !server.left_out?.length;
@@ -93,14 +109,44 @@ export function serverCard(name, accept) {
 }
 
 /** @param {Server} server */
-function presenceOf({ state, since_s, last_seen_s, title, problem }) {
+function lampOf({ state, connection }) {
+  if (state === "online") return "clear";
+  if (connection === "failed" || connection === "suspended") return "stop";
+  return connection ? "caution" : "dark";
+}
+
+/**
+ * A server elsewhere, which the relay itself connects to: how often it tried, and what comes next.
+ *
+ * @param {Server} server
+ */
+function planOf({ connection, attempts = 0, next_retry_s: next }) {
+  const tried = attempts ? `${attempts} ${attempts === 1 ? "attempt" : "attempts"} so far. ` : "";
+  if (typeof next === "number") return `${tried}The next one is in ${seconds(Math.max(1, Math.ceil(next)))}.`;
+  if (connection === "failed") return `${tried}The next call tries again.`;
+  if (connection === "suspended") return "It failed too often, and is left alone until you connect it.";
+  return `${tried}It is being connected.`;
+}
+
+/** @param {number} count */
+function seconds(count) {
+  return count < 120 ? `${count} s` : `${Math.round(count / 60)} min`;
+}
+
+/** @param {string} words */
+function sentence(words) {
+  const text = words.charAt(0).toUpperCase() + words.slice(1);
+  return /[.!?…]$/u.test(text) ? text : `${text}.`;
+}
+
+/** @param {Server} server */
+function presenceOf({ state, since_s, last_seen_s, title, connection }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
   const called = title ? `, ${title}` : "";
   if (state === "online") return `online for ${whole(since_s)}${called}`;
-  // A server elsewhere, which the relay itself connects to: why it is not there, and when it is tried again.
-  if (problem) return `offline, ${problem}`;
-  if (last_seen_s === null) return `offline, not seen yet${called}`;
-  return `offline, last seen ${whole(last_seen_s)} ago${called}`;
+  const how = connection ? `offline, ${connection}` : "offline";
+  if (last_seen_s === null) return `${how}, not seen yet${called}`;
+  return `${how}, last seen ${whole(last_seen_s)} ago${called}`;
 }
 
 /** @param {NonNullable<Server["drift"]>} drift */

@@ -245,6 +245,9 @@ class Client(httpx2.AsyncClient):
     def _lost(self, error: httpx2.HTTPError, *, ends_line: bool = False) -> Fault:
         is_unsent = isinstance(error, NEVER_SENT)
         text = str(error) or type(error).__name__
+        if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+            scheme, host, port = self._origin
+            text = f"nobody answers at {host}:{port or (443 if scheme == 'https' else 80)} ({text})"
         return self._redact.fault(Fault(text, "no" if is_unsent else "unknown", ends_line=ends_line or is_unsent))
 
     def _failed(self, request: httpx2.Request, id: RequestId | None, fault: Fault) -> httpx2.Response:

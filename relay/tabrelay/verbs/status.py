@@ -39,13 +39,14 @@ def text(status: dict[str, Any]) -> str:
         return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
     hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
     hint = hint if any(row.get("drift") for row in status["servers"]) else ""
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{hint}"
+    # Under the table: one server's long words would push every column to the right.
+    errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
+    said = "\n\n" + "\n".join(errors) if errors else ""
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{said}{hint}"
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
-    state = _state(row)
-    if row.get("problem"):
-        state += f": {row['problem']}"
+    state = _away(row) if row.get("connection") not in (None, "connected") else _state(row)
     notes = [note for note, is_so in (("old", row.get("stale")), ("changed", row.get("drift"))) if is_so]
     tools = str(len(row["tools"])) + (f" ({', '.join(notes)})" if notes else "")
     return str(row["name"]), state, tools, _calls(row), str(row["mcp_url"])
@@ -63,6 +64,17 @@ def _browser(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
     if row.get("last_used_s") is not None:
         said.append(f"used {ago(row['last_used_s'])} ago")
     return f"  ~{row['id']}", ", ".join(said), "", _calls(row), str(row["mcp_url"])
+
+
+def _away(row: dict[str, Any]) -> str:
+    """A server elsewhere that is not there: how that is, and what is done about it."""
+    attempts, retry_s = row["attempts"], row["next_retry_s"]
+    said = ["offline", str(row["connection"])]
+    if attempts:
+        said.append(f"{attempts} attempt{'' if attempts == 1 else 's'}")
+    if retry_s is not None:
+        said.append(f"next in {ago(max(1, retry_s))}")
+    return ", ".join(said)
 
 
 def _state(row: dict[str, Any]) -> str:

@@ -39,8 +39,10 @@ def tapped(create_app: Any) -> Any:
     def create(*args: Any, **more: Any) -> Any:
         # One line at a time, so that a relay that is killed leaves whole lines.
         file = open(str(FILE), "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for as long as the relay runs
-        tap = importlib.import_module("tap").Tap
-        return tap(create_app(*args, **more), lambda record: file.write(json.dumps(record) + "\n"))
+        app = create_app(*args, **more)
+        tap = importlib.import_module("tap").Tap(app, lambda record: file.write(json.dumps(record) + "\n"))
+        tap.change = app.change  # what a changed configuration is told to
+        return tap
 
     return create
 
