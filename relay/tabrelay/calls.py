@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from tabrelay.errors import RelayError
+from tabrelay.errors import BrowserGone, DeadlinePassed, RelayError, UpstreamFailed, UpstreamGone
 from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
@@ -31,6 +31,8 @@ QUICK_ROOM: Final = 64
 QUICK: Final = frozenset(LISTS) | {
     *("initialize", "server/discover", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
 }
+# A server that had the call and does not answer it (any more).
+SILENCE: Final = (BrowserGone, DeadlinePassed, UpstreamGone, UpstreamFailed)
 
 
 def _nothing() -> None:
@@ -90,6 +92,7 @@ class Pending:
         "is_done",
         "on_done",
         "on_pin",
+        "rescue",
         "sift",
     )
 
@@ -99,6 +102,8 @@ class Pending:
         self.on_done: Callable[[], None] | None = None
         # What the caller gets of a reply, if not all of it as it came.
         self.sift: Callable[[Reply], Reply] | None = None
+        # What the relay can say in the server's place when that is silent; None: nothing.
+        self.rescue: Callable[[], str | None] | None = None
         # The server says that the caller's later requests shall go to one tab, or to any again.
         self.on_pin: Callable[[str | None], None] | None = None
         self._notices: deque[Notice] = deque()
@@ -155,9 +160,15 @@ class Pending:
             reply.release()
 
     def fail(self, error: RelayError) -> None:
-        if not self.is_done:
-            self._failure = error
-            self._end()
+        if self.is_done:
+            return
+        known = self.rescue() if self.rescue is not None and isinstance(error, SILENCE) else None
+        if known is not None:
+            self.sift = None  # what is remembered has been sifted
+            self.finish(Reply(known))
+            return
+        self._failure = error
+        self._end()
 
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
         """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError."""

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 LISTEN: Final = "subscriptions/listen"
 # A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
 LIST_WAIT_S: Final = 1.0
+# What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
+# has just gone is no reason for a client to give up, or to believe that the server is of another era.
+DISCOVERY_S: Final = 3.0
 # What a server does for somebody: these calls are written down.
 NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 
@@ -76,11 +79,14 @@ class Switch:
             with suppress(ServerOffline):
                 await self.registry.reach(server, self._settings.away_wait_s)
 
-    async def start(self, server: str, call: Call) -> Pending:
-        """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left."""
+    async def start(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Pending:
+        """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left.
+
+        `rescue`: the answer that is remembered. It is given when the browser leaves with the call, or takes too long.
+        """
         started = time.monotonic()
         try:
-            return await self._start(server, call, started)
+            return await self._start(server, call, started, rescue)
         except RelayError as error:
             self._note(server, call, started, error)
             raise
@@ -89,11 +95,12 @@ class Switch:
         if self._scribe is not None and call.method in NOTED:
             self._scribe.ended(server, call, time.monotonic() - started, outcome)
 
-    async def _start(self, server: str, call: Call, started: float) -> Pending:
+    async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
         self._claim(call)
         try:
             place, peer = await self._reach(server, call)
             pending = Pending(call)
+            pending.rescue = rescue
             if call.method in KEYS:
                 pending.sift = lambda reply: self._sift(place, call, reply)
             peer.start(pending)
@@ -103,6 +110,8 @@ class Switch:
         if call.caller.principal != RELAY:
             self._count(call, place)
         timeout_s = self._settings.call_deadline_s
+        if rescue is not None and self.registry.recall(server) is not None:
+            timeout_s = min(timeout_s, DISCOVERY_S)
 
         def deadline_passed() -> None:
             pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{call.method}" within {timeout_s:g} s.'))
@@ -202,9 +211,9 @@ class Switch:
             pending.fail(DeadlinePassed(text))
             self._cancel(server, pending, "the relay is restarting")
 
-    async def ask(self, server: str, call: Call) -> Reply:
+    async def ask(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""
-        pending = await self.start(server, call)
+        pending = await self.start(server, call, rescue)
         try:
             while True:
                 event = await pending.next()

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
-from tests.support.relay import RunningRelay
+from tests.support.relay import RunningRelay, events
 from tests.support.worker import ECHO_TOOL, MODERN, OTHER_TOOL, SyntheticWorker
 
 CAPABILITIES = {
@@ -88,6 +89,63 @@ async def check_lists(relay: RunningRelay, headers: dict[str, str]) -> None:
         modern = (await relay.http.post("/notes", **relay.modern(method))).json()["result"]
         assert [item["name"] for item in modern[key]] == names
         assert (modern["resultType"], modern["ttlMs"], modern["cacheScope"]) == ("complete", 0, "private")
+
+
+def result_of(response: httpx2.Response) -> dict[str, Any]:
+    """Of an answer in either form."""
+    is_stream = response.headers["content-type"] == "text/event-stream"
+    message = json.loads(events(response.text)[-1]) if is_stream else response.json()
+    assert "result" in message, message
+    result: dict[str, Any] = message["result"]
+    return result
+
+
+@pytest.mark.parametrize("is_cut", [True, False], ids=["leaves", "is stuck"])
+@pytest.mark.requirement("discovery-while-away")
+async def test_discovery_does_not_fail_with_a_browser_that_has_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cut: bool
+) -> None:
+    # The browser that leaves is known to be gone long before the other wait is over.
+    monkeypatch.setattr("tabrelay.switch.DISCOVERY_S", 60.0 if is_cut else 0.1)
+    asked: list[Received[str]] = []
+    async with RunningRelay(tmp_path, grace_s=0.1 if is_cut else 60.0) as relay, Librarian(relay) as worker:
+        await relay.has_read("notes")
+        _, headers = await relay.initialize("notes")
+        worker._received = asked.append  # type: ignore[assignment]  # and it says nothing more
+        level = jsonrpc.request("level", "logging/setLevel", {"level": "error"})
+        async with asyncio.TaskGroup() as group:
+            modern = {
+                method: group.create_task(relay.http.post("/notes", **relay.modern(method, id=method)))
+                for method in ("server/discover", *EXPECTED)
+            }
+            legacy = {
+                method: group.create_task(
+                    relay.http.post("/notes", json=jsonrpc.request(method, method), headers=headers)
+                )
+                for method in ("ping", *EXPECTED)
+            }
+            greeting = group.create_task(relay.initialize("notes"))
+            setting = group.create_task(relay.http.post("/notes", json=level, headers=headers))
+            expected = len(modern) + len(legacy) + 2
+            await worker.until(lambda: sum(event.kind is Kind.REQ for event in asked) == expected)
+            if is_cut:
+                await worker.cut()
+        for method, (key, names) in EXPECTED.items():
+            assert [item["name"] for item in result_of(modern[method].result())[key]] == names
+            assert [item["name"] for item in result_of(legacy[method].result())[key]] == names
+        assert result_of(modern["server/discover"].result())["instructions"] == "Be brief."
+        assert result_of(legacy["ping"].result()) == {} == result_of(setting.result())
+        response, begun = greeting.result()
+        assert result_of(response)["instructions"] == "Be brief."
+        if not is_cut:
+            return
+        # Both sessions go on with the next browser, which is told of the level.
+        async with Librarian(relay, inst="w2") as second:
+            for session in (headers, begun):
+                call = jsonrpc.request(9, "tools/call", {"name": "echo", "arguments": {}})
+                assert result_of(await relay.http.post("/notes", json=call, headers=session))["content"]
+            said = [event.payload for event in second.seen if isinstance(event, Received)]
+            assert any('"logging/setLevel"' in payload and '"error"' in payload for payload in said)
 
 
 @pytest.mark.requirement("discovery-while-away")

@@ -17,7 +17,7 @@ import orjson
 from tabrelay.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
-from tabrelay.errors import BadRequest, Busy, RelayError
+from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.batch import answer_batch
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.events import Stream, is_standing
@@ -37,6 +37,8 @@ from tabserver.wire.frames import Caller
 VERSION_HEADER: Final = b"mcp-protocol-version"
 SESSION_HEADER: Final = b"mcp-session-id"
 LAST_EVENT_HEADER: Final = b"last-event-id"
+# What a session is answered from memory when its browser leaves in the middle.
+RECALLED: Final = frozenset(LISTS) | {"ping", "logging/setLevel"}
 # What a session's channel must be told again when another worker takes over.
 REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
@@ -178,13 +180,21 @@ class Handshake:
 
     async def _greet(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> tuple[bytes, bool]:
         """The server's own answer when it is there, else what we remember of it."""
+        is_told = True
+
+        def remembered() -> str:
+            nonlocal is_told
+            is_told = False
+            catalogue = self._switch.registry.recall(server)
+            result = recall_legacy("initialize", message["params"], server, catalogue)
+            return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
+
         if self._is_there(server, channel):
             call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
-            with suppress(Busy):  # that is no reason not to begin
-                return (await self._switch.ask(server, call)).payload.encode(), True
-        catalogue = self._switch.registry.recall(server)
-        result = recall_legacy("initialize", message["params"], server, catalogue)
-        return orjson.dumps(jsonrpc.result_message(message["id"], result)), False
+            with suppress(Busy, ServerOffline):  # that is no reason not to begin
+                reply = await self._switch.ask(server, call, remembered)
+                return reply.payload.encode(), is_told
+        return remembered().encode(), False
 
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
         self._tell(session)
@@ -229,14 +239,20 @@ class Handshake:
         self._drain.admit()
         self._tell(session)
         call = Call(session.channel, message["id"], message["method"], orjson.dumps(message).decode(), session.caller)
+
+        def remembered() -> str | None:
+            known = self._recall(session, message)
+            return None if known is None else known.decode()
+
+        rescue = remembered if call.method in RECALLED else None
         try:
-            pending = await self._switch.start(session.server, call)
-        except Busy:
-            known = self._recall(session, message) if call.method in LISTS else None
+            pending = await self._switch.start(session.server, call, rescue)
+        except (Busy, ServerOffline):
+            known = rescue() if rescue is not None else None
             if known is None:
                 raise
             pending = Pending(call)
-            pending.finish(Reply(known.decode()))
+            pending.finish(Reply(known))
             return pending
         session.running.add(pending)
         ended = pending.on_done

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call, Pending, Reply
+from tabrelay.calls import LISTS, Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
-from tabrelay.errors import BadRequest, Busy, RelayError
+from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.listening import LISTEN, Listening, farewell
@@ -46,6 +46,7 @@ REMOVED: Final = frozenset(
         "tasks/result",
     }
 )
+DISCOVER: Final = "server/discover"
 PATIENCE_S: Final = 15.0
 MAX_KNOWN: Final = 4096
 STATUS: Final = {
@@ -98,7 +99,7 @@ class Modern:
             self._drain.admit()
             try:
                 await self._forward(exchange, server, principal, message, meta)
-            except Busy:
+            except (Busy, ServerOffline):
                 # A client that can't discover takes us for a server of the other era.
                 if not await self._recall(exchange, server, message):
                     raise
@@ -107,10 +108,25 @@ class Modern:
 
     async def _recall(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
         """Answer from memory what can be; False if this can't."""
-        result = recall_modern(message["method"], server, self._switch.registry.recall(server))
-        if result is not None:
-            await exchange.json(200, orjson.dumps(jsonrpc.result_message(message["id"], result)))
-        return result is not None
+        known = self._remembered(server, message["id"], message["method"])
+        if known is not None:
+            await exchange.json(200, known)
+        return known is not None
+
+    def _remembered(self, server: str, id: jsonrpc.RequestId, method: str) -> bytes | None:
+        result = recall_modern(method, server, self._switch.registry.recall(server))
+        return None if result is None else orjson.dumps(jsonrpc.result_message(id, result))
+
+    def _rescue(self, server: str, call: Call) -> Callable[[], str | None] | None:
+        """For discovery only: what a browser would have said, if it leaves before it says it."""
+        if call.method != DISCOVER and call.method not in LISTS:
+            return None
+
+        def rescue() -> str | None:
+            known = self._remembered(server, call.id, call.method)
+            return None if known is None else known.decode()
+
+        return rescue
 
     def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:
         """From the last known catalogue; a tool that is not in it has nothing to compare."""
@@ -137,7 +153,7 @@ class Modern:
         if call.method == LISTEN:
             await self._listen(exchange, server, call, message["params"])
             return
-        pending = await self._switch.start(server, call)
+        pending = await self._switch.start(server, call, self._rescue(server, call))
         pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         await self._answer(exchange, server, pending)
 
