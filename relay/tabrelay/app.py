@@ -20,6 +20,7 @@ from tabrelay.faces.drifts import Drifts
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.log import Log
+from tabrelay.faces.metadata import Metadata
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
 from tabrelay.faces.reconnects import Reconnects
@@ -31,7 +32,7 @@ from tabrelay.logs import log_path
 from tabrelay.peers.door import Door
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
-from tabrelay.policy import Policy, Principal, bracketed, is_loopback
+from tabrelay.policy import Policy, Principal, bracketed, is_loopback, parse_public_url
 from tabrelay.rates import Rates
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
@@ -43,6 +44,7 @@ from tabserver.wire.names import server_of
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from tabrelay.oauth.resource import Resource
     from tabrelay.peers.fleet import Fleet
     from tabrelay.peers.http import SignIn
 
@@ -61,6 +63,7 @@ class Relay:
         token_command: str,
         drain: Drain,
         on_ask: Told,
+        resource: Resource | None,
         specs: Sequence[Spec],
         sign_in: Callable[[HttpSpec], SignIn | None] | None,
     ) -> None:
@@ -83,14 +86,21 @@ class Relay:
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
         self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain)
-        pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare)
+        pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url)
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None
         recent = self._journal.recent if self._journal is not None else None
         self._pages = pages(
             assets,
             self._status,
-            rooms=(pairs, Reports(policy), Reconnects(self._reconnect), Log(recent), Drifts(self._registry.accept)),
+            rooms=(
+                pairs,
+                Reports(policy),
+                Reconnects(self._reconnect),
+                Log(recent),
+                Drifts(self._registry.accept),
+                Metadata(resource),
+            ),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
         )
@@ -211,23 +221,27 @@ def create_app(
     that ask to be paired; without one, the log does. `sign_in` gets tokens for servers elsewhere that want one.
     """
     tokens = tokens or Tokens(settings.home)
-    policy = policy or Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
+    policy = policy or Policy.for_address(
+        settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
+    )
+    resource = _resource(settings)
     relay = Relay(
         settings,
         tokens=tokens,
         policy=policy,
         assets=assets or Assets.find(),
-        url=url or f"http://{bracketed(settings.host)}:{settings.port}",
+        url=url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}",
         token_command=token_command,
         drain=drain or Drain.for_settings(settings),
         on_ask=on_ask,
+        resource=resource,
         specs=specs,
         sign_in=sign_in,
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
     rates = Rates(settings.rate_s, settings.rate_burst)
-    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain, rates=rates)
+    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain, rates=rates, resource=resource)
 
     def revoked(principals: set[str]) -> None:
         relay.dismiss(principals)
@@ -235,6 +249,16 @@ def create_app(
 
     tokens.on_revoked = revoked
     return Aliases(gate, specs, relay.change)
+
+
+def _resource(settings: Settings) -> Resource | None:
+    if not settings.oauth_issuer:
+        return None
+    from tabrelay.oauth.keys import Keys
+    from tabrelay.oauth.resource import Resource
+
+    base = parse_public_url(settings.public_url)
+    return Resource(settings.oauth_issuer, base, Keys(settings.oauth_issuer, settings.oauth_keys))
 
 
 def _journal(settings: Settings) -> Journal | None:

@@ -41,6 +41,10 @@ class Settings:
     home: Path = field(default_factory=default_home, metadata={"help": "state directory: token, paired pages"})
     allow_hosts: tuple[str, ...] = _setting((), "more names under which this relay is reached")
     allow_origins: tuple[str, ...] = _setting((), "other origins whose pages may use this relay")
+    public_url: str = _setting("", "the address under which a proxy makes this relay known, e.g. https://relay.example")
+    trusted_proxies: tuple[str, ...] = _setting((), "addresses of proxies whose X-Forwarded-For and -Proto count")
+    oauth_issuer: str = _setting("", "authorization server whose access tokens are taken too; needs public_url")
+    oauth_keys: str = _setting("", "where its keys are (default: where its metadata says)")
     servers: tuple[str, ...] = _setting((), "names that are known from the start, offline until a page holds them")
     plain: tuple[str, ...] = _setting((), "servers whose pages may dial without a link and a token (loopback only)")
     instances: tuple[str, ...] = _setting((), "servers that keep all browsers that offer them, not only the newest")
@@ -156,6 +160,18 @@ class Settings:
             raise ConfigError(f"log_format must be one of {', '.join(LOG_FORMATS)}; got {self.log_format!r}.")
         if self.log_level not in LOG_LEVELS:
             raise ConfigError(f"log_level must be one of {', '.join(LOG_LEVELS)}; got {self.log_level!r}.")
+        for name in ("oauth_issuer", "oauth_keys"):
+            value = getattr(self, name)
+            if value and not value.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
+                raise ConfigError(f"{name} must begin with https://; got {value!r}.")
+        if self.oauth_issuer and not self.public_url:
+            raise ConfigError("oauth_issuer needs public_url: a token is for an address, and clients must know it.")
+        if self.public_url and self.no_auth:
+            raise ConfigError("A relay with a public_url can be reached from elsewhere: it can't go without tokens.")
+        if self.public_url and self.plain:
+            raise ConfigError(
+                "A relay with a public_url can be reached from elsewhere: --plain lets pages in untested."
+            )
         if self.approve not in APPROVALS:
             raise ConfigError(f"approve must be one of {', '.join(APPROVALS)}; got {self.approve!r}.")
         if self.port > 65535:

@@ -14,6 +14,7 @@ import base64
 import binascii
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -24,6 +25,9 @@ from tabrelay.routes import Route, route
 from tabrelay.tokens import Tokens
 from tabrelay.visits import Visits
 from tabserver.wire.frames import SUBPROTOCOL
+
+if TYPE_CHECKING:
+    from tabrelay.oauth.resource import Resource
 
 UNLIMITED = Rates(0, 0)
 NULL = "null"  # the origin of files and sandboxes: anybody's
@@ -42,16 +46,23 @@ class Gate:
         no_auth: bool = False,
         plain: frozenset[str] = frozenset(),
         rates: Rates = UNLIMITED,
+        resource: Resource | None = None,
     ) -> None:
         """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
-        one principal may ask."""
+        one principal may ask. `resource`: takes tokens of an authorization server too."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
         self._no_auth = no_auth
         self._plain = plain
         self._rates = rates
-        self._visits = Visits(tokens.is_good)
+        self._resource = resource
+        self._visits = Visits(self._is_welcome)
+
+    def _is_welcome(self, principal: Principal) -> bool:
+        if self._resource is not None and (principal.credential or "").startswith("oauth:"):
+            return self._resource.is_good(principal)
+        return self._tokens.is_good(principal)
 
     def look(self) -> None:
         """A token was revoked: whoever came in with it goes now."""
@@ -78,11 +89,13 @@ class Gate:
             if is_preflight(scope):
                 await out.preflight()
                 return
+        if self._resource is not None and not asked.is_public:
+            await self._resource.prepare(_token(scope))
         admitted = None if asked.is_public else self._admit(asked, scope, origin, is_stranger=stranger is not None)
         if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
             admitted = too_often(wait_s)
         if isinstance(admitted, Refuse):
-            await out.refuse(admitted, receive)
+            await out.refuse(self._challenge(asked, scope, admitted), receive)
             return
         inner = _without_secrets(scope)
         inner.setdefault("state", {})["principal"] = admitted
@@ -95,7 +108,14 @@ class Gate:
         finally:
             self._visits.close(visit)
         if visit.is_over:
-            await out.cut(unauthorized(asked.needs, was_given=True), receive)
+            refusal = self._challenge(asked, scope, unauthorized(asked.needs, was_given=True))
+            await out.cut(refusal, receive)
+
+    def _challenge(self, asked: Route, scope: Scope, refusal: Refuse) -> Refuse:
+        """Clients of a server that may get their token elsewhere are told where."""
+        if self._resource is None or refusal.status not in (401, 403) or asked.server is None:
+            return refusal
+        return self._resource.challenge(refusal, asked.needs, asked.server, _token(scope) is not None)
 
     def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
         """Does this page come from an origin that is not listed? True if it may go on all the same."""
@@ -108,6 +128,11 @@ class Gate:
     def _admit(self, asked: Route, scope: Scope, origin: str | None, *, is_stranger: bool) -> Principal | Refuse:
         token = _token(scope)
         principal = self._tokens.identify(token, origin) if token else None
+        if principal is None and token and self._resource is not None:
+            found = self._resource.admit(token, asked.needs, asked.server)
+            if isinstance(found, Refuse):
+                return found
+            principal = found
         if is_stranger and (principal is None or principal.origin != origin):
             # A paired origin is worth nothing without the token that was given to it; no other token will do.
             return unauthorized(asked.needs, token is not None)

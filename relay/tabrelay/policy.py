@@ -70,9 +70,17 @@ class Policy:
 
     @classmethod
     def for_address(
-        cls, host: str, port: int, allow_hosts: Sequence[str] = (), allow_origins: Sequence[str] = ()
+        cls,
+        host: str,
+        port: int,
+        allow_hosts: Sequence[str] = (),
+        allow_origins: Sequence[str] = (),
+        public_url: str = "",
     ) -> Policy:
-        """The lists of a relay that listens on this address. The port must be the real one, learnt after the bind."""
+        """The lists of a relay that listens on this address. The port must be the real one, learnt after the bind.
+
+        `public_url`: the origin under which a proxy makes it known; its pages are the relay's own.
+        """
         names = list(LOOPBACK_NAMES)
         if not is_wildcard(host) and bracketed(host) not in names:
             names.append(bracketed(host))
@@ -80,6 +88,11 @@ class Policy:
         own: set[str] = set()
         for name in names:
             _admit(name, port, hosts, own, ("http",))
+        if public_url:
+            parts = urlsplit(parse_public_url(public_url))
+            _admit(
+                bracketed(parts.hostname or ""), parts.port or DEFAULT_PORTS[parts.scheme], hosts, own, (parts.scheme,)
+            )
         for value in allow_hosts:
             name, given = _split_host(value)
             if given is None:
@@ -200,6 +213,22 @@ def parse_origin(value: str) -> str:
         raise PolicyError(f'--allow-origin "{shown(value)}": only exact hosts are possible, no wildcards.')
     suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
     return f"{parts.scheme}://{name}{suffix}"
+
+
+def parse_public_url(value: str) -> str:
+    """The address of a relay behind a proxy: an origin, and with encryption unless it is on this computer."""
+    wrong = f'--public-url "{shown(value)}"'
+    try:
+        origin = parse_origin(value)
+    except PolicyError as problem:
+        why = str(problem).partition(": ")[2]
+        raise PolicyError(f"{wrong}: {why}") from None
+    parts = urlsplit(origin)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise PolicyError(f"{wrong}: it must begin with https://")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise PolicyError(f"{wrong}: without encryption everybody on the way can read the tokens. Use https://")
+    return origin
 
 
 def shown(value: str, most: int = 100) -> str:

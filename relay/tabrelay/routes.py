@@ -13,6 +13,9 @@ from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE
 _SHARED: Final = re.compile(
     r"/-/(healthz|manifest\.json|(assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))"
 )
+# RFC 9728: which authorization server gives out tokens. Read by clients in pages of any origin, with headers of MCP's.
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+_METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+)?|authorization-server)")
 _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
 
 
@@ -38,6 +41,9 @@ class Route:
 def route(kind: str, method: str, path: str) -> Route:
     """``kind``: http or websocket."""
     is_read = kind == "http" and method in ("GET", "HEAD")
+    if kind == "http" and method in ("GET", "HEAD", "OPTIONS") and _METADATA.fullmatch(path):
+        is_preflight = method == "OPTIONS"
+        return Route(not is_preflight, not is_preflight, is_for_asking=is_preflight, has_cors=True, needs=ADMIN)
     if is_read and _SHARED.fullmatch(path):
         return Route(is_public=True, is_shared=True)
     if is_read and _PUBLIC.fullmatch(path):

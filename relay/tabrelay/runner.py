@@ -20,6 +20,7 @@ from typing import Any
 
 import uvicorn
 from uvicorn._types import ASGISendEvent
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tabrelay.config import Settings
@@ -189,6 +190,9 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     LimitedHttp.header_deadline_s = settings.header_deadline_s
     LimitedHttp.body_deadline_s = settings.body_deadline_s
     LimitedHttp.max_connections = settings.max_connections
+    if settings.trusted_proxies:
+        # Outermost: what follows sees the client's own address and scheme, as the proxy says them.
+        app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
     return uvicorn.Config(
         app,
         http=LimitedHttp,

@@ -42,6 +42,10 @@ FOR_EVERY_ORIGIN = {
     "/-/manifest.json": READ,
     "/-/client.js": READ,
     "/-/assets/x/y": READ,
+    # Where to get a token.
+    "/.well-known/oauth-protected-resource": READ,
+    "/.well-known/oauth-protected-resource/x": READ,
+    "/.well-known/oauth-authorization-server": READ,
 }
 FOR_OUR_PAGES = {
     "/": READ,

@@ -61,7 +61,7 @@ class RunningRelay:
     async def __aenter__(self) -> RunningRelay:
         self.drain = Drain.for_settings(self.settings)
         assets = self._assets or Assets.find()
-        app = create_app(
+        app: Any = create_app(
             self.settings,
             specs=self._specs,
             tokens=self.tokens,
@@ -69,6 +69,7 @@ class RunningRelay:
             drain=self.drain,
             sign_in=self._sign_in,
         )
+        self.app = app
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         self._server = Runner(configure(self.recorder, self.settings), ready.set)

@@ -57,7 +57,9 @@ class Pairs:
         on_ask: Told = log_asking,
         on_paired: Callable[[str], object] = lambda server: None,
         clock: Callable[[], float] = time.monotonic,
+        public_url: str = "",
     ) -> None:
+        self._public_url = public_url
         self._tokens = tokens
         self._policy = policy
         self._on_ask = on_ask
@@ -94,7 +96,7 @@ class Pairs:
     async def _mint(self, request: Request) -> Response:
         code = self._tokens.mint(None, PERSON_TTL_S, self._clock())
         # The gate has compared Host with the exact list, so it is safe to build an address on.
-        base = f"{request.scope['scheme']}://{request.headers['host'].strip()}"
+        base = self._public_url or f"{request.scope['scheme']}://{request.headers['host'].strip()}"
         body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
         return JSONResponse(body, headers=NO_STORE)
 

@@ -96,6 +96,23 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
         "otherwise the newest takes over (may be repeated)",
     )
     parser.add_argument(
+        "--public-url",
+        metavar="URL",
+        help="the address under which a proxy makes this relay known, e.g. https://relay.example",
+    )
+    parser.add_argument(
+        "--trusted-proxy",
+        dest="trusted_proxies",
+        action="append",
+        metavar="ADDRESS",
+        help="a proxy whose X-Forwarded-For and X-Forwarded-Proto count (may be repeated)",
+    )
+    parser.add_argument(
+        "--oauth-issuer",
+        metavar="URL",
+        help="an authorization server whose access tokens are taken too; needs --public-url",
+    )
+    parser.add_argument(
         "--static-tools",
         action="append",
         metavar="NAME",

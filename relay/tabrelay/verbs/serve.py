@@ -92,7 +92,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     base = running.base_url(settings.host, settings.port)
     logs.configure(settings.log_level, is_json=settings.log_format == "json")
     logs.keep(settings)
-    if not is_loopback(settings.host):
+    if not is_loopback(settings.host) and not settings.public_url:
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
 
     opener = Opener(settings.home)
@@ -108,7 +108,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
             settings,
             specs=specs,
             tokens=tokens,
-            url=base,
+            url=settings.public_url or base,
             token_command=f"{command} token{home}",
             drain=drain,
             on_ask=on_ask,
@@ -145,7 +145,9 @@ def _check(settings: Any, tokens: Any) -> None:
     try:
         for name in settings.servers:
             check_server_name(name)
-        policy.Policy.for_address(settings.host, settings.port, settings.allow_hosts, settings.allow_origins)
+        policy.Policy.for_address(
+            settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
+        )
         Assets.find().check()
         tokens.master()
     except (ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
@@ -159,10 +161,10 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
     from tabrelay.opener import has_display
 
     def address(ttl_s: float) -> str:
-        return f"{base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
+        return f"{settings.public_url or base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
 
     said = Announcement(
-        base_url=base,
+        base_url=settings.public_url or base,
         page_url=address(PERSON_TTL_S),
         servers=settings.servers,
         token=tokens.master(),

@@ -1,0 +1,139 @@
+"""The public keys of an authorization server: found by its issuer's metadata, fetched off the hot path, kept, rotated.
+
+A token that names a key which is not known has the keys fetched again, but not more often than every few seconds: who
+makes up key names must not make this relay hammer another server. What a token says is not read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import jwt
+
+log = logging.getLogger(__name__)
+
+LIFE_S: Final = 3600.0  # a key that is no longer published is taken for no longer than this
+PAUSE_S: Final = 10.0  # between two fetches
+WAIT_S: Final = 5.0
+MAX_BODY: Final = 256 * 1024
+MOST: Final = 64
+ALGORITHMS: Final = ("RS256", "ES256")
+
+Fetch = Callable[[str], Awaitable[Any]]
+
+
+class KeysError(Exception):
+    """The keys can't be had; the text says why."""
+
+
+class Keys:
+    def __init__(
+        self, issuer: str, url: str = "", *, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`url`: where the keys are; empty: the issuer's metadata says it."""
+        self._issuer = issuer
+        self._url = url
+        self._fetch = fetch or fetch_json
+        self._clock = clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._read = self._tried = -LIFE_S
+        self._reading: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+
+    def find(self, kid: str | None) -> jwt.PyJWK | None:
+        """A token that names no key is taken if there is only one it could mean."""
+        if kid is None:
+            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+        return self._keys.get(kid)
+
+    async def prepare(self, kid: str | None) -> None:
+        """See to it that the keys are fresh, and that this one is among them if it exists."""
+        now = self._clock()
+        if self.find(kid) is not None and now - self._read < LIFE_S:
+            return
+        if self._reading is None:
+            if now - self._tried < PAUSE_S:
+                return
+            self._tried = now
+            self._reading = asyncio.create_task(self._refresh())
+            self._reading.add_done_callback(lambda _task: setattr(self, "_reading", None))
+        # Shielded: it is for all who wait, and one of them may leave.
+        await asyncio.shield(self._reading)
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(WAIT_S):
+                url = self._url or await self._discover()
+                found = _keys(await self._fetch(url))
+        except (KeysError, TimeoutError, OSError, ValueError) as problem:
+            log.warning("The keys of %s can't be read: %s", self._issuer, str(problem) or type(problem).__name__)
+            if self._clock() - self._read >= LIFE_S and self._keys:
+                self._keys = {}  # nobody can say whether they still count
+                self.on_change()
+            return
+        self._read = self._clock()
+        if {kid: key.key for kid, key in found.items()} != {kid: key.key for kid, key in self._keys.items()}:
+            self._keys = found
+            self.on_change()
+
+    async def _discover(self) -> str:
+        """RFC 8414 §3.1, then OpenID Connect Discovery."""
+        parts = urlsplit(self._issuer)
+        path = parts.path.rstrip("/")
+        inserted = urlunsplit((parts.scheme, parts.netloc, f"/.well-known/oauth-authorization-server{path}", "", ""))
+        problem = "it has no metadata"
+        for url in (inserted, f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"):
+            try:
+                about = await self._fetch(url)
+            except (KeysError, OSError, ValueError) as error:
+                problem = str(error)
+                continue
+            # RFC 8414 §3.3: whoever answers for another issuer is an attacker.
+            if (
+                isinstance(about, dict)
+                and about.get("issuer") == self._issuer
+                and isinstance(about.get("jwks_uri"), str)
+            ):
+                return str(about["jwks_uri"])
+            problem = f"{url} names another issuer, or no jwks_uri"
+        raise KeysError(problem)
+
+
+def _keys(value: Any) -> dict[str, jwt.PyJWK]:
+    """Those that can check a signature of ours; a set may hold others."""
+    listed = value.get("keys") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise KeysError("that is no key set")
+    found: dict[str, jwt.PyJWK] = {}
+    for each in listed[:MOST]:
+        # A key that could sign too (oct) is a secret, and has no business here.
+        if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC") or each.get("use", "sig") != "sig":
+            continue
+        try:
+            key = jwt.PyJWK.from_dict(each)
+        except jwt.PyJWTError:
+            continue
+        if key.algorithm_name in ALGORITHMS:
+            found[str(each.get("kid", ""))] = key
+    return found
+
+
+async def fetch_json(url: str) -> Any:
+    """One small JSON document over HTTP. Redirects are not followed: the address is a setting, or the issuer's own."""
+    import httpx2
+    import orjson
+
+    async with httpx2.AsyncClient(timeout=WAIT_S) as http, http.stream("GET", url) as response:
+        if response.status_code != 200:
+            raise KeysError(f"{url} answered {response.status_code}")
+        body = b""
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise KeysError(f"{url} sends more than {MAX_BODY:,} bytes")
+    return orjson.loads(body)
