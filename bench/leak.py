@@ -1,6 +1,6 @@
 """Does a worker grow with its calls? Thousands of them through a real Chromium, to a tool in the tab and to one in the
-worker, and now and then a look at what is alive: the objects that Python tracks, and the bytes of the worker's
-JavaScript heap after a collection, in which every proxy between the two has its part.
+worker, and now and then a look at what is alive: the objects that Python tracks, those that JavaScript holds by proxy,
+and the bytes of the worker's JavaScript heap after a collection, where also what Python holds by proxy is.
 
 The first fifth of the calls is not counted: caches fill up and code is compiled meanwhile.
 """
@@ -39,7 +39,11 @@ TOOLS = '''"""A tool, and a look inside."""
 
 import gc
 
+import pyodide_js
 from tabserver import tool
+
+# Proxies that were made before this do not count, and are not many.
+pyodide_js._module.enable_pyproxy_allocation_tracing()
 
 
 @tool
@@ -52,11 +56,16 @@ def in_worker(text: str) -> str:
 def alive() -> dict[str, int]:
     """What is alive in Python."""
     gc.collect()
-    return {"objects": len(gc.get_objects())}
+    proxies = pyodide_js._module.pyproxy_alloc_map.size
+    return {"objects": len(gc.get_objects()), "proxies": proxies}
 '''
 OFFERED = "connection.state.state === 'connected' && connection.catalogue?.tools.some(({ name }) => name === 'in_tab')"
 AT_ONCE = 8
-MEASURES = {"objects": "Python objects", "heap": "JavaScript heap, bytes"}
+MEASURES = {
+    "objects": "Python objects",
+    "proxies": "live proxies",
+    "heap": "JavaScript heap, bytes",
+}
 
 
 class Caller:

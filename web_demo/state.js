@@ -43,6 +43,14 @@ export function noticeOf(state, place) {
       text: `MCP clients reach this browser as “${place.server}”. Keep at least one tab open.`,
     };
   }
+  if (state.why === "version") {
+    return {
+      lamp: "dark",
+      title: "Another tab has the new version",
+      text: "The relay was upgraded, and a tab with the new version has taken over. A reload brings this one along.",
+      action: "reload",
+    };
+  }
   const known = state.why && REASONS[state.why];
   if (known) return known(place);
   if (state.state === "connecting") {

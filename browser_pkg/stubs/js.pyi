@@ -10,6 +10,9 @@ class _Console:
     def log(self, *values: object) -> None: ...
     def warn(self, *values: object) -> None: ...
 
+class _Location:
+    origin: str
+
 class _Performance:
     def now(self) -> float: ...
 
@@ -41,6 +44,7 @@ class _AbortSignal:
 
 console: _Console
 performance: _Performance
+location: _Location
 Date: _Date
 JSON: _Json
 Object: _Object

@@ -215,7 +215,11 @@ class Dialer:
             await self._find_relay(abort)
         except DialError as error:
             return error
-        return DialError("unauthorized", "This page is not paired with the relay (any more).", True)
+        origin = js.location.origin
+        text = (
+            f"The relay does not let pages of {origin} in: this one is not paired (any more). Retry to ask for it, or"
+        )
+        return DialError("forbidden", f"{text} start the relay with: --allow-origin {origin}", True)
 
     def _not_there(self, abort: Aborter) -> DialError:
         if abort.aborted:

@@ -176,6 +176,8 @@ class Service:
         self._hub.on_tabs = core.tabs_changed
         core.census = self._hub.census
         self._is_started = False
+        # The relay has other code for the browser than this worker is made of.
+        self._is_outdated = False
         self.state = describe_state(State("connecting"), server)
         browser.when_online(shim, self.hurry)
 
@@ -225,9 +227,13 @@ class Service:
         if state.state == "connected" and welcome is not None:
             self._hub.use_statics(welcome.static_tools)
             self._hub.use_approval(welcome.approve)
-        if state.state == "connected" and welcome is not None and welcome.build != self._build:
-            # It works as far as it goes; a reload brings a worker with the relay's own code.
+            self._is_outdated = welcome.build != self._build
+        # It works as far as it goes, until a page brings a worker with the relay's own code: then that has the name.
+        if self._is_outdated and state.state == "connected":
             state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")
+        elif self._is_outdated and state.why == "replaced":
+            text = "The relay was updated, and a page with the new version has taken over. Reload this one."
+            state = replace(state, why="version", message=text)
         self.state = describe_state(state, self._server_name)
         self._hub.broadcast(self.state)
 

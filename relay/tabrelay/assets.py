@@ -253,7 +253,7 @@ class Assets:
 
     @cached_property
     def _package(self) -> Asset:
-        body = make_package(self._js.root, __version__)
+        body = make_package(self._js.root, __version__, self.build)
         return Asset(body, None, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
 
     @cached_property

@@ -14,11 +14,12 @@ import tarfile
 from pathlib import Path
 
 ENTRY = "client.js"
+BUILD = "build.js"
 _IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["']\./([^"']+\.js)["'];""", re.MULTILINE)
 
 
-def make_package(folder: Path, version: str) -> bytes:
-    """The same bytes for the same files."""
+def make_package(folder: Path, version: str, build: str) -> bytes:
+    """The same bytes for the same files. `build`: the relay's, so that a copy that grew old knows it."""
     about = {
         "name": "tabrelay",
         "version": version,
@@ -33,6 +34,7 @@ def make_package(folder: Path, version: str) -> bytes:
     names = ["client.d.ts", *sorted(closure(folder, ENTRY))]
     files = {"package.json": (json.dumps(about, indent=2) + "\n").encode()}
     files |= {name: (folder / name).read_bytes() for name in names}
+    files[BUILD] = files[BUILD].replace(b'BUILD = ""', f'BUILD = "{build}"'.encode())
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, body in files.items():

@@ -66,6 +66,31 @@ async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_
     assert stage.proxy.sockets_accepted == 1
 
 
+async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_go(
+    stage: Stage, context: BrowserContext, settings: ModuleType
+) -> None:
+    page = await stage.open(settings.BOOT_TIMEOUT_MS)
+    await context.new_page()  # a browser with no page at all may end
+    async with stage.relay.client() as client:
+        running = asyncio.create_task(client.call_tool("gate", {"key": "never"}))
+        await stage.runs(page, "never")
+        await page.close()
+        gone = await running
+        assert gone.is_error and "Counting tab" in text(gone) and "closed" in text(gone)
+        assert text(await client.call_tool("work_in_worker", {"key": "on"})) == "on;"
+        # At first it may be a reload; then the tool is no longer there.
+        left = await client.call_tool("work", {"key": "late"})
+        assert left.is_error and "was closed or is being loaded again" in text(left)
+        async with asyncio.timeout(30):
+            names = ["work"]
+            while "work" in names:
+                await asyncio.sleep(0.1)
+                names = [tool.name for tool in (await client.list_tools()).tools]
+        with pytest.raises(MCPError, match="work"):
+            await client.call_tool("work", {"key": "later"})
+    assert stage.proxy.sockets_accepted == 1
+
+
 async def test_the_worker_outlives_a_visit_elsewhere(stage: Stage, settings: ModuleType) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     async with stage.relay.client() as client:

@@ -112,6 +112,24 @@ async def test_a_token_that_the_relay_does_not_know_is_named(public: Public, set
     await context.close()
 
 
+async def test_a_page_whose_origin_the_relay_does_not_admit_is_told_what_to_type(
+    public: Public, context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    """With a good token, but of an origin that was neither listed nor paired."""
+    here = f"http://127.0.0.1:{public.relay.port}"
+    site = Site(tmp_path / "stranger")
+    site.folder.mkdir()
+    (site.folder / "client").symlink_to(CLIENT)
+    (site.folder / "index.html").write_text(PAGE)
+    (site.folder / "app.js").write_text(APP.replace("RELAY", here))
+    (site.folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
+    with site:
+        page = await context.new_page()
+        await page.goto(f"{site.origin}/#token={public.relay.token}")
+        told = await state(page, "s.why === 'forbidden'", settings.BOOT_TIMEOUT_MS)
+        assert told["state"] == "stopped" and f"--allow-origin {site.origin}" in told["message"]
+
+
 async def test_a_relay_that_is_not_there_is_told_from_a_way_that_is_blocked(public: Public) -> None:
     context = await public.browser.new_context()
     await context.grant_permissions(["local-network-access"], origin=public.origin)

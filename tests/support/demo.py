@@ -40,6 +40,8 @@ class Demo:
         self._flags = flags
         self._verb = verb
         self.recorder = Wiretap()
+        # A copy of the source tree to run instead of this one: another version.
+        self.tree: Path | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._log: asyncio.Task[None] | None = None
         self.log: list[str] = []
@@ -63,13 +65,18 @@ class Demo:
         # The same port after a restart: the page's address must not change under it.
         command = ["-m", "tabrelay", self._verb, "--json", "--port", str(self.port), "--home", str(self._home)]
         command += ["--log-level", "info"]  # says when a socket was accepted
+        env = {**os.environ, **self.recorder.env, **self._env}
+        if self.tree is not None:
+            env["PYTHONPATH"] = os.pathsep.join(
+                [str(self.tree / name) for name in ("relay", "browser_pkg")] + [env["PYTHONPATH"]]
+            )
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             *command,
             *self._flags,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **self.recorder.env, **self._env},
+            env=env,
         )
         assert self._process.stdout is not None
         async with asyncio.timeout(30):

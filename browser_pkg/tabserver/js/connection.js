@@ -12,6 +12,7 @@
  */
 
 import { Approvals } from "./approvals.js";
+import { BUILD } from "./build.js";
 import { Calls } from "./calls.js";
 import { Credential } from "./credential.js";
 import { describe } from "./errors.js";
@@ -100,6 +101,8 @@ export class Connection extends EventTarget {
   /** Cuts a pause short. @type {AbortController} */
   #hurry = new AbortController();
   #restarts = 0;
+  /** Is this copy of the client of another build than the relay? */
+  #isOutdated = false;
   /** Does this page look for a token right now? */
   #asks = false;
   /** Is it out, and will it ask for a token once somebody wants it to? */
@@ -264,6 +267,7 @@ export class Connection extends EventTarget {
       // A page of the relay first takes the code out of its address; any other needs a relay to ask.
       if (this.#credential.isOwn) await this.#findToken();
       const build = await this.#findRelay();
+      this.#isOutdated = BUILD !== "" && build !== BUILD;
       await this.#findToken();
       await this.#identify();
       if (this.isClosed || this.#away) return;
@@ -385,9 +389,11 @@ export class Connection extends EventTarget {
         // That the worker has no good token is what this page is asking for one about: its own words say more.
         if (this.#asks && message.state !== "connected") return;
         if (message.state === "connected") this.#restarts = 0;
-        this.state = message;
-        if (message.state === "stopped" && message.why === "unauthorized") void this.#pairAgain();
-        return this.#tell("state", message);
+        this.state = this.#withVersion(message);
+        if (message.state === "stopped" && (message.why === "unauthorized" || message.why === "forbidden")) {
+          void this.#pairAgain();
+        }
+        return this.#tell("state", this.state);
       case "catalogue":
         this.catalogue = message;
         return this.#tell("catalogue", message);
@@ -422,6 +428,18 @@ export class Connection extends EventTarget {
       (detail) => !this.dispatchEvent(new CustomEvent("approval", { detail, cancelable: true })),
       (decision) => post({ t: "approval", call: message.call, decision }),
     );
+  }
+
+  /**
+   * What both know works; but somebody should know that the app's copy has grown old.
+   * @param {State} state
+   * @returns {State}
+   */
+  #withVersion(state) {
+    if (!this.#isOutdated || state.state !== "connected" || state.why) return state;
+    const message = `This app's copy of the client is of another version than the relay. ` +
+      `Bundle it anew: npm install ${this.#relay}/-/tabrelay.tgz`;
+    return { ...state, why: "version", message };
   }
 
   /** @param {FromPage} message */
