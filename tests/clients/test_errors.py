@@ -177,6 +177,7 @@ OWN_WORDS = {
     ("forbidden", "inspector-legacy"): 'Insufficient scope: required "call"',
     ("forbidden", "inspector-modern"): 'Insufficient scope: required "call"',
     ("host", "typescript-v1-sse"): "Non-200 status code (421)",
+    ("too often", "inspector-modern"): "did not offer pinned protocol version",
     ("host", "inspector-modern"): "did not offer pinned protocol version",
 }
 
@@ -214,3 +215,25 @@ async def test_refusals_are_read_in_words(tmp_path: Path) -> None:
         # An address that the relay does not know itself by, as behind a forwarded port.
         stranger.target = ("127.0.0.1", relay.port)
         await check_words("host", "allow-host", f"{stranger.origin}/notes", relay.token)
+
+
+@pytest.mark.requirement("errors")
+async def test_a_token_that_asks_too_often(tmp_path: Path) -> None:
+    """It has been used up when the clients are connected; a command of the Inspector's connects first."""
+    async with (
+        RunningRelay(tmp_path, rate_s=0.001, rate_burst=200) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", Tools()),
+        everybody(relay) as talks,
+    ):
+        while (last := await relay.http.post("/notes", **relay.modern("tools/list"))).status_code == 200:
+            pass
+        outcomes = await call_all(talks, "echo")
+    assert (last.status_code, int(last.headers["retry-after"]) > 0) == (429, True)
+    error = last.json()["error"]
+    wait_ms = error["data"].pop("retry_after_ms")
+    told = {"reason": "rate_limited", "delivered": "no", "retryable": True, "server": "notes"}
+    assert (error["code"], error["data"], wait_ms > 0) == (-31013, told, True)
+    for name, outcome in outcomes.items():
+        text = outcome["error"]["message"] if "error" in outcome else outcome.get("failure", "")
+        words = OWN_WORDS.get(("too often", name), "Too many requests with this token. Try again in")
+        assert words in text, (name, outcome)
