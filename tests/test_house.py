@@ -121,7 +121,7 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
         "support/demo.py",  # Demo, with a Wiretap
         "support/hook/sitecustomize.py",  # the tap itself
         "support/relay.py",  # RunningRelay, with a Recorder
-        "upstreams/test_reloading.py",  # what it forwards is heard in the other tests of upstreams
+        "upstreams/test_reloading.py",  # with a Wiretap
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from typing import Any
 import httpx2
 
 from tests.support.elsewhere import CHILD, is_alive, until
+from tests.support.recorder import Wiretap
 from tests.support.relay import ACCEPT, modern
 
 
@@ -28,8 +30,9 @@ async def serving(
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, httpx2.AsyncClient]]:
     """`tabrelay serve -c file`, and a client with its token."""
     command = (sys.executable, "-m", "tabrelay", "serve", "-c", str(file), "--port", "0", "--json", "--home", str(home))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, *flags, stdout=pipe, stderr=pipe)
+    pipe, tap = asyncio.subprocess.PIPE, Wiretap()
+    environment = {**os.environ, **tap.env}
+    process = await asyncio.create_subprocess_exec(*command, *flags, stdout=pipe, stderr=pipe, env=environment)
     try:
         assert process.stdout is not None
         async with asyncio.timeout(60):
@@ -43,6 +46,9 @@ async def serving(
             process.terminate()
         async with asyncio.timeout(30):
             await process.wait()
+    tap.read()
+    assert tap.checked["client"] > 0
+    tap.finish()
 
 
 async def pid(http: httpx2.AsyncClient, server: str) -> int:
