@@ -26,7 +26,7 @@ from .states import States, caller_key
 from .targets import Target
 from .tools import text_result
 from .wire.eras import Era
-from .wire.frames import Caller
+from .wire.frames import Acp, Caller
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, MISSING_CAPABILITY, RequestId
 from .wire.notes import CLOSE_STREAM, PIN
 
@@ -42,13 +42,15 @@ Start = Callable[[Request, Done], Cancel]
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """The request that waits for the call now, which progress and log it asked for, and which tab it named."""
+    """The request that waits for the call now, which progress and log it asked for, which tab it named, and for which
+    session of an editor's agent it comes."""
 
     session: Session
     id: RequestId
     token: RequestId | None
     level: str | None
     target: Target | None = None
+    acp: Acp | None = None
     reached: float = -math.inf
 
 
@@ -97,7 +99,8 @@ class Call:
 
     @property
     def caller(self) -> Caller:
-        return self._last.session.caller
+        caller, acp = self._last.session.caller, self._last.acp
+        return caller if acp is None else replace(caller, acp=acp)
 
     @property
     def request_id(self) -> RequestId:

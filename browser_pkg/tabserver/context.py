@@ -32,7 +32,7 @@ from .questions import (
 from .shapes import Schema
 from .targets import Target
 from .wire.eras import Era
-from .wire.frames import Caller
+from .wire.frames import Acp, Caller
 from .wire.jsonrpc import RequestId
 
 T = TypeVar("T")
@@ -92,6 +92,11 @@ class Context:
     def caller(self) -> Caller:
         """Who calls: era, protocol version, principal, client and its capabilities."""
         return self._request.caller
+
+    @property
+    def acp(self) -> Acp | None:
+        """The session of an editor's agent that calls: its id, agent, server and connection; None for other callers."""
+        return self._request.caller.acp
 
     @property
     def era(self) -> Era:

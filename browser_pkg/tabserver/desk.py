@@ -27,6 +27,7 @@ from .states import States
 from .targets import read_target
 from .tools import UnknownTool, failure, text_result
 from .wire.eras import META_LOG_LEVEL, Era
+from .wire.frames import META_ACP, Acp
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
 
 MAX_RUNNING: Final = 64
@@ -106,7 +107,8 @@ class Desk:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
         token, level = _wishes(session, params)
-        seat = Seat(session, id, token, level, read_target(params.get("_meta", {})))
+        meta = params.get("_meta", {})
+        seat = Seat(session, id, token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)))
         mark = partial(digest, kind.method, params)
         if session.era is Era.LEGACY or kind.method == "completion/complete":
             Call(self._office, kind, seat, mark).begin(start, {})

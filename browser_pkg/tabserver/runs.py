@@ -143,6 +143,7 @@ class Run:
                 "version": caller.version,
                 "capabilities": caller.capabilities,
                 "key": self.caller_key,
+                **({} if caller.acp is None else {"acp": caller.acp.to_dict()}),
             },
         }
         if self.input_responses:

@@ -17,6 +17,7 @@ from tabrelay.directory import describe
 from tabrelay.drain import Drain
 from tabrelay.errors import UnknownServer
 from tabrelay.faces.drifts import Drifts
+from tabrelay.faces.editors import Editors
 from tabrelay.faces.entry import Entry
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.log import Log
@@ -82,7 +83,8 @@ class Relay:
         self._assets = assets
         self._journal = _journal(settings)
         self._switch = Switch(self._registry, settings, drain.changed, self._journal)
-        self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()))
+        self._editors = Editors()
+        self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()), self._editors)
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
         self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain)
@@ -100,6 +102,7 @@ class Relay:
                 Log(recent),
                 Drifts(self._registry.accept),
                 Metadata(resource),
+                self._editors,
             ),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
@@ -197,6 +200,7 @@ class Relay:
             "url": self._url,
             "token_command": self._token_command,
             "servers": describe(self._registry, self._url, principal.may_see, time.time()),
+            "acp": self._editors.describe(principal.may_see),
         }
 
 

@@ -70,6 +70,7 @@ def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
         "  tabrelay logs -f              show what it writes down\n"
         "  tabrelay stdio notes          connect a client that only speaks stdio\n"
         "  tabrelay acp -- AGENT         give an editor's agent the browser's tools\n"
+        "  tabrelay mcp PORT             (agents start it: their way to `tabrelay acp`)\n"
         "  tabrelay tools notes          list a server's tools\n"
         "  tabrelay call demo add -a a=2 -a b=3    call one\n"
         "  tabrelay install cursor notes write a server into a client's configuration\n"

@@ -472,6 +472,20 @@ export interface Caller {
   capabilities: Record<string, unknown>;
   /** The same for all calls of a session, or of a modern client with its token: to keep something for it in a Map. */
   key: string;
+  /** The session of an editor's agent that calls (`tabrelay acp`); not there for other callers. */
+  acp?: AcpSession;
+}
+
+/** A session of an editor's agent. */
+export interface AcpSession {
+  /** The session's id; null while the agent has not said it yet. */
+  session: string | null;
+  /** The id that the session knows this server by. */
+  server: string;
+  /** One of several connections that the agent may have. */
+  connection: string | null;
+  /** The agent's command. */
+  agent: string | null;
 }
 
 export type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";

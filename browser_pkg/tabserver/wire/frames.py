@@ -20,6 +20,8 @@ SUBPROTOCOL: Final = "tabrelay.v1"
 BEARER_PREFIX: Final = "bearer."
 VERSION: Final = 1
 MAX_BRACKETS: Final = 500
+# In the `_meta` of a request that an editor's agent makes: the relay says it, and takes it out of everybody else's.
+META_ACP: Final = "tabrelay/acp"
 
 # Close codes are a contract: what a worker does next depends on nothing else.
 CLOSE_PROTOCOL: Final = 4400
@@ -40,11 +42,39 @@ class Kind(StrEnum):
     NOTE = "note"
 
 
+@dataclass(frozen=True, slots=True)
+class Acp:
+    """The session of an editor's agent that calls. `session`: None while the agent has not said it yet. `server`: the
+    id that this session knows the server by. `connection`: one of several that the agent may have."""
+
+    session: str | None
+    server: str
+    connection: str | None = None
+    agent: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "session": self.session,
+            "server": self.server,
+            "connection": self.connection,
+            "agent": self.agent,
+        }
+
+    @classmethod
+    def from_dict(cls, value: object) -> Acp | None:
+        if not isinstance(value, dict) or not isinstance(value.get("server"), str):
+            return None
+        session, connection, agent = (
+            text if isinstance(text := value.get(key), str) else None for key in ("session", "connection", "agent")
+        )
+        return cls(session, value["server"], connection, agent)
+
+
 @dataclass(frozen=True)
 class Caller:
     """Who is at the far end of a channel. `ready`: a legacy session whose handshake is already done. `tab`: the one
     that it has pinned. `session`: names a legacy session, also when it comes back on another channel; it is not the id
-    that the client has.
+    that the client has. `acp`: the session of an editor's agent, which each request says for itself.
 
     Without slots, so that an object that stands for many calls can keep its text.
     """
@@ -57,6 +87,7 @@ class Caller:
     ready: bool = False
     tab: str | None = None
     session: str | None = None
+    acp: Acp | None = None
 
     def to_dict(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
@@ -96,6 +127,7 @@ class Caller:
             ready=value.get("ready") is True,
             tab=tab if isinstance(tab, str) else None,
             session=session if isinstance(session, str) else None,
+            acp=Acp.from_dict(value.get("acp")),
         )
 
 

@@ -27,6 +27,7 @@ class Component:
     def __init__(self, command: Sequence[str]) -> None:
         self.command = tuple(command)
         self._process: asyncio.subprocess.Process | None = None
+        self._is_told = False
 
     async def start(self) -> None:
         """Raises ComponentError."""
@@ -66,10 +67,12 @@ class Component:
         return f"{self.command[0]}: {family.farewell(self.code)}"
 
     def close_input(self) -> None:
+        """The polite way to ask it to end; whoever does has waited for it too."""
+        self._is_told = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     async def end(self) -> None:
         if self._process is not None:
-            await family.end(self._process, LEAVE_S, TERM_S)
+            await family.end(self._process, 0 if self._is_told else LEAVE_S, TERM_S)
             family.release(self._process)

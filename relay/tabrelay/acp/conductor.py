@@ -90,6 +90,7 @@ class Conductor:
         self._stopped = asyncio.Event()
         self._started = asyncio.Event()
         self._problem: str | None = None
+        self._has_told = False
 
     # -- from begin to end ---------------------------------------------------------------------------------------------
 
@@ -351,13 +352,13 @@ class Conductor:
                 async with asyncio.timeout(REPORT_S):
                     await self._changed.wait()
             self._changed.clear()
-            if self._sessions:
-                await self._tell()
+            await self._tell()
             await asyncio.sleep(0.1)  # many changes that come together are told together
 
     async def _tell(self) -> None:
         rows = [session.describe() for session in self._sessions.values()]
-        if any(offer["server"] is not None for row in rows for offer in row["servers"]):
+        if self._has_told or any(offer["server"] is not None for row in rows for offer in row["servers"]):
+            self._has_told = True
             await self._access.report(self._agent.command[0], rows)
 
 

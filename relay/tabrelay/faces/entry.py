@@ -7,6 +7,7 @@ from typing import Any, Final
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.editors import Editors
 from tabrelay.faces.exchange import Exchange, Receive, Scope, Send
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.mailbox import NOTHING, Mailbox
@@ -24,10 +25,10 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 class Entry:
     """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal, editors: Editors) -> None:
         self._switch = switch
         self._exchanges = drain.exchanges
-        self._mailbox = Mailbox(settings)
+        self._mailbox = Mailbox(settings, editors)
         self._modern = Modern(switch, settings, drain)
         self._handshake = Handshake(switch, settings, drain, seal)
         self._sse = Sse(self._handshake, self._mailbox, settings, drain)

@@ -12,6 +12,7 @@ import orjson
 from tabrelay.config import Settings
 from tabrelay.depth import is_deeper_than
 from tabrelay.errors import BadRequest
+from tabrelay.faces.editors import HEADER, Editors
 from tabrelay.faces.exchange import Exchange
 from tabserver.wire.budget import Budget
 from tabserver.wire.jsonrpc import PARSE_ERROR
@@ -22,7 +23,8 @@ NOTHING: Final = object()
 class Mailbox:
     """One per relay."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, editors: Editors) -> None:
+        self._editors = editors
         self._max_body = settings.max_body
         self._max_depth = settings.max_json_depth
         self._budget = Budget(settings.body_budget)
@@ -30,7 +32,11 @@ class Mailbox:
     async def read(self, exchange: Exchange) -> Any:
         """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
         body = await exchange.body(self._max_body, self._budget)
-        return NOTHING if exchange.is_gone else self.parse(body)
+        if exchange.is_gone:
+            return NOTHING
+        message = self.parse(body)
+        self._editors.stamp(exchange.header(HEADER), message)
+        return message
 
     def parse(self, body: bytes) -> Any:
         """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""

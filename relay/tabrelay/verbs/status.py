@@ -42,7 +42,26 @@ def text(status: dict[str, Any]) -> str:
     # Under the table: one server's long words would push every column to the right.
     errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
     said = "\n\n" + "\n".join(errors) if errors else ""
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{said}{hint}"
+    sessions = _sessions(status.get("acp", ()))
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{sessions}{said}{hint}"
+
+
+def _sessions(rows: Any) -> str:
+    """Sessions of editors' agents, and what became of the servers that they were given."""
+    if not rows:
+        return ""
+    told = [
+        (
+            str(row["agent"]),
+            str(row["session"]),
+            str(row["server"]),
+            ", ".join(row["connections"])
+            or ("none now" if row["is_used"] else "never came: does it take MCP servers?"),
+            str(row["server_id"]),
+        )
+        for row in rows
+    ]
+    return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), told)}"
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:

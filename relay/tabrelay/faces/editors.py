@@ -1,0 +1,141 @@
+"""Sessions of editors' agents, as `tabrelay acp` reports them: which uses which server, and which one a call is for.
+
+A call names its session by a header with the id that the conductor made for it. The id of the session itself may come
+later than the first calls; so it is looked up for each one. A conductor that has said nothing for a while is forgotten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from tabserver.wire.frames import META_ACP, Acp
+
+HEADER: Final = b"tabrelay-acp"
+FORGET_S: Final = 90.0
+MAX_CONDUCTORS: Final = 256
+MAX_ROWS: Final = 1024  # servers of all sessions of one conductor
+MAX_TEXT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One server in one session."""
+
+    agent: str
+    session: str | None
+    server: str
+    server_id: str
+    how: str
+    connections: tuple[str, ...]
+    is_used: bool
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "agent": self.agent,
+            "session": self.session,
+            "server": self.server,
+            "server_id": self.server_id,
+            "how": self.how,
+            "connections": list(self.connections),
+            "is_used": self.is_used,
+        }
+
+
+class Editors:
+    """The gate wants the token file's own token for its routes."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._conductors: dict[str, tuple[float, list[Row]]] = {}
+        self._rows: dict[str, Row] = {}
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def stamp(self, header: str | None, message: Any) -> None:
+        """Say in a request's `_meta` for which session it comes. Only we may say that, so others' word is taken out."""
+        params = message.get("params") if isinstance(message, dict) else None
+        if not isinstance(params, dict):
+            return
+        meta = params.get("_meta")
+        if isinstance(meta, dict):
+            meta.pop(META_ACP, None)
+        if header is None or "id" not in message or "method" not in message:
+            return
+        id, _, connection = header.partition(" ")
+        row = self._rows.get(id)
+        session, agent = (None, None) if row is None else (row.session, row.agent)
+        acp = Acp(session, id, connection or None, agent)
+        if isinstance(meta, dict | None):
+            params["_meta"] = {**(meta or {}), META_ACP: acp.to_dict()}
+
+    # -- what conductors report ----------------------------------------------------------------------------------------
+
+    def report(self, conductor: str, told: Any) -> None:
+        """Everything that it has now. Raises ValueError for what is no report."""
+        rows = _read(told)
+        self._forget()
+        if conductor not in self._conductors and len(self._conductors) >= MAX_CONDUCTORS:
+            raise ValueError(f"{MAX_CONDUCTORS} conductors are here already")
+        self._conductors[conductor] = (self._clock(), rows)
+        self._index()
+
+    def leave(self, conductor: str) -> None:
+        self._conductors.pop(conductor, None)
+        self._index()
+
+    def describe(self, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
+        """For the status."""
+        self._forget()
+        return [row.describe() for _, rows in self._conductors.values() for row in rows if may_see(row.server)]
+
+    def _forget(self) -> None:
+        now = self._clock()
+        for conductor, (said, _) in list(self._conductors.items()):
+            if now - said > FORGET_S:
+                self.leave(conductor)
+
+    def _index(self) -> None:
+        self._rows = {row.server_id: row for _, rows in self._conductors.values() for row in rows}
+
+    def add_routes(self, app: FastAPI) -> None:
+        @app.put("/-/acp/{conductor}")
+        async def report(conductor: str, request: Request) -> JSONResponse:
+            try:
+                self.report(conductor[:MAX_TEXT], await request.json())
+            except (ValueError, RecursionError) as problem:
+                return JSONResponse({"error": "bad_report", "message": str(problem)}, 400)
+            return JSONResponse({})
+
+        @app.delete("/-/acp/{conductor}")
+        async def leave(conductor: str) -> JSONResponse:
+            self.leave(conductor)
+            return JSONResponse({})
+
+
+def _read(told: Any) -> list[Row]:
+    sessions = told.get("sessions") if isinstance(told, dict) else None
+    if not isinstance(sessions, list):
+        raise ValueError("a report has sessions")
+    agent = _text(told.get("agent")) or "?"
+    rows = []
+    for session in sessions:
+        servers = session.get("servers") if isinstance(session, dict) else None
+        for one in servers if isinstance(servers, list) else ():
+            server, id = (_text(one.get("server")), _text(one.get("server_id"))) if isinstance(one, dict) else ("", "")
+            if server and id:
+                connections = tuple(_text(text) for text in one.get("connections") or ())
+                how, is_used = _text(one.get("how")), one.get("is_used") is True
+                rows.append(Row(agent, _text(session.get("session")) or None, server, id, how, connections, is_used))
+    if len(rows) > MAX_ROWS:
+        raise ValueError(f"a report has at most {MAX_ROWS} servers")
+    return rows
+
+
+def _text(value: Any) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""

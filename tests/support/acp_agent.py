@@ -1,0 +1,96 @@
+"""An agent for tests, as a real child process: ACP over stdin and stdout, written by hand, with the standard library.
+
+It starts the MCP servers that a session declares, and calls a tool when a prompt says so: `call SERVER TOOL {…}`. Run
+with `early`, it greets its servers before it answers `session/new`, as some agents do.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from typing import Any
+
+Message = dict[str, Any]
+EARLY = "early" in sys.argv
+servers: dict[str, subprocess.Popen[str]] = {}
+
+
+def write(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def ask(server: str, method: str, params: Message, id: int) -> Message:
+    """One request to an MCP server, and its answer."""
+    pipe = servers[server]
+    assert pipe.stdin and pipe.stdout
+    pipe.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}) + "\n")
+    pipe.stdin.flush()
+    for line in pipe.stdout:
+        message: Message = json.loads(line)
+        if message.get("id") == id and "method" not in message:
+            return message
+    return {"error": {"message": "the MCP server is gone"}}
+
+
+def start(declared: list[Message]) -> None:
+    import os
+
+    for entry in declared:
+        env = {**os.environ, **{one["name"]: one["value"] for one in entry["env"]}}
+        command = [entry["command"], *entry["args"]]
+        servers[entry["name"]] = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        greet(entry["name"])
+
+
+def greet(server: str) -> None:
+    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
+    ask(server, "initialize", info, 0)
+    pipe = servers[server].stdin
+    assert pipe
+    pipe.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    pipe.flush()
+
+
+def prompt(params: Message) -> str:
+    words = params["prompt"][0]["text"].split(" ", 3)
+    if words[0] == "die":
+        sys.exit(int(words[1]))
+    if words[0] == "pids":
+        return json.dumps([one.pid for one in servers.values()])
+    if words[0] == "call":
+        answer = ask(words[1], "tools/call", {"name": words[2], "arguments": json.loads(words[3])}, 1)
+        return json.dumps(answer.get("result", answer.get("error")))
+    return " ".join(words)
+
+
+def handle(message: Message) -> None:
+    method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
+    if method == "initialize":
+        write(id=id, result={"protocolVersion": 1, "agentCapabilities": {}})
+    elif method == "session/new":
+        if EARLY:
+            start(params["mcpServers"])
+            write(id=id, result={"sessionId": "s1"})
+        else:
+            write(id=id, result={"sessionId": "s1"})
+            start(params["mcpServers"])
+    elif method == "session/prompt":
+        said = prompt(params)
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": said}}
+        write(method="session/update", params={"sessionId": "s1", "update": update})
+        write(id=id, result={"stopReason": "end_turn"})
+    elif id is not None and method is not None:
+        write(id=id, error={"code": -32601, "message": f"no such method: {method}"})
+
+
+if "stubborn" in sys.argv:
+    import signal
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    handle(json.loads(line))
+if "stubborn" in sys.argv:
+    threading.Event().wait()
