@@ -28,6 +28,15 @@ globalThis.connection = connect({ server: "notes", relay: "RELAY", worker: "/wor
 CLIENT = Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js"
 
 
+def app_of(site: Site, relay: Demo) -> None:
+    """Write the app's files, for this relay."""
+    here = f"http://127.0.0.1:{relay.port}"
+    (site.folder / "client").symlink_to(CLIENT)
+    (site.folder / "index.html").write_text(PAGE)
+    (site.folder / "app.js").write_text(APP.replace("RELAY", here))
+    (site.folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
+
+
 class Public:
     """A public web app, and the relay on this computer that it wants to reach."""
 
@@ -43,7 +52,6 @@ class Public:
 @pytest.fixture(scope="module")
 async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Public]:
     folder = tmp_path_factory.mktemp("app")
-    (folder / "client").symlink_to(CLIENT)
     site = Site(folder)
     port = site.origin.rpartition(":")[2]
     origin = f"http://app.example:{port}"
@@ -56,10 +64,7 @@ async def public(settings: ModuleType, tmp_path_factory: pytest.TempPathFactory)
         Demo(tmp_path_factory.mktemp("home"), "notes", "--allow-origin", origin, verb="serve") as relay,
         async_playwright() as playwright,
     ):
-        here = f"http://127.0.0.1:{relay.port}"
-        (folder / "index.html").write_text(PAGE)
-        (folder / "app.js").write_text(APP.replace("RELAY", here))
-        (folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
+        app_of(site, relay)
         browser = await playwright.chromium.launch(**settings.launch_options(args=flags))
         with site:
             yield Public(browser, relay, origin)
@@ -112,17 +117,50 @@ async def test_a_token_that_the_relay_does_not_know_is_named(public: Public, set
     await context.close()
 
 
+OFFERS = """() => {
+    const say = (name) => ({ name, description: "Early.", execute: () => name });
+    const offer = (name, signal) => connection.offerTool(say(name), { signal });
+    const gone = new AbortController();
+    offer("early");
+    offer("withdrawn", gone.signal);
+    connection.offerResource({ uri: "early://note", name: "note", read: () => "early" });
+    connection.offerPrompt({ name: "early_prompt", get: () => "early" });
+    gone.abort();
+}"""
+
+
+async def test_what_is_offered_before_there_is_a_worker_is_kept(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    """Not even the relay is there when the page offers its tools."""
+    site = Site(tmp_path / "app")
+    site.folder.mkdir()
+    async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
+        app_of(site, relay)
+        await relay.stop()
+        with site:
+            page = await context.new_page()
+            await page.goto(f"{site.origin}/#token={relay.token}")
+            await state(page, "s.why === 'relay_down'")
+            await page.evaluate(OFFERS)
+            await relay.start()
+            await page.evaluate("() => connection.retry()")
+            await state(page, "s.state === 'connected'", settings.BOOT_TIMEOUT_MS)
+            await page.wait_for_function("() => connection.catalogue?.tools.length", timeout=settings.BOOT_TIMEOUT_MS)
+            async with relay.client() as client:
+                assert [tool.name for tool in (await client.list_tools()).tools] == ["early"]
+                assert "early" in str((await client.call_tool("early", {})).content)
+                assert "early" in str((await client.read_resource("early://note")).contents)
+                assert "early" in str((await client.get_prompt("early_prompt")).messages)
+
+
 async def test_a_page_whose_origin_the_relay_does_not_admit_is_told_what_to_type(
     public: Public, context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     """With a good token, but of an origin that was neither listed nor paired."""
-    here = f"http://127.0.0.1:{public.relay.port}"
     site = Site(tmp_path / "stranger")
     site.folder.mkdir()
-    (site.folder / "client").symlink_to(CLIENT)
-    (site.folder / "index.html").write_text(PAGE)
-    (site.folder / "app.js").write_text(APP.replace("RELAY", here))
-    (site.folder / "worker.js").write_text(f'import "{here}/-/worker.js";\n')
+    app_of(site, public.relay)
     with site:
         page = await context.new_page()
         await page.goto(f"{site.origin}/#token={public.relay.token}")

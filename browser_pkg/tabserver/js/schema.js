@@ -1,74 +1,261 @@
 /**
  * Checks a call's arguments against the input schema of a tab's tool, with faults that name the path.
  *
- * The keywords that people write by hand, no more: what it does not know (`$ref`, `anyOf`, `format`, …) it lets pass, so
- * a tool must not rely on it for safety. Python tools are checked in Python, with the same words.
+ * JSON Schema 2020-12, as tools use it: every keyword that asserts something of a value, and `$ref` within the schema.
+ * `format` and `content…` only describe, as the specification has it; `unevaluated…` and references to other documents
+ * are let pass. Python tools are checked in Python, with the same words.
  */
 
-/** @typedef {Record<string, any>} Schema */
+import { isSame, kindOf, label, show, at } from "./words.js";
+
+/** @typedef {import("./words.js").Schema} Schema */
+
+// References that lead in a circle, and values that nest without end, have an end here.
+const DEEPEST = 128;
 
 /**
- * @param {Schema} schema
+ * @param {Schema | boolean} schema
  * @param {unknown} value
  * @param {string} [path]
  * @param {string} [noun]
  * @returns {string[]} what is wrong, one line each
  */
 export function check(schema, value, path = "arguments", noun = "argument") {
-  if (!fits(schema, value)) return [`${path}: expected ${label(schema)}, got ${show(value)}`];
-  if (typeof value === "object" && value !== null) {
-    return Array.isArray(value) ? checkArray(schema, value, path) : checkObject(schema, value, path, noun);
+  return new Checker(schema).check(schema, value, path, noun, 0);
+}
+
+class Checker {
+  #root;
+
+  /** @param {Schema | boolean} root where references begin */
+  constructor(root) {
+    this.#root = root;
   }
-  return checkBounds(schema, value, path);
+
+  /**
+   * @param {Schema | boolean} schema
+   * @param {unknown} value
+   * @param {string} path
+   * @param {string} noun
+   * @param {number} depth
+   * @returns {string[]}
+   */
+  check(schema, value, path, noun, depth) {
+    if (schema === false) return [`${path}: not allowed`];
+    if (typeof schema !== "object" || schema === null) return [];
+    if (depth > DEEPEST) return [`${path}: nested too deeply`];
+    if (!fits(schema, value)) return [`${path}: expected ${label(schema)}, got ${show(value)}`];
+    return [
+      ...this.#ownFaults(schema, value, path, noun, depth + 1),
+      ...this.#combined(schema, value, path, noun, depth + 1),
+    ];
+  }
+
+  /**
+   * @param {Schema} schema
+   * @param {unknown} value
+   * @param {string} path
+   * @param {string} noun
+   * @param {number} depth
+   */
+  #ownFaults(schema, value, path, noun, depth) {
+    if (Array.isArray(value)) return this.#ofArray(schema, value, path, depth);
+    if (typeof value === "object" && value !== null) return this.#ofObject(schema, value, path, noun, depth);
+    if (typeof value === "number") return ofNumber(schema, value, path);
+    return typeof value === "string" ? ofString(schema, value, path) : [];
+  }
+
+  /**
+   * Schemas that are made of others.
+   * @param {Schema} schema
+   * @param {unknown} value
+   * @param {string} path
+   * @param {string} noun
+   * @param {number} depth
+   */
+  #combined(schema, value, path, noun, depth) {
+    const faultsOf = (/** @type {Schema | boolean} */ inner) => this.check(inner, value, path, noun, depth);
+    const faults = [];
+    if (typeof schema.$ref === "string") faults.push(...faultsOf(this.#find(schema.$ref)));
+    for (const inner of listOf(schema.allOf)) faults.push(...faultsOf(inner));
+    if (Array.isArray(schema.anyOf)) faults.push(...this.#best(schema.anyOf, value, path, faultsOf));
+    if (Array.isArray(schema.oneOf)) {
+      const fitting = schema.oneOf.filter((inner) => faultsOf(inner).length === 0).length;
+      if (fitting === 0) faults.push(...this.#best(schema.oneOf, value, path, faultsOf));
+      else if (fitting > 1) faults.push(`${path}: fits ${fitting} of the things that it may be, and may fit only one`);
+    }
+    if (isSchema(schema.not) && faultsOf(schema.not).length === 0) faults.push(`${path}: not allowed, got ${show(value)}`);
+    if (isSchema(schema.if)) {
+      const next = faultsOf(schema.if).length === 0 ? schema.then : schema.else;
+      if (isSchema(next)) faults.push(...faultsOf(next));
+    }
+    return faults;
+  }
+
+  /**
+   * None of them may fit. If only one of them could have been meant, its faults say more than the list of all.
+   * @param {(Schema | boolean)[]} choices
+   * @param {unknown} value
+   * @param {string} path
+   * @param {(schema: Schema | boolean) => string[]} faultsOf
+   */
+  #best(choices, value, path, faultsOf) {
+    const all = choices.map(faultsOf);
+    if (all.some((faults) => faults.length === 0)) return [];
+    const near = all.filter((_, index) => this.#isOfType(choices[index], value));
+    const meant = all.filter((_, index) => this.#isMeant(choices[index], value));
+    if (near.length) {
+      return (meant.length ? meant : near).reduce((best, faults) => (faults.length < best.length ? faults : best));
+    }
+    const labels = choices.map((choice) => label(this.#plain(choice)));
+    return [`${path}: expected ${[...new Set(labels)].join(" or ")}, got ${show(value)}`];
+  }
+
+  /**
+   * @param {Schema | boolean | undefined} choice
+   * @param {unknown} value
+   */
+  #isOfType(choice, value) {
+    const types = [this.#plain(choice).type ?? []].flat();
+    return types.includes(kindOf(value)) || (typeof value === "number" && types.includes("integer"));
+  }
+
+  /**
+   * Is it of the right type, with the constants that tell records apart?
+   * @param {Schema | boolean | undefined} choice
+   * @param {unknown} value
+   */
+  #isMeant(choice, value) {
+    const schema = this.#plain(choice);
+    if (!this.#isOfType(choice, value)) return false;
+    if (typeof value !== "object" || value === null) return true;
+    const given = new Map(Object.entries(value));
+    return Object.entries(schema.properties ?? {}).every(([key, inner]) => {
+      const { enum: choices, const: only } = this.#plain(inner);
+      return !given.has(key) || (choices === undefined && only === undefined) || fits(this.#plain(inner), given.get(key));
+    });
+  }
+
+  /** A schema without a reference around it. @param {Schema | boolean | undefined} schema @returns {Schema} */
+  #plain(schema) {
+    for (let step = 0; step < DEEPEST && typeof schema === "object" && typeof schema.$ref === "string"; step++) {
+      schema = this.#find(schema.$ref);
+    }
+    return typeof schema === "object" ? schema : {};
+  }
+
+  /** `#`, `#/$defs/Name`, or a `$anchor`; any other document is not known. @param {string} ref @returns {Schema | boolean} */
+  #find(ref) {
+    if (!ref.startsWith("#")) return true;
+    const pointer = decodeURIComponent(ref.slice(1));
+    if (pointer && !pointer.startsWith("/")) return anchored(this.#root, pointer) ?? true;
+    let found = /** @type {any} */ (this.#root);
+    for (const step of pointer.split("/").slice(1)) {
+      const key = step.replaceAll("~1", "/").replaceAll("~0", "~");
+      if (typeof found !== "object" || found === null || !Object.hasOwn(found, key)) return true;
+      found = found[key];
+    }
+    return found;
+  }
+
+  /**
+   * @param {Schema} schema
+   * @param {object} value
+   * @param {string} path
+   * @param {string} noun
+   * @param {number} depth
+   */
+  #ofObject(schema, value, path, noun, depth) {
+    const given = new Map(Object.entries(value));
+    const properties = new Map(Object.entries(schema.properties ?? {}));
+    const patterns = Object.entries(schema.patternProperties ?? {}).map(([text, inner]) => [regex(text), inner]);
+    const faults = bounds(path, " properties", given.size, schema.minProperties, schema.maxProperties);
+    const inside = (/** @type {any} */ inner, /** @type {string} */ key) =>
+      faults.push(...this.check(inner, given.get(key), at(path, key), "property", depth));
+    for (const key of given.keys()) {
+      if (isSchema(schema.propertyNames)) {
+        faults.push(...this.check(schema.propertyNames, key, `${at(path, key)}, its name`, noun, depth));
+      }
+      const matching = patterns.filter(([pattern]) => pattern?.test(key));
+      for (const [, inner] of matching) inside(inner, key);
+      if (properties.has(key) || matching.length) continue;
+      if (schema.additionalProperties === false) faults.push(`${at(path, key)}: unknown ${noun}`);
+      else if (isSchema(schema.additionalProperties)) inside(schema.additionalProperties, key);
+    }
+    const required = new Set(listOf(schema.required));
+    for (const key of new Set([...properties.keys(), ...required])) {
+      if (given.has(key)) inside(properties.get(key) ?? true, key);
+      else if (required.has(key)) {
+        faults.push(`${at(path, key)}: missing, expected ${label(this.#plain(properties.get(key)))}`);
+      }
+    }
+    for (const [key, needed] of Object.entries(schema.dependentRequired ?? {})) {
+      for (const other of given.has(key) ? listOf(needed) : []) {
+        if (!given.has(other)) faults.push(`${at(path, other)}: missing, "${key}" needs it`);
+      }
+    }
+    for (const [key, inner] of Object.entries(schema.dependentSchemas ?? {})) {
+      if (given.has(key)) faults.push(...this.check(inner, value, path, noun, depth));
+    }
+    return faults;
+  }
+
+  /**
+   * @param {Schema} schema
+   * @param {unknown[]} value
+   * @param {string} path
+   * @param {number} depth
+   */
+  #ofArray(schema, value, path, depth) {
+    const { minItems: least, maxItems: most } = schema;
+    if (least !== undefined && least === most && value.length !== most) {
+      return [`${path}: expected array of ${most} items, got array of ${value.length}`];
+    }
+    const faults = bounds(path, " items", value.length, least, most);
+    const first = listOf(schema.prefixItems);
+    for (const [index, item] of value.entries()) {
+      const inner = index < first.length ? first[index] : schema.items;
+      if (isSchema(inner)) faults.push(...this.check(inner, item, `${path}[${index}]`, "property", depth));
+    }
+    if (schema.uniqueItems === true) {
+      const isTwin = value.some((item, index) => value.slice(0, index).some((other) => isSame(other, item)));
+      if (isTwin) faults.push(`${path}: the items must differ from each other`);
+    }
+    if (isSchema(schema.contains)) {
+      const fitting = value.filter((item) => this.check(schema.contains, item, path, "property", depth).length === 0);
+      faults.push(...bounds(path, " items of a kind", fitting.length, schema.minContains ?? 1, schema.maxContains));
+    }
+    return faults;
+  }
 }
 
 /**
  * @param {Schema} schema
- * @param {object} value
+ * @param {number} value
  * @param {string} path
- * @param {string} noun
  */
-function checkObject(schema, value, path, noun) {
-  const given = new Map(Object.entries(value));
-  const properties = /** @type {[string, Schema][]} */ (Object.entries(schema.properties ?? {}));
-  const known = new Set(properties.map(([key]) => key));
-  const rest = schema.additionalProperties;
-  const faults = [];
-  for (const [key, item] of given) {
-    if (known.has(key)) continue;
-    if (rest === false) faults.push(`${at(path, key)}: unknown ${noun}`);
-    else if (typeof rest === "object") faults.push(...check(rest, item, at(path, key), "property"));
-  }
-  for (const key of schema.required ?? []) {
-    if (!given.has(key)) faults.push(`${at(path, key)}: missing, expected ${label(schema.properties?.[key] ?? {})}`);
-  }
-  for (const [key, inner] of properties) {
-    if (given.has(key)) faults.push(...check(inner, given.get(key), at(path, key), "property"));
+function ofNumber(schema, value, path) {
+  const said = show(value);
+  const faults = bounds(path, "", value, schema.minimum, schema.maximum, said);
+  const { exclusiveMinimum: above, exclusiveMaximum: below, multipleOf: step } = schema;
+  if (typeof above === "number" && value <= above) faults.push(`${path}: expected more than ${above}, got ${said}`);
+  if (typeof below === "number" && value >= below) faults.push(`${path}: expected less than ${below}, got ${said}`);
+  // 0.3 is a multiple of 0.1, although no computer's division says so.
+  const times = typeof step === "number" && step > 0 ? value / step : 0;
+  if (Math.abs(times - Math.round(times)) > 1e-9 * Math.max(1, Math.abs(times))) {
+    faults.push(`${path}: expected a multiple of ${step}, got ${said}`);
   }
   return faults;
 }
 
 /**
  * @param {Schema} schema
- * @param {unknown[]} value
+ * @param {string} value
  * @param {string} path
  */
-function checkArray(schema, value, path) {
-  const faults = bounds(path, " items", value.length, schema.minItems, schema.maxItems);
-  if (typeof schema.items !== "object") return faults;
-  return faults.concat(value.flatMap((item, index) => check(schema.items, item, `${path}[${index}]`, "property")));
-}
-
-/**
- * @param {Schema} schema
- * @param {unknown} value
- * @param {string} path
- */
-function checkBounds(schema, value, path) {
-  if (typeof value === "number") return bounds(path, "", value, schema.minimum, schema.maximum);
-  if (typeof value !== "string") return [];
+function ofString(schema, value, path) {
   const faults = bounds(path, " characters", [...value].length, schema.minLength, schema.maxLength);
-  if (typeof schema.pattern === "string" && !new RegExp(schema.pattern, "u").test(value)) {
+  if (typeof schema.pattern === "string" && regex(schema.pattern)?.test(value) === false) {
     faults.push(`${path}: expected a string that matches ${schema.pattern}, got ${show(value)}`);
   }
   return faults;
@@ -78,12 +265,13 @@ function checkBounds(schema, value, path) {
  * @param {string} path
  * @param {string} unit
  * @param {number} size
- * @param {number | undefined} least
- * @param {number | undefined} most
+ * @param {unknown} least
+ * @param {unknown} most
+ * @param {string} [said] the size in words
  */
-function bounds(path, unit, size, least, most) {
-  if (least !== undefined && size < least) return [`${path}: expected at least ${least}${unit}, got ${size}`];
-  if (most !== undefined && size > most) return [`${path}: expected at most ${most}${unit}, got ${size}`];
+function bounds(path, unit, size, least, most, said = String(size)) {
+  if (typeof least === "number" && size < least) return [`${path}: expected at least ${least}${unit}, got ${said}`];
+  if (typeof most === "number" && size > most) return [`${path}: expected at most ${most}${unit}, got ${said}`];
   return [];
 }
 
@@ -99,39 +287,39 @@ function fits(schema, value) {
   return isOfType && isChosen && (!("const" in schema) || isSame(schema.const, value));
 }
 
-/**
- * @param {unknown} one
- * @param {unknown} other
- */
-function isSame(one, other) {
-  return JSON.stringify(one) === JSON.stringify(other);
-}
-
-/** @param {Schema} schema */
-function label(schema) {
-  if ("const" in schema) return JSON.stringify(schema.const);
-  if (Array.isArray(schema.enum)) return `one of ${schema.enum.map((choice) => JSON.stringify(choice)).join(", ")}`;
-  return [schema.type ?? "a value"].flat().join(" or ");
-}
-
-/** @param {unknown} value */
-function kindOf(value) {
-  if (value === null) return "null";
-  return Array.isArray(value) ? "array" : typeof value;
-}
-
-/** @param {unknown} value */
-function show(value) {
-  const kind = kindOf(value);
-  if (kind === "null" || kind === "array" || kind === "object") return kind;
-  const text = JSON.stringify(value);
-  return `${kind} ${text.length <= 42 ? text : `${text.slice(0, 40)}…`}`;
+/** A pattern; undefined for one that only other languages understand. @param {string} text */
+function regex(text) {
+  for (const flags of ["u", ""]) {
+    try {
+      return new RegExp(text, flags);
+    } catch {
+      // Try it less strictly.
+    }
+  }
+  return undefined;
 }
 
 /**
- * @param {string} path
- * @param {string} key
+ * @param {unknown} schema
+ * @param {string} name
+ * @returns {Schema | undefined}
  */
-function at(path, key) {
-  return /^[\p{L}_][\p{L}\p{N}_]*$/u.test(key) ? `${path}.${key}` : `${path}[${JSON.stringify(key)}]`;
+function anchored(schema, name) {
+  if (typeof schema !== "object" || schema === null) return undefined;
+  if (/** @type {Schema} */ (schema).$anchor === name) return schema;
+  for (const inner of Object.values(schema)) {
+    const found = anchored(inner, name);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** @param {unknown} value @returns {any[]} */
+function listOf(value) {
+  return Array.isArray(value) ? value : [];
+}
+
+/** @param {unknown} value @returns {value is Schema | boolean} */
+function isSchema(value) {
+  return typeof value === "boolean" || (typeof value === "object" && value !== null);
 }
