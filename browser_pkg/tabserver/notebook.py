@@ -107,7 +107,6 @@ class Notebook:
         self._timeout_s = timeout_s
         self._max_output = max_output
         self._count = 0
-        capture_output()
 
     async def run(self, code: str, state: dict[str, Any], *, reset: bool = False) -> ToolResult[Ran]:
         cells: Cells = state.setdefault("tabserver.notebook", Cells())
@@ -115,6 +114,7 @@ class Notebook:
             if reset:
                 cells.names = Cells().names
             self._count += 1
+            capture_output()
             output = Output(self._max_output)
             token = _output.set(output)
             try:
@@ -128,9 +128,10 @@ class Notebook:
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 return await _evaluate(code, file, names, time.monotonic() + self._timeout_s), None
-        except asyncio.CancelledError:
-            raise
         except BaseException as error:  # SystemExit too: the code ends, and nothing else
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             if isinstance(error, TimeIsUp) or (isinstance(error, TimeoutError) and limit.expired()):
                 return None, f"TimeoutError: the code was stopped after {self._timeout_s:g} s"
             return None, _traceback(error)
@@ -138,15 +139,15 @@ class Notebook:
     def _result(self, output: Output, value: Any, error: str | None) -> ToolResult[Ran]:
         shown: list[str | Content] = []
         result = None
-        if isinstance(value, CONTENT):
-            shown.append(value)
-        elif callable(png := getattr(type(value), "_repr_png_", None)):
-            shown.append(Image(png(value)))
-        if value is not None:
-            try:
+        try:  # a value's own code may fail too
+            if isinstance(value, CONTENT):
+                shown.append(value)
+            elif callable(png := getattr(type(value), "_repr_png_", None)):
+                shown.append(Image(bytes(png(value))))
+            if value is not None:
                 result = cut(repr(value), self._max_output)
-            except Exception as failed:
-                error = _traceback(failed)
+        except Exception as failed:
+            error = _traceback(failed)
         ran = Ran(output.text("stdout"), output.text("stderr"), result, error and cut(error, self._max_output))
         said = [part for part in (ran.stdout, ran.stderr, None if shown else ran.result, ran.error) if part]
         text = "\n".join(part.rstrip("\n") for part in said)
@@ -266,8 +267,8 @@ class _Stream:
 def capture_output() -> None:
     """By context, not by replacing the streams for a while: runs of several callers may take turns."""
     for name in ("stdout", "stderr"):
-        if not isinstance(getattr(sys, name), _Stream):
-            setattr(sys, name, _Stream(name, getattr(sys, name)))
+        if not isinstance(now := getattr(sys, name), _Stream):
+            setattr(sys, name, _Stream(name, now or getattr(sys, f"__{name}__")))
 
 
 def cut(text: str, bound: int) -> str:

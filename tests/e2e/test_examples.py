@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -15,9 +15,10 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import ElicitResult
+from mcp_types import CallToolResult, ElicitResult
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
+from tests.e2e.test_approval import Dialog
 from tests.e2e.test_page_api import ERAS, text
 from tests.support.demo import Demo
 from tests.support.site import Site
@@ -61,6 +62,14 @@ async def has(client: Client, tool: str, *, there: bool = True) -> None:
             if (tool in [item.name for item in (await client.list_tools()).tools]) == there:
                 return
             await asyncio.sleep(0.05)
+
+
+async def allowed(page: Page, call: Coroutine[Any, Any, CallToolResult]) -> CallToolResult:
+    """The result of a call that the user has to allow in the page first."""
+    running = asyncio.create_task(call)
+    await (await Dialog.at(page)).click("Allow once")
+    async with asyncio.timeout(20):
+        return await running
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +117,7 @@ async def test_the_todo_list_is_shared(visitor: Visitor, mode: str) -> None:
         await page.get_by_role("button", name="Add").click()
         todos = (await client.call_tool("list_todos", {"only_open": True})).structured_content
         assert todos is not None and "By hand" in [todo["text"] for todo in todos["todos"]]
-        removed = await client.call_tool("remove_todo", {"id": added.structured_content["id"]})
+        removed = await allowed(page, client.call_tool("remove_todo", {"id": added.structured_content["id"]}))
         assert text(removed) == f"Removed “Water the plants ({mode})”."
         await expect(row).to_have_count(0)
         wrong = await client.call_tool("finish_todo", {"id": 999})
@@ -148,7 +157,7 @@ async def test_the_shops_tools_come_and_go_with_its_basket(visitor: Visitor) -> 
         await has(client, "check_out")
         [tool] = [tool for tool in (await client.list_tools()).tools if tool.name == "check_out"]
         assert tool.annotations is not None and tool.annotations.destructive_hint
-        assert text(await client.call_tool("check_out", {})) == "Paid 14 €. Thank you."
+        assert text(await allowed(page, client.call_tool("check_out", {}))) == "Paid 14 €. Thank you."
         await has(client, "check_out", there=False)
         wrong = await client.call_tool("add_to_basket", {"id": "yacht"})
         assert wrong.is_error and text(wrong) == "The shop has no “yacht”. find_products says what it has."

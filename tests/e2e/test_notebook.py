@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from mcp import MCPError
 from mcp.client.client import Client
 from playwright.async_api import Browser
 
@@ -122,3 +123,13 @@ async def test_a_cancelled_call_ends_in_the_code(lab: Demo) -> None:
                 break
             call = asyncio.create_task(client.call_tool("run_python", {"code": waits}))
             await asyncio.sleep(0.1)
+
+
+async def test_a_python_that_breaks_down_is_replaced(lab: Demo) -> None:
+    """Without a limit, recursion runs over the browser's stack, and Pyodide is beyond repair."""
+    async with lab.client() as client:
+        with pytest.raises(MCPError) as lost:
+            await run(client, "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\nf(0)")
+        assert lost.value.error.data is not None and lost.value.error.data["reason"] == "browser_gone"
+        await until_offered(client, "run_python")
+        assert (await run(client, "1 + 1"))["result"] == "2"

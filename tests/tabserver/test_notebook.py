@@ -130,9 +130,21 @@ async def test_a_picture_as_the_last_expression_is_a_picture() -> None:
     assert drawn.content == [Image(b"PNG")]
 
 
-async def test_a_value_that_can_not_be_shown_is_an_error_of_the_code() -> None:
-    got = await run("class Bad:\n    def __repr__(self): raise ValueError('no')\nBad()")
+@pytest.mark.parametrize("member", ["__repr__", "_repr_png_"])
+async def test_a_value_that_can_not_be_shown_is_an_error_of_the_code(member: str) -> None:
+    got = await run(f"class Bad:\n    def {member}(self): raise ValueError('no')\nBad()")
     assert got.error is not None and got.error.endswith("ValueError: no\n")
+
+
+async def test_code_that_cancels_itself_was_not_cancelled_by_its_caller() -> None:
+    got = await run("import asyncio\nraise asyncio.CancelledError('mine')")
+    assert got.error is not None and "CancelledError: mine" in got.error
+
+
+async def test_code_that_takes_the_streams_away_takes_them_from_itself_alone() -> None:
+    notebook, state = Notebook(10, 1000), {}  # type: ignore[var-annotated]
+    await notebook.run("import sys\nsys.stdout = None\nprint('lost')", state)
+    assert ran(await notebook.run("print('back')", state)).stdout == "back\n"
 
 
 async def test_the_tool_is_not_there_unless_it_is_offered_and_says_what_it_is() -> None:

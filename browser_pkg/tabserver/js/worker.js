@@ -51,8 +51,18 @@ async function welcome(port) {
 
 // `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may stand still.
 const boot_ms = Number(new URL(import.meta.url).searchParams.get("boot_ms")) || undefined;
-boot(relay, (python, { build, version }) => python.pyimport("tabserver.worker").start(shim, relay, build, version), tell, boot_ms)
-  .then(handOver, giveUp);
+boot(relay, begin, tell, boot_ms).then(handOver, giveUp);
+
+/**
+ * @param {any} python
+ * @param {{ build: string, version: string }} about
+ * @returns {(port: Port) => void}
+ */
+function begin(python, { build, version }) {
+  // A Python that broke down (its stack ran over, say) answers nobody any more, and does not end either.
+  python._api.on_fatal = () => scope.close();
+  return python.pyimport("tabserver.worker").start(shim, relay, build, version);
+}
 
 /** @param {Awaited<ReturnType<typeof boot<(port: Port) => void>>>} started */
 function handOver({ made: take, from, detail }) {

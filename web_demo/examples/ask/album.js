@@ -14,7 +14,8 @@ let photos = [
 ];
 
 const album = /** @type {HTMLElement} */ (document.querySelector("#photos"));
-const connection = connect({ server: "album" });
+// Tools that are marked destructive ask in their page by themselves. This page asks in its own way.
+const connection = connect({ server: "album", approve: "none" });
 showStatus(connection);
 
 connection.offerTool({
