@@ -17,6 +17,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from playwright.async_api import Page
 
+from tests import canary
 from tests.support.recorder import Wiretap
 
 TOOLS = ("add", "count_words", "page_info")
@@ -64,7 +65,7 @@ class Demo:
     async def start(self) -> None:
         # The same port after a restart: the page's address must not change under it.
         command = ["-m", "tabrelay", self._verb, "--json", "--port", str(self.port), "--home", str(self._home)]
-        command += ["--log-level", "info"]  # says when a socket was accepted
+        command += ["--log-level", "trace"]  # says when a socket was accepted; and hides no token that is written
         env = {**os.environ, **self.recorder.env, **self._env}
         if self.tree is not None:
             env["PYTHONPATH"] = os.pathsep.join(
@@ -87,6 +88,7 @@ class Demo:
             raise RuntimeError("the relay did not start:\n" + "".join(self.log))
         ready = json.loads(line)
         self.url, self.mcp_url, self.token = ready["url"], ready["mcp_url"], ready["token"]
+        canary.register(self.token)
         self.port = httpx2.URL(self.url).port or 0
 
     async def _read_log(self, process: asyncio.subprocess.Process) -> None:
@@ -122,6 +124,8 @@ class Demo:
             code = await self._process.wait()
         await self._log
         self.recorder.read()
+        canary.saw("stderr of a relay", "".join(self.log))
+        canary.saw_files(self._home)
         return code
 
     async def kill(self) -> None:

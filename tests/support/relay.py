@@ -16,6 +16,7 @@ from tabrelay.drain import Drain
 from tabrelay.runner import Runner, bind, configure
 from tabrelay.specs import Spec
 from tabrelay.tokens import Tokens
+from tests import canary
 from tests.support.recorder import Recorder
 
 MODERN = "2026-07-28"
@@ -90,6 +91,7 @@ class RunningRelay:
         self._server.should_exit = True
         await self._task
         self._socket.close()
+        canary.saw_files(self.settings.home)
 
     # -- speaking MCP by hand -----------------------------------------------------------------------------------------
 

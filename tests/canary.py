@@ -1,0 +1,140 @@
+"""No token in what is written: every test of the suite is a canary.
+
+A pytest plugin. Each token that is made in this process, or that a relay in another process hands to a test, is
+registered; after each test everything that was written meanwhile is searched for them, in clear and as WebSockets carry
+them: what the relay's loggers say at TRACE (through the product's own formatter), what tests captured, what relays said
+on stderr, and every file in their state directories but the one that is there to hold a token. Works in each process by
+itself, so that it works with any number of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from _pytest.capture import CaptureFixture
+
+from tabrelay import vault
+from tabrelay.logs import TRACE, JsonFormatter
+
+# The outputs that show a token on purpose, and the tests of each.
+SHOWN: Final = {
+    "`--json`": ("test_a_script_gets_its_line",),
+    "the client command on a terminal": ("test_a_terminal_gets_commands_to_copy",),
+    "`tabrelay token`, which is there to print one": (
+        "test_token_prints_the_token",
+        "test_a_named_token_is_printed_once",
+        "test_the_default_token_is_replaced",
+        "test_the_state_directory_may_stand",
+    ),
+}
+# Whose words are the relay's: clients of tests have loggers too, and say what they send.
+LOGGERS: Final = ("tabrelay", "tabserver", "uvicorn", "fastapi", "starlette", "asyncio")
+# Files that hold a secret: that is what they are for, and nobody else may read them.
+SECRET_FILES: Final = frozenset({"token", "session.key"})
+_RUNS: Final = re.compile(r"[A-Za-z0-9_-]{32,}")
+_SHAPED: Final = re.compile(r"tr_[A-Za-z0-9_-]{43}")
+
+_forms: set[str] = set()
+_written: list[tuple[str, str]] = []
+
+
+def register(token: str) -> None:
+    """A token that must not be written anywhere from now on."""
+    encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    _forms.update((token, encoded, token.encode().hex()))
+
+
+def saw(where: str, text: str) -> None:
+    """Something was written."""
+    if text:
+        _written.append((where, text))
+
+
+def saw_files(home: Path) -> None:
+    """What a relay left in its state directory."""
+    for path in sorted(home.rglob("*")) if home.is_dir() else ():
+        if path.is_file() and path.name not in SECRET_FILES:
+            saw(str(path.name), path.read_text(encoding="utf-8", errors="replace"))
+
+
+def leaks() -> list[str]:
+    """Where tokens were seen since the last look; the tokens themselves are not repeated."""
+    found = []
+    for where, text in _written:
+        runs = [*_RUNS.findall(text), *_SHAPED.findall(text)]
+        if any(run in _forms for run in runs):
+            found.append(where)
+    _written.clear()
+    return found
+
+
+class _Listener(logging.Handler):
+    """What the product would write, whatever level it was started with."""
+
+    def __init__(self) -> None:
+        super().__init__(TRACE)
+        self.setFormatter(JsonFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            saw(f"log of {record.name}", self.format(record))
+        except Exception:
+            saw("a record that can't be formatted", str(record.args))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    made = vault.new_secret
+
+    def new_secret() -> str:
+        token = made()
+        register(token)
+        return token
+
+    vault.new_secret = new_secret
+    read = CaptureFixture.readouterr
+
+    def readouterr(self: Any) -> Any:
+        said = read(self)
+        for name, text in (("stdout", said.out), ("stderr", said.err)):
+            saw(f"captured {name}", text if isinstance(text, str) else text.decode(errors="replace"))
+        return said
+
+    CaptureFixture.readouterr = readouterr  # type: ignore[method-assign]
+
+
+@pytest.fixture(autouse=True)
+def _loud() -> Iterator[None]:
+    """The relay's loggers at TRACE, heard by nobody else."""
+    listener = _Listener()
+    levels = {}
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        levels[name] = logger.level
+        logger.setLevel(TRACE)
+        logger.addHandler(listener)
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).removeHandler(listener)
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Generator[None, Any, Any]:
+    report = yield
+    for title, text in report.sections:
+        if "log" not in title:  # pytest's own handler writes what the product's would not
+            saw(title, text)
+    if call.when == "teardown" or report.failed:
+        found = leaks()
+        is_shown = any(item.name.startswith(prefix) for prefixes in SHOWN.values() for prefix in prefixes)
+        if found and report.passed and not is_shown:
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid}: a token was written: {', '.join(sorted(set(found)))}"
+    return report

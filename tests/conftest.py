@@ -1,0 +1,3 @@
+"""For the whole suite."""
+
+pytest_plugins = ["tests.canary"]

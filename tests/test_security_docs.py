@@ -1,0 +1,63 @@
+"""docs/security.md: every row of the threat table names tests that exist, and every limit has its figure."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "security.md"
+# A row that vanishes from the page is a defence that nobody looks after any more.
+ATTACKERS = {
+    "a malicious page",
+    "a route that nobody thought of",
+    "DNS rebinding",
+    "a page on another port",
+    "another user of this computer",
+    "a malicious server (page or elsewhere): lists",
+    "a malicious server: tools that change later",
+    "a malicious server: reaching into another",
+    "payload bombs",
+    "a malicious client",
+    "slow connections",
+    "a thief of tokens",
+    "a thief of sessions",
+    "a token that was given back",
+    "guessing a pairing code",
+    "markup in the texts of tools",
+    "an agent that does what it should not",
+    "a forged or foreign access token",
+}
+
+
+def rows() -> list[tuple[str, str, str]]:
+    table = PAGE.read_text(encoding="utf-8").partition("## Threats")[2].partition("\n## ")[0]
+    cells = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return [(cell[0].strip(), cell[1].strip(), cell[2].strip()) for cell in cells[1:]]
+
+
+@cache
+def _names(path: str) -> frozenset[str]:
+    return frozenset(re.findall(r"^(?:async )?def (test_\w+)", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_every_attacker_has_a_row() -> None:
+    missing = {name for name in ATTACKERS if not any(row[0].startswith(name) for row in rows())}
+    assert missing == set()
+    assert len(rows()) == len(ATTACKERS)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_every_defence_has_tests_that_exist(row: tuple[str, str, str]) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row[2])
+    assert row[1] and named
+    gone = [f"{path}::{test}" for path, test in named if test not in _names(path)]
+    assert gone == []
+
+
+def test_links_of_the_page_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", PAGE.read_text(encoding="utf-8")):
+        assert (PAGE.parent / target).exists(), target
