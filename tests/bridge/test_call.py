@@ -147,7 +147,8 @@ async def test_output_and_pictures_go_into_files(stage: Stage, tmp_path: Path) -
     written = await tabrelay("call", *here, "picture", "-f", "markdown", "-o", "out/page.md", cwd=tmp_path)
     text = (tmp_path / "out" / "page.md").read_bytes()
     assert written.err == f"Output written to out/page.md ({len(text)} bytes)\n" and written.out == ""
-    assert text == b"![image](out/picture-1.png)\n"
+    assert text == b"![image](picture-1.png)\n"
+    assert (tmp_path / "out" / "picture-1.png").read_bytes() == b"\x89PNG picture"
     whole = await tabrelay("call", *here, "picture", "-f", "json", "-o", tmp_path / "whole.json")
     assert whole.code == 0
     [block] = json.loads((tmp_path / "whole.json").read_text())["content"]

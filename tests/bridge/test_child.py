@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.elsewhere import is_alive, until
 from tests.support.stdio import BridgeChild, request
 from tests.support.upstream import Reply, Upstream, hang, result, status
 
@@ -84,9 +85,7 @@ async def test_a_client_that_is_killed_leaves_no_bridge_behind(tmp_path: Path) -
         pid = int(note.read_text())
         process.kill()
         await process.wait()
-        async with asyncio.timeout(20):
-            while _is_alive(pid):  # noqa: ASYNC110 - it is nobody's child now
-                await asyncio.sleep(0.02)
+        await until(lambda: not is_alive(pid))  # it is nobody's child now
 
 
 async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path: Path) -> None:
@@ -99,16 +98,13 @@ async def test_a_program_that_is_asked_for_a_token_ends_with_the_bridge(tmp_path
             Upstream() as server,
             BridgeChild(server.url, "--token-command", f'{sys.executable} -c "{code}"') as child,
         ):
-            async with asyncio.timeout(20):
-                while not note.exists() or not note.read_text():  # noqa: ASYNC110 - another process writes it
-                    await asyncio.sleep(0.01)
-                if is_signal:
-                    child.process.terminate()
-                else:
-                    child.close()
-                assert await child.ended() == 0
-                while _is_alive(int(note.read_text())):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: note.exists() and note.read_text())
+            if is_signal:
+                child.process.terminate()
+            else:
+                child.close()
+            assert await child.ended() == 0
+            await until(lambda: not is_alive(int(note.read_text())))
             assert server.seen == []
 
 
@@ -166,15 +162,6 @@ async def test_a_server_that_does_not_read_does_not_hold_up_the_rest() -> None:
         assert await child.ended() == 0
     over.set()
     server.close()
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        state = Path(f"/proc/{pid}/stat")
-        return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
-        return False
 
 
 async def test_lines_of_fifty_megabytes_cross_both_ways() -> None:

@@ -50,7 +50,8 @@ def test_a_result_as_text_has_its_pictures_in_files(tmp_path: Path) -> None:
 
 def test_a_result_as_markdown_shows_its_pictures(tmp_path: Path) -> None:
     text = show(RESULT, "markdown", tmp_path)
-    assert f"Hello\n\n![image]({tmp_path}/shot-1.png)\n\n[audio]({tmp_path}/shot-2.wav)\n\ninside" in text
+    assert "Hello\n\n![image](shot-1.png)\n\n[audio](shot-2.wav)\n\ninside" in text
+    assert (tmp_path / "shot-1.png").exists()
     assert "[y](https://x/y)" in text
 
 

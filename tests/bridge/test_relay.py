@@ -16,39 +16,10 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tabrelay.runner import bind
-from tabserver import Context
-from tabserver.toolbox import Toolbox, tool
+from tests.clients.tools import NAMES, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 from tests.support.stdio import BridgeChild
-
-
-class Tools(Toolbox):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cancelled = asyncio.Event()
-
-        @tool(toolbox=self)
-        def echo(text: str = "") -> str:
-            """Say it again."""
-            return text
-
-        @tool(toolbox=self)
-        async def steps(context: Context) -> str:
-            """Take three steps."""
-            for step in (1, 2, 3):
-                context.progress(step, 3)
-            return "done"
-
-        @tool(toolbox=self)
-        async def hang(context: Context) -> str:
-            """Run until cancelled."""
-            context.progress(1)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                self.cancelled.set()
-            return "never"
 
 
 @asynccontextmanager
@@ -71,7 +42,7 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
         is_running(tmp_path, relay)
         async with client(tmp_path, mode) as talk:
             assert talk.protocol_version == version
-            assert [one.name for one in (await talk.list_tools()).tools] == ["echo", "steps", "hang"]
+            assert [one.name for one in (await talk.list_tools()).tools] == NAMES
             heard: list[float] = []
 
             async def step(progress: float, total: float | None, message: str | None) -> None:
@@ -88,7 +59,7 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
             async with asyncio.timeout(20):
                 await began.wait()
                 hanging.cancel()
-                await tools.cancelled.wait()
+            await tools.until(lambda: tools.cancelled == 1)
             after: Any = await talk.call_tool("echo", {"text": "äh"})
             assert after.content[0].text == "äh"
 
@@ -107,7 +78,7 @@ async def test_without_a_relay_the_client_is_told_so_and_later_it_works(tmp_path
         ):
             await relay.has_read("notes")
             listed = await child.call("tools/list", id=2)
-            assert [one["name"] for one in listed["result"]["tools"]] == ["echo", "steps", "hang"]
+            assert [one["name"] for one in listed["result"]["tools"]] == NAMES
 
 
 async def test_a_relay_that_came_back_on_another_port_is_found(tmp_path: Path) -> None:

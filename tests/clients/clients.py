@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any, Protocol
 
 import httpx2
 from fastmcp import Client as FastClient
-from fastmcp.client.transports import StreamableHttpTransport
+from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -225,7 +227,7 @@ class TypeScript(McpClient):
     def __init__(self, sdk: str, mode: str, version: str) -> None:
         self.name = f"typescript-{sdk}-{mode}"
         self.version = version
-        self._how = {"sdk": sdk, "mode": mode}
+        self._how: dict[str, Any] = {"sdk": sdk, "mode": mode}
 
     async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
         number = next(self._talks)
@@ -235,6 +237,38 @@ class TypeScript(McpClient):
         talk = NodeTalk(self.driver, number, found["version"])
         stack.push_async_callback(talk.close)
         return talk
+
+
+# -- through `tabrelay stdio` ------------------------------------------------------------------------------------------
+
+
+def bridge(url: str, token: str) -> dict[str, Any]:
+    """How a client starts it."""
+    arguments = ["-m", "tabrelay", "stdio", url, "--token-env", "BRIDGE_TOKEN"]
+    return {"command": sys.executable, "args": arguments, "env": {**os.environ, "BRIDGE_TOKEN": token}}
+
+
+class BridgedTypeScript(TypeScript):
+    """The same client, which only speaks to a child process here."""
+
+    def __init__(self, sdk: str, mode: str, version: str) -> None:
+        super().__init__(sdk, mode, version)
+        self.name += "-stdio"
+
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+        self._how = {**self._how, "child": bridge(url, token)}
+        return await super()._open(stack, url, token)
+
+
+class BridgedFastMcp(McpClient):
+    def __init__(self, mode: str, version: str) -> None:
+        self.name = f"fastmcp-{mode}-stdio"
+        self.version = version
+        self._mode: Any = mode
+
+    async def _open(self, stack: AsyncExitStack, url: str, token: str) -> Talk:
+        client: Any = FastClient(StdioTransport(**bridge(url, token), keep_alive=False), mode=self._mode)
+        return PythonTalk(await stack.enter_async_context(client), "progress_handler")
 
 
 # -- the Inspector's command line -------------------------------------------------------------------------------------
@@ -437,4 +471,12 @@ CLIENTS: tuple[McpClient, ...] = (
     Inspector("modern", MODERN),
     Curl("legacy", LEGACY),
     Curl("modern", MODERN),
+)
+# The same, for those that start a program: Python's is in tests/bridge/test_relay.py.
+BRIDGED: tuple[McpClient, ...] = (
+    BridgedFastMcp("auto", MODERN),
+    BridgedFastMcp("legacy", LEGACY),
+    BridgedTypeScript("v1", "legacy", LEGACY),
+    BridgedTypeScript("v2", "legacy", LEGACY),
+    BridgedTypeScript("v2", "auto", MODERN),
 )

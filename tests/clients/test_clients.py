@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.clients import CLIENTS, LEGACY, MODERN, InspectorTalk, McpClient
+from tests.clients.clients import BRIDGED, CLIENTS, LEGACY, MODERN, InspectorTalk, McpClient, NodeTalk, Talk
 from tests.clients.tools import NAMES, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.recorder import Asked
 from tests.support.relay import RunningRelay
 
 EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+
+BOTH_WAYS = pytest.mark.parametrize("client", (*CLIENTS, *BRIDGED), ids=lambda client: client.name)
 
 
 @pytest.fixture
@@ -41,7 +43,22 @@ def check_era(asked: list[Asked], client: McpClient) -> None:
     assert {one.path for one in asked} == ({"/notes/sse", "/notes/messages"} if is_pipe else {"/notes"})
 
 
-@EVERY
+async def steps(relay: RunningRelay, talk: Talk) -> list[float]:
+    """What a call says of its progress. The TypeScript clients lose what they read in one piece with the answer, as
+    they do when the machine is busy: so they may try again."""
+    for _ in range(10):
+        sent = relay.recorder.notes["notifications/progress"]
+        stepped = await talk.call("steps")
+        assert stepped["text"] == "done"
+        assert relay.recorder.notes["notifications/progress"] == sent + 3
+        if isinstance(talk, InspectorTalk):
+            return [1, 2, 3]  # it has no place to show progress; that it came is seen on its stream, before the result
+        if stepped["progress"] == [1, 2, 3] or not isinstance(talk, NodeTalk):
+            break
+    return list(stepped["progress"])
+
+
+@BOTH_WAYS
 @pytest.mark.requirement("client-matrix")
 async def test_a_client_lists_calls_hears_of_progress_and_cancels_in_its_own_era(
     relay: RunningRelay, client: McpClient
@@ -53,12 +70,7 @@ async def test_a_client_lists_calls_hears_of_progress_and_cancels_in_its_own_era
             assert talk.version in (client.version, None)
             assert await talk.tools() == NAMES
             assert (await talk.call("echo", text="hello"))["text"] == "hello"
-            sent = relay.recorder.notes["notifications/progress"]
-            stepped = await talk.call("steps")
-            # The Inspector has no place to show progress; that it came is seen on its stream, before the result.
-            heard = [1, 2, 3] if isinstance(talk, InspectorTalk) else stepped["progress"]
-            assert (stepped["text"], heard) == ("done", [1, 2, 3])
-            assert relay.recorder.notes["notifications/progress"] == sent + 3
+            assert await steps(relay, talk) == [1, 2, 3]
             assert await talk.cancel("hang")
             if client.tells_when_it_gives_up:
                 await tools.until(lambda: tools.cancelled == 1)

@@ -4,20 +4,25 @@ import { createInterface } from "node:readline";
 
 const talks = new Map();
 
-async function connect({ sdk, mode, url, token }) {
+async function connect({ sdk, mode, url, token, child }) {
   const requestInit = { headers: { Authorization: `Bearer ${token}` } };
   const about = { name: `typescript-${sdk}`, version: "1" };
   if (sdk === "v2") {
     const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+    const { StdioClientTransport } = await import("@modelcontextprotocol/client/stdio");
     const client = new Client(about, mode === "auto" ? { versionNegotiation: { mode: "auto" } } : {});
-    await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
+    const over = child ? new StdioClientTransport(child) : new StreamableHTTPClientTransport(new URL(url), { requestInit });
+    await client.connect(over);
     const call = (params, options) => client.callTool(params, options);
     return { client, version: client.getNegotiatedProtocolVersion(), call };
   }
   const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
   const client = new Client(about);
   let transport;
-  if (mode === "sse") {
+  if (child) {
+    const { StdioClientTransport } = await import("@modelcontextprotocol/sdk/client/stdio.js");
+    transport = new StdioClientTransport(child);
+  } else if (mode === "sse") {
     const { SSEClientTransport } = await import("@modelcontextprotocol/sdk/client/sse.js");
     transport = new SSEClientTransport(new URL(`${url}/sse`), { requestInit });
   } else {

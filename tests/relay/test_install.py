@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tabrelay.cli import main
+from tabrelay.clients.file import ConfigFile, FileError
 from tabrelay.clients.known import BY_NAME, CLIENTS, Launch, Place, starts_bridge
 
 LAUNCHED = [str(Path(sys.executable).with_name("tabrelay")), "stdio", "notes"]
@@ -227,3 +228,22 @@ def test_a_folder_that_can_not_be_written_is_said(home: Path, capsys: pytest.Cap
     assert run("install", "cursor", "notes") == 1
     assert ".cursor" in capsys.readouterr().err
     assert os.listdir(home) == [".cursor"]
+
+
+@pytest.mark.parametrize("name", ["cursor", "codex"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_file_that_somebody_else_changes_meanwhile_is_left_as_it_is(name: str, is_there: bool, home: Path) -> None:
+    """Clients write their files too, whenever they like."""
+    client = BY_NAME[name]
+    path = client.path(Place(home, "linux"))
+    path.parent.mkdir(parents=True)
+    if is_there:
+        path.write_text("")
+    change = ConfigFile(client, path).put({"notes": {"command": "x"}})
+    path.write_text("# theirs\n" if client.format == "toml" else '{"theirs": 1}')
+    before = path.read_text()
+    with pytest.raises(FileError, match="changed by somebody else"):
+        change.apply()
+    assert path.read_text() == before and copies(path.parent) == []
+    ConfigFile(client, path).put({"notes": {"command": "x"}}).apply()
+    assert "theirs" in path.read_text() and "notes" in path.read_text()

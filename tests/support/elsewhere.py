@@ -12,7 +12,7 @@ from typing import Any
 from tabrelay.specs import StdioSpec
 
 CHILD = Path(__file__).with_name("child.py")
-WAIT_S = 15.0
+WAIT_S = 30.0
 
 
 def child(name: str, era: str = "legacy", **more: Any) -> StdioSpec:
@@ -32,7 +32,7 @@ def is_alive(pid: int) -> bool:
 async def until(is_so: Callable[[], object], timeout_s: float = WAIT_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not is_so():  # noqa: ASYNC110 - processes tell nobody
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.02)
 
 
 def descriptors() -> int:

@@ -45,6 +45,11 @@ class Change:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             copy = None if self.before is None else _copy(path, now)
+            # Right before it is written: the client may have changed it since it was read, or the user elsewhere.
+            if _read(path) != self.before:
+                if copy is not None:
+                    copy.unlink(missing_ok=True)
+                raise FileError(f"{self.path} was changed by somebody else just now. Nothing was written: try again.")
             _replace(path, self.after)
         except OSError as problem:
             raise FileError(f"{self.path} can't be written: {problem.strerror}.") from None
@@ -56,13 +61,7 @@ class ConfigFile:
         self._client = client
         self._language: Any = toml if client.format == "toml" else jsonc
         self.path = path
-        self._text: str | None = None
-        try:
-            self._text = path.read_bytes().decode()
-        except FileNotFoundError:
-            pass
-        except (OSError, UnicodeDecodeError) as problem:
-            raise FileError(f"{path} can't be read: {problem}.") from None
+        self._text = _read(path)
 
     @property
     def is_there(self) -> bool:
@@ -125,6 +124,16 @@ class ConfigFile:
         if not isinstance(value, dict):
             raise jsonc.JsoncError("it is not an object")
         return value
+
+
+def _read(path: Path) -> str | None:
+    """None if there is no file."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise FileError(f"{path} can't be read: {problem}.") from None
 
 
 def _copy(path: Path, now: float | None) -> Path:

@@ -85,7 +85,8 @@ def _file(data: str, type: str, kind: str, is_markdown: bool, folder: Folder) ->
     if path is None:
         return f"({kind} of type {type}, damaged)"
     if is_markdown:
-        return f"{'!' if kind == 'image' else ''}[{kind}]({path})"
+        # Beside the text, so a link from there is the bare name, wherever that is.
+        return f"{'!' if kind == 'image' else ''}[{kind}]({path.name})"
     return f"[{kind}, {type}: {path}]"
 
 
