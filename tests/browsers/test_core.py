@@ -86,6 +86,18 @@ async def test_a_reloaded_page_offers_its_tools_again(app: App, browser: Engine,
         assert await whoami(app) == "One"
 
 
+@pytest.mark.shows("PyScript, MicroPython, WebMCP")
+async def test_tools_of_every_kind_of_page_are_called(app: App, browser: Engine, tabs: list[Tab]) -> None:
+    tabs.append(await app.open_kinds(browser))
+    async with app.relay.client() as client:
+        assert text(await client.call_tool("by_webmcp", {})) == "Kinds"
+        for name in ("by_py", "by_mpy"):
+            assert text(await client.call_tool(name, {})) == "Hello Kinds"
+            assert text(await client.call_tool(name, {"greeting": "Ciao"})) == "Ciao Kinds"
+            wrong = await client.call_tool(name, {"greeting": 3})
+            assert wrong.is_error and "arguments.greeting: expected string" in text(wrong)
+
+
 @pytest.mark.shows("fallback")
 @pytest.mark.parametrize("worker", ["/blocked.js", "/blocked-later.js"])
 async def test_a_shared_worker_that_does_not_reach_the_relay_is_replaced_by_one_in_a_tab(

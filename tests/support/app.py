@@ -37,6 +37,35 @@ connection.offerTool({
 </script>
 """
 
+# The same tool once in Pyodide and once in MicroPython; and one that is registered as WebMCP wants it.
+KINDS = """<!doctype html>
+<title>Kinds</title>
+<script src="RELAY/-/webmcp.js" data-server="notes" data-worker="/worker.js" data-token="TOKEN"></script>
+<script type="module">
+import { connect } from "RELAY/-/client.js";
+import "/standin.js";
+document.modelContext.registerTool({ name: "by_webmcp", description: "Who?", execute: () => document.title });
+globalThis.connection = connect({ server: "notes", worker: "/worker.js", token: "TOKEN" });
+</script>
+<script type="module" src="RELAY/-/pyscript.js"></script>
+<script type="py" src="/by_py.py"></script>
+<script type="mpy" src="/by_mpy.py"></script>
+"""
+PYTHON = """from pyscript import document
+from pyscript.js_modules import tabrelay
+from tabserver import tool
+from tabserver.page import offer
+
+
+@tool(params={"greeting": (str, "Hello")})
+async def NAME(greeting):
+    return greeting + " " + document.title
+
+
+offer(tabrelay.connect, server="notes", worker="/worker.js", token="TOKEN")
+"""
+STANDIN = Path(__file__).parents[2] / "web_demo" / "examples" / "webmcp" / "standin.js"
+
 TOOLS = '''"""Tools of the worker."""
 
 from tabserver import tool
@@ -89,6 +118,10 @@ class App:
         self.write("index.html", PAGE.replace("OPTIONS", json.dumps(options)))
         self.write("worker.js", 'import "RELAY/-/worker.js";\n')
         self.write("tools.py", TOOLS)
+        self.write("kinds.html", KINDS)
+        self.write("standin.js", STANDIN.read_text(encoding="utf-8"))
+        for name in ("by_py", "by_mpy"):
+            self.write(f"{name}.py", PYTHON.replace("NAME", name))
         self.write("block.js", BLOCK)
         self.write("blocked.js", BLOCKED)
         self.write("blocked-later.js", BLOCKED)
@@ -98,7 +131,8 @@ class App:
         await self._stack.aclose()
 
     def write(self, name: str, text: str) -> None:
-        (self.site.folder / name).write_text(text.replace("RELAY", f"http://127.0.0.1:{self.relay.port}"))
+        filled = text.replace("RELAY", f"http://127.0.0.1:{self.relay.port}").replace("TOKEN", self.relay.token)
+        (self.site.folder / name).write_text(filled, encoding="utf-8")
 
     async def open(self, engine: Engine, title: str, **asked: str) -> Tab:
         """A tab that is connected and offers its tools."""
@@ -108,6 +142,13 @@ class App:
 
     async def ready(self, tab: Tab) -> None:
         await until(tab, READY, self._boot_timeout_s)
+
+    async def open_kinds(self, engine: Engine) -> Tab:
+        """A tab with tools of three more kinds, once all of them are offered."""
+        tab = await engine.open(f"{self.site.origin}/kinds.html")
+        for name in ("by_webmcp", "by_mpy", "by_py"):
+            await until(tab, READY.replace("whoami", name), self._boot_timeout_s)
+        return tab
 
     @property
     def sockets(self) -> int:
