@@ -9,7 +9,7 @@ SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check bench bench-full bench-rivals format build clean
+.PHONY: help demo serve test test-browsers check bench bench-full bench-rivals audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -57,6 +57,9 @@ bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
 	@$(SETUP) rivals
 	@exec $(BIN)/python -m bench.rivals $(ARGS)
+
+audit: ## Look for known problems in the packages we depend on (asks PyPI and npm)
+	@exec $(PYTHON) .ci/audit.py
 
 format: ## Rewrite the Python files the way `make check` wants them
 	@$(SETUP) check
