@@ -35,6 +35,7 @@ COALESCE_S: Final = 0.01
 ASK_S: Final = 600.0
 MOST_ROUNDS: Final = 8
 # Outside the ranges that JSON-RPC and MCP keep for themselves.
+GONE: Final = -31011
 BUSY: Final = -31013
 
 Start = Callable[[Request, Done], Cancel]
@@ -289,7 +290,7 @@ class Call:
         self._leave(seat)
         self._seat = None
         handle = self._office.parking.park(self, principal)
-        state = self._sealed({"h": handle})
+        state = self._sealed({"h": handle, "p": self._office.parking.place})
         self._timer = asyncio.get_running_loop().call_later(TTL_S, self._expire, handle)
         asked = {key: wire_form(question) for key, (question, _) in self._asks.items()}
         result = {"resultType": "input_required", "inputRequests": asked, "requestState": state}

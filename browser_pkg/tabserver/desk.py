@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from .calls import BUSY, Call, Kind, Office, Seat, Start
+from .calls import BUSY, GONE, Call, Kind, Office, Seat, Start
 from .catalogue import Catalogue
 from .context import Outcome, Result
 from .hints import unknown
@@ -34,7 +34,16 @@ MAX_RUNNING: Final = 64
 # What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
 UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 
+_LOST: Final = (
+    "The page was reloaded or its browser restarted since it asked, and the call that waited for this answer is gone. "
+    "It may have done a part of its work. Make the call again, without requestState, if doing that twice is safe."
+)
+
 Params = dict[str, Any]
+
+
+def _gone(server: str) -> dict[str, Any]:
+    return {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": server}
 
 
 class Desk:
@@ -43,6 +52,9 @@ class Desk:
     def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
         self._office = Office(outbox, Parking(), Seal(), States(clock), clock)
+
+    def use_key(self, key: str) -> None:
+        self._office.seal.use(key)
 
     def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
         name = _text(params, "name")
@@ -124,11 +136,25 @@ class Desk:
         if held is not None and "s" in held:
             Call(self._office, kind, seat, mark).begin(start, answers, held["s"])
             return
+        if held is not None and held.get("p") != self._office.parking.place:
+            # It is ours, but of a worker that is gone, and with it the handler that stood still.
+            if not self._is_safe(kind, params):
+                raise Refusal(GONE, _LOST, _gone(self._name))
+            Call(self._office, kind, seat, mark).begin(start, answers)
+            return
         parked = self._office.parking.take(held["h"]) if held is not None else None
         if parked is None:
             # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
             raise Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
         parked.resume(seat, answers)
+
+    def _is_safe(self, kind: Kind, params: Params) -> bool:
+        """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
+        if kind.method != "tools/call":
+            return True  # reading a resource or a prompt changes nothing
+        tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == params.get("name")), {})
+        hints = tool.get("annotations", {})
+        return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
     def _dress_tool(self, name: str) -> Callable[[Session, Result], Result]:
         def dress(session: Session, result: Result) -> Result:

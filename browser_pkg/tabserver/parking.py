@@ -2,7 +2,9 @@
 
 A modern client is not asked in the middle of a request: the request is answered with the question, and made again with
 the answer. Meanwhile the handler stands still, here, under a random handle. The client gets the handle, or a handler's
-own state, with a seal: only for the same principal, method and arguments, only for a while, and only from this worker.
+own state, with a seal: only for the same principal, method and arguments, and only for a while. The relay gives the
+page's next worker the same key: a handler's own state outlives a reload, and of a call that stood still it can be said
+that it went with its worker.
 """
 
 from __future__ import annotations
@@ -37,17 +39,25 @@ class Seal:
     """Signs what a client carries. The client can read it, but not change it, nor use it for another request."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+        # What is closed with the last key but one is still opened: a relay may be replaced while a client thinks.
+        self._keys = [secrets.token_bytes(32)]
+
+    def use(self, key: str) -> None:
+        """Seal with this from now on."""
+        made = hashlib.sha256(b"tabserver state\0" + key.encode()).digest()
+        if key and made != self._keys[0]:
+            self._keys = [made, self._keys[0]]
 
     def close(self, held: dict[str, Any], principal: str, digest: str, until: float) -> str:
         body = _encode(dump(held | {"x": until}).encode())
-        return f"{body}.{self._mark(body, principal, digest)}"
+        return f"{body}.{_mark(self._keys[0], body, principal, digest)}"
 
     def open(self, state: str, principal: str, digest: str, now: float) -> dict[str, Any] | None:
         """What was sealed; None if it is not ours, not this caller's, not for this request, or too old."""
         body, _, mark = state.partition(".")
-        expected = self._mark(body, principal, digest)
-        if not hmac.compare_digest(mark.encode(errors="replace"), expected.encode()):
+        given = mark.encode(errors="replace")
+        marks = [_mark(key, body, principal, digest).encode() for key in self._keys]
+        if not any(hmac.compare_digest(given, expected) for expected in marks):
             return None
         try:
             held: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
@@ -55,9 +65,10 @@ class Seal:
             return None
         return held if now < held.pop("x") else None
 
-    def _mark(self, body: str, principal: str, digest: str) -> str:
-        text = json.dumps([body, principal, digest])
-        return _encode(hmac.new(self._key, text.encode(), hashlib.sha256).digest())
+
+def _mark(key: bytes, body: str, principal: str, digest: str) -> str:
+    text = json.dumps([body, principal, digest])
+    return _encode(hmac.new(key, text.encode(), hashlib.sha256).digest())
 
 
 def _encode(data: bytes) -> str:
@@ -70,6 +81,8 @@ class Parking(Generic[T]):
     def __init__(self, most: int = MOST_PARKED) -> None:
         """`most`: how many of one principal may wait at a time."""
         self._most = most
+        # Tells the parking of this worker from that of another.
+        self.place = secrets.token_hex(4)
         self._waiting: dict[str, tuple[T, str]] = {}
         self._counts: Counter[str] = Counter()
 

@@ -72,8 +72,9 @@ class Server:
         catalogue: Catalogue,
         send: Callable[..., None],
         instructions: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock`: seconds since a time that is the same for the next worker, which may get what this one sealed."""
         # Which tabs there are; whoever has tabs says.
         self.census: Callable[[], Params] = lambda: {"tabs": [], "used": 0}
         self._info = {"name": name, "version": version}
@@ -81,7 +82,7 @@ class Server:
         self._instructions = instructions
         self._sessions = Sessions()
         self._outbox = Outbox(self._info, self._sessions, send)
-        desk = Desk(name, catalogue, self._outbox, clock)
+        self._desk = desk = Desk(name, catalogue, self._outbox, clock)
         shared: dict[str, _Method] = {
             "tools/list": self._list_tools,
             "tools/call": desk.call_tool,
@@ -104,6 +105,10 @@ class Server:
                 "resources/unsubscribe": self._unsubscribe,
             },
         }
+
+    def use_key(self, key: str) -> None:
+        """What clients carry for us is sealed with this."""
+        self._desk.use_key(key)
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
         """Take one event of the link. Whatever a caller sends is answered or dropped, never raised."""

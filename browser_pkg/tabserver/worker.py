@@ -227,6 +227,7 @@ class Service:
         if state.state == "connected" and welcome is not None:
             self._hub.use_statics(welcome.static_tools)
             self._hub.use_approval(welcome.approve)
+            self._core.use_key(welcome.key)
             self._is_outdated = welcome.build != self._build
         # It works as far as it goes, until a page brings a worker with the relay's own code: then that has the name.
         if self._is_outdated and state.state == "connected":

@@ -87,7 +87,7 @@ class Relay:
         self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()), self._editors)
         self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
-        self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain)
+        self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain, tokens.state_key)
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url)
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None

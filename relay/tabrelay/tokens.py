@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import re
 import time
@@ -84,6 +85,11 @@ class Tokens:
         """What session ids are sealed with; made at the first start, and good for nothing else."""
         vault.prepare(self.home)
         return vault.secret_in(self.home / "session.key").encode()
+
+    def state_key(self, server: str, principal: str) -> str:
+        """What a server's pages seal with that its clients carry for them. Another page's server can't open it."""
+        bound = json.dumps(["request state", server, principal]).encode()
+        return hmac.new(self.session_key(), bound, hashlib.sha256).hexdigest()
 
     # -- recognising --------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ OBJECTS = st.dictionaries(st.text(max_size=5), VALUES, max_size=5)
 LAYOUTS = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(OBJECTS, st.lists(st.text(max_size=5), min_size=1, max_size=3), VALUES, LAYOUTS)
 def test_a_member_is_put_where_it_belongs(value: dict[str, Any], path: list[str], new: Any, layout: Any) -> None:
     text = " " + json.dumps(value, **layout) + " "
@@ -33,7 +33,7 @@ def test_a_member_is_put_where_it_belongs(value: dict[str, Any], path: list[str]
     assert changed == value
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(OBJECTS, LAYOUTS)
 def test_parts_are_the_text_that_was_written(value: dict[str, Any], layout: Any) -> None:
     text = json.dumps(value, **layout)
@@ -42,7 +42,7 @@ def test_parts_are_the_text_that_was_written(value: dict[str, Any], layout: Any)
         assert splice.raw(text, key) == text[start:end]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(VALUES, max_size=5), LAYOUTS)
 def test_elements_are_the_text_that_was_written(value: list[Any], layout: Any) -> None:
     text = json.dumps(value, **layout)

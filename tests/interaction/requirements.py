@@ -77,6 +77,12 @@ REQUIREMENTS = (
         "subscription id, and ends with a result.",
     ),
     Requirement(
+        "modern-input-required",
+        "MCP 2026-07-28, basic/patterns/mrtr",
+        "A question is the answer to a request; a retry with its state goes on, for the same principal and request, "
+        "in time, once. Of a call that went with its browser the client is told, or it is run again if that is safe.",
+    ),
+    Requirement(
         "request-id-types",
         "JSON-RPC 2.0 as MCP narrows it",
         "A request's id is a string or an integer; any other gets 400 and -32600.",

@@ -25,8 +25,13 @@ class CPythonWorker(RemoteWorker):
         self.errors: list[Exception] = []
         self.transport.on_message = self.core.receive
         self.transport.on_error = self.errors.append
+        self.transport.on_open = self._opened
         self.hub.on_change = self.core.catalogue_changed
         self.hub.on_update = self.core.resource_updated
+
+    def _opened(self) -> None:
+        assert self.transport.welcome is not None
+        self.core.use_key(self.transport.welcome.key)
 
     async def __aenter__(self) -> CPythonWorker:
         await self.transport.start()

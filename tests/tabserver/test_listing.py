@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabserver.listing import KINDS, MOST_LETTERS, Listing
@@ -182,6 +182,7 @@ def described(found: Listing) -> dict[str, tuple[Any, ...]]:
     }
 
 
+@settings(deadline=None)
 @given(TABS, st.randoms(use_true_random=False))
 def test_names_do_not_depend_on_the_order_in_which_tabs_come(rows: Any, shuffle: random.Random) -> None:
     tabs = make(rows)
@@ -190,6 +191,7 @@ def test_names_do_not_depend_on_the_order_in_which_tabs_come(rows: Any, shuffle:
     assert described(listing("tools", [], *tabs)) == before
 
 
+@settings(deadline=None)
 @given(TABS)
 def test_every_tool_of_every_tab_is_listed_once_under_a_name_of_its_own(rows: Any) -> None:
     tabs = make(rows)
@@ -203,6 +205,7 @@ def test_every_tool_of_every_tab_is_listed_once_under_a_name_of_its_own(rows: An
     assert {name for tab in tabs for name in tab.offers["tools"]} <= set(keys(found, "tools"))
 
 
+@settings(deadline=None)
 @given(TABS, st.data())
 def test_whoever_looks_at_which_tab_the_list_stays_the_same(rows: Any, data: st.DataObject) -> None:
     tabs = make(rows)
@@ -213,6 +216,7 @@ def test_whoever_looks_at_which_tab_the_list_stays_the_same(rows: Any, data: st.
     assert listing("tools", [], *tabs).items("tools") == before
 
 
+@settings(deadline=None)
 @given(TABS, st.data())
 def test_a_name_that_was_learnt_never_leads_to_something_else_while_its_tab_is_there(
     rows: Any, data: st.DataObject

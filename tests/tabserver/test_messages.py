@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tabserver.messages import MAX_DEPTH, depth, dump, load, loggable
@@ -23,6 +23,7 @@ def deepest(value: object) -> int:
     return 1 + max(map(deepest, value), default=0) if isinstance(value, list) else 0
 
 
+@settings(deadline=None)
 @given(VALUES, st.booleans())
 def test_depth_is_that_of_the_value_whatever_its_strings_hold(value: object, ascii_only: bool) -> None:
     assert depth(json.dumps(value, ensure_ascii=ascii_only)) == deepest(value)
@@ -52,6 +53,7 @@ def test_what_only_python_takes_for_json_is_refused(text: str) -> None:
         load(text)
 
 
+@settings(deadline=None)
 @given(VALUES)
 def test_what_is_written_is_one_line_and_reads_back(value: object) -> None:
     text = dump(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from .frames import Caller, Kind
@@ -15,7 +15,8 @@ P = TypeVar("P")
 class Welcomed:
     """The link is up. `resumed` is False when this is a new session: whatever was open before is gone.
 
-    `static_tools`: the relay says that this server has them. `approve`: which calls must be allowed first.
+    `static_tools`: the relay says that this server has them. `approve`: which calls must be allowed first. `key`: what
+    the server seals with that its clients carry for it.
     """
 
     resumed: bool
@@ -23,6 +24,7 @@ class Welcomed:
     build: str
     static_tools: bool = False
     approve: str = "page"
+    key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class Greeting:
 class Terms:
     """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume.
     `static_tools`: this server has them. `approve`: which calls must be allowed first, if not the page says so.
+    `key`: what the server seals with that its clients carry for it; the next worker of the same page gets the same.
     """
 
     sid: str
@@ -156,6 +157,7 @@ class Terms:
     window: int = 1024
     static_tools: bool = False
     approve: str = "page"
+    key: str = field(default="", repr=False)
 
 
 # name -> (type, required). A field of another type is a violation; a field that is not listed is ignored, so that a
@@ -181,6 +183,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "window": (int, True),
         "static": (bool, False),
         "approve": (str, False),
+        "key": (str, False),
     },
     "open": {"s": (int, True), "a": (int, True), "c": (str, True), "o": (dict, True)},
     "msg": {
@@ -269,6 +272,8 @@ def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
     more: dict[str, Any] = {"static": True} if terms.static_tools else {}
     if terms.approve != "page":
         more["approve"] = terms.approve
+    if terms.key:
+        more["key"] = terms.key
     return encode(
         t="welcome",
         sid=terms.sid,

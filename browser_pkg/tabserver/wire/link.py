@@ -292,7 +292,7 @@ class Link(Generic[P]):
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
         self._receiver.max_message = frame["max_msg"]
-        more = frame.get("static", False), frame.get("approve", "page")
+        more = frame.get("static", False), frame.get("approve", "page"), frame.get("key", "")
         self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, *more)
 
     def _greeted(self, resumed: bool, epoch: str, build: str, now: float, *more: Any) -> None:

@@ -53,13 +53,16 @@ class Door:
         on_up: Callable[[str], None],
         on_gone: Callable[[str], None],
         drain: Drain,
+        state_key: Callable[[str, str], str],
     ) -> None:
-        """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good."""
+        """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
+        server of a principal seals with that its clients carry for it."""
         self._registry = registry
         self._settings = settings
         self._build = build
         self._on_up = on_up
         self._on_gone = on_gone
+        self._state_key = state_key
         self._drain = drain
         self._epoch = secrets.token_hex(8)
         self._limits = Limits(
@@ -187,6 +190,7 @@ class Door:
             max_message=self._limits.max_message,
             static_tools=server in self._settings.static_tools,
             approve=self._settings.approve,
+            key=self._state_key(server, principal.id),
         )
         peer = TabPeer(
             name,

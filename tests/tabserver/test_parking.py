@@ -1,0 +1,169 @@
+"""A question that was asked by one worker and answered to the next: the page was reloaded, or its browser restarted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tabserver import Context, Elicit, InputRequired
+from tabserver.parking import TTL_S, Seal
+from tabserver.toolbox import Toolbox, prompt, tool
+from tests.support.core import MODERN, Bench
+from tests.support.cpython_worker import CPythonWorker
+from tests.support.relay import RunningRelay
+
+FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+ALICE: dict[str, Any] = {"action": "accept", "content": {"name": "Alice"}}
+ABLE: dict[str, Any] = {"elicitation": {}}
+CLIENT = replace(MODERN, capabilities=ABLE)
+
+
+def offers(runs: list[str]) -> Toolbox:
+    box = Toolbox()
+
+    async def named(ctx: Context, what: str) -> str:
+        runs.append(what)
+        return f"{what} {(await ctx.elicit('Name?', FORM, key='who')).content}"
+
+    @tool(toolbox=box)
+    async def write(ctx: Context) -> str:
+        return await named(ctx, "wrote")
+
+    @tool(toolbox=box, read_only=True)
+    async def look(ctx: Context) -> str:
+        return await named(ctx, "looked")
+
+    @tool(toolbox=box, idempotent=True)
+    async def put(ctx: Context) -> str:
+        """Its question has no key of its own: it is asked again."""
+        runs.append("put")
+        return f"put {(await ctx.elicit('Name?', FORM)).content}"
+
+    @prompt(toolbox=box)
+    async def letter(ctx: Context) -> str:
+        return await named(ctx, "letter")
+
+    @tool(toolbox=box)
+    def stateless(ctx: Context) -> Any:
+        runs.append("stateless")
+        if ctx.request_state is None:
+            return InputRequired({"who": Elicit("Name?", FORM)}, state={"step": 1})
+        return f"{ctx.request_state} {ctx.input_responses['who']['content']}"
+
+    return box
+
+
+def worker_of(box: Toolbox, key: str = "of the relay") -> Bench:
+    bench = Bench(box)
+    bench.server.use_key(key)
+    return bench
+
+
+def retry(first: dict[str, Any], name: str) -> dict[str, Any]:
+    key = next(iter(first["inputRequests"]))
+    return {"name": name, "inputResponses": {key: ALICE}, "requestState": first["requestState"]}
+
+
+@pytest.mark.requirement("modern-input-required")
+async def test_of_a_call_that_went_with_its_worker_the_client_is_told() -> None:
+    runs: list[str] = []
+    first = await worker_of(offers(runs)).ask("m1", "tools/call", {"name": "write"}, CLIENT)
+    second = worker_of(offers(runs))
+    error = await second.ask("m2", "tools/call", retry(first, "write"), CLIENT)
+    assert error["code"] == -31011 and "Make the call again" in error["message"]
+    assert error["data"] == {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": "demo"}
+    assert runs == ["wrote"]
+
+
+@pytest.mark.requirement("modern-input-required")
+@pytest.mark.parametrize(
+    ("method", "name", "what"), [("tools/call", "look", "looked"), ("prompts/get", "letter", "letter")]
+)
+async def test_what_changes_nothing_is_run_again_with_the_answer(method: str, name: str, what: str) -> None:
+    runs: list[str] = []
+    first = await worker_of(offers(runs)).ask("m1", method, {"name": name}, CLIENT)
+    result = await worker_of(offers(runs)).ask("m2", method, retry(first, name), CLIENT)
+    assert f"{what} {ALICE['content']}" in str(result)
+    assert runs == [what, what]
+
+
+@pytest.mark.requirement("modern-input-required")
+async def test_a_question_without_a_key_is_asked_again_and_never_mixed_up() -> None:
+    runs: list[str] = []
+    first = await worker_of(offers(runs)).ask("m1", "tools/call", {"name": "put"}, CLIENT)
+    second = worker_of(offers(runs))
+    again = await second.ask("m2", "tools/call", retry(first, "put"), CLIENT)
+    assert again["resultType"] == "input_required"
+    result = await second.ask("m3", "tools/call", retry(again, "put"), CLIENT)
+    assert result["content"][0]["text"] == f"put {ALICE['content']}"
+
+
+@pytest.mark.requirement("modern-input-required")
+async def test_a_state_that_the_client_carries_outlives_the_worker() -> None:
+    runs: list[str] = []
+    first = await worker_of(offers(runs)).ask("m1", "tools/call", {"name": "stateless"}, CLIENT)
+    result = await worker_of(offers(runs)).ask("m2", "tools/call", retry(first, "stateless"), CLIENT)
+    assert result["content"][0]["text"] == f"{{'step': 1}} {ALICE['content']}"
+
+
+@pytest.mark.requirement("modern-input-required")
+@pytest.mark.parametrize("name", ["write", "look", "stateless"])
+@pytest.mark.parametrize("wrong", ["arguments", "seal", "body", "time", "principal", "key"])
+async def test_the_next_worker_is_as_strict_as_the_first(name: str, wrong: str) -> None:
+    runs: list[str] = []
+    first = await worker_of(offers(runs)).ask("m1", "tools/call", {"name": name}, CLIENT)
+    params, state, caller = retry(first, name), first["requestState"], CLIENT
+    second = worker_of(offers(runs), "of another page" if wrong == "key" else "of the relay")
+    if wrong == "arguments":
+        params["arguments"] = {"other": 1}
+    elif wrong in ("seal", "body"):
+        params["requestState"] = state[:-2] + "AA" if wrong == "seal" else "A" + state
+    elif wrong == "time":
+        second.now = TTL_S + 1
+    elif wrong == "principal":
+        caller = replace(CLIENT, principal="somebody else")
+    error = await second.ask("m2", "tools/call", params, caller)
+    assert error["code"] == -32602 and "requestState" in error["message"]
+    assert len(runs) == 1
+
+
+@pytest.mark.requirement("modern-input-required")
+def test_a_seal_opens_what_was_closed_with_the_key_before() -> None:
+    seal = Seal()
+    seal.use("one")
+    state = seal.close({"s": 1}, "me", "d", until=10)
+    seal.use("one")
+    seal.use("")
+    seal.use("two")
+    assert seal.open(state, "me", "d", now=5) == {"s": 1}
+    assert Seal().open(state, "me", "d", now=5) is None
+    seal.use("three")
+    assert seal.open(state, "me", "d", now=5) is None
+
+
+@pytest.mark.requirement("modern-input-required")
+async def test_over_a_restart_of_the_browser_and_of_the_relay(tmp_path: Path) -> None:
+    runs: list[str] = []
+
+    async def call(relay: RunningRelay, params: dict[str, Any]) -> httpx2.Response:
+        capabilities = {"io.modelcontextprotocol/clientCapabilities": ABLE}
+        return await relay.http.post("/notes", **relay.modern("tools/call", {"_meta": capabilities, **params}))
+
+    async with RunningRelay(tmp_path) as relay:
+        async with CPythonWorker(relay.url, relay.token, "notes", offers(runs)):
+            asked = {name: (await call(relay, {"name": name})).json()["result"] for name in ("write", "stateless")}
+        async with CPythonWorker(relay.url, relay.token, "notes", offers(runs)):
+            lost = await call(relay, retry(asked["write"], "write"))
+            assert (lost.status_code, lost.json()["error"]["code"]) == (200, -31011)
+            assert lost.json()["error"]["data"]["reason"] == "browser_gone"
+    async with (
+        RunningRelay(tmp_path) as relay,
+        CPythonWorker(relay.url, relay.token, "notes", offers(runs)),
+    ):
+        assert (await call(relay, retry(asked["write"], "write"))).json()["error"]["code"] == -31011
+        found = (await call(relay, retry(asked["stateless"], "stateless"))).json()["result"]
+        assert found["content"][0]["text"] == f"{{'step': 1}} {ALICE['content']}"
