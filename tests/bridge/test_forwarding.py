@@ -341,6 +341,13 @@ async def test_a_refusal_has_status_and_the_beginning_of_the_body() -> None:
         assert error["data"] == {"status": 418, "body": "é" * 500}
 
 
+async def test_a_server_that_knows_only_the_transport_before_is_named_as_that() -> None:
+    async with Upstream({"initialize": status(405)}) as server, BridgeHere(server.url) as bridge:
+        error = (await bridge.ask("initialize", {}))["error"]
+        assert (error["code"], error["data"]["status"]) == (-32001, 405)
+        assert "HTTP+SSE" in error["message"] and "tabrelay serve -c" in error["message"]
+
+
 async def test_a_refusal_in_the_servers_own_words_gets_the_requests_id() -> None:
     words = {"code": -32602, "message": "No such thing", "data": {"uri": "x"}}
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": words}).encode()
@@ -383,11 +390,12 @@ async def silent_stream(reply: Reply) -> None:
 
 @pytest.mark.parametrize("handler", [hang, silent_stream], ids=["no-head", "silent-stream"])
 async def test_silence_ends_with_an_error_after_the_timeout(handler: Any) -> None:
-    limits = Limits(timeout_ms=150)
+    limits = Limits(timeout_ms=700)
     async with Upstream({"tools/list": handler}) as server, BridgeHere(server.url, limits=limits) as bridge:
         error = (await bridge.ask("tools/list"))["error"]
         assert error["code"] == -32000
-        assert "upstream timed out after 150 ms" in error["message"]
+        assert "upstream timed out after 700 ms" in error["message"]
+        await server.until_seen("tools/list")
         assert server.methods == ["tools/list"]
 
 

@@ -36,6 +36,14 @@ JSON_LIMIT: Final = 64 << 20
 MAX_PAGES: Final = 50
 
 
+# What servers say that know only HTTP+SSE of 2024-11-05. The relay speaks that; a bridge that carries bytes does not.
+NO_STREAMABLE: Final = frozenset({404, 405})
+OLD_TRANSPORT: Final = (
+    "Is that the address of an MCP server? If it only speaks HTTP+SSE (2024-11-05), name it in a configuration "
+    "(tabrelay serve -c FILE), and use it by that name."
+)
+
+
 class _TryAgain(Exception):
     """The reason for the failure was removed."""
 
@@ -125,7 +133,7 @@ class Forwarder:
                 return await self._success(exchange, answer, ticket)
             body, _ = await answer.read(faults.ERROR_BODY)
         await self._refused(exchange, sent)
-        return await self._mend(exchange, answer, body, ticket) or self._refusal(answer, body)
+        return await self._mend(exchange, answer, body, ticket) or self._refusal(exchange, answer, body)
 
     async def _success(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
         if not exchange.wants_answer:
@@ -178,11 +186,13 @@ class Forwarder:
             raise _TryAgain
         return None
 
-    def _refusal(self, answer: Answer, body: bytes) -> Fault:
+    def _refusal(self, exchange: Exchange, answer: Answer, body: bytes) -> Fault:
         where = self._outbound.where
         if answer.status == 401:
             return faults.of_token(body, where, self._outbound.hint)
         hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
+        if exchange.message.method == "initialize" and answer.status in NO_STREAMABLE:
+            hint = OLD_TRANSPORT
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
         return faults.of_status(answer.status, body, where, hint, retry_after_s)
 

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
@@ -63,6 +63,11 @@ class WriteStream(Protocol):
 
 
 Streams = tuple[ReadStream, WriteStream]
+Inner = TypeVar("Inner", bound="Closable")
+
+
+class Closable(Protocol):
+    async def aclose(self) -> None: ...
 
 
 class Transport(Protocol):
@@ -78,12 +83,26 @@ class Transport(Protocol):
         """Could not be greeted that way: True if there is another, which the next `open` takes."""
 
 
-class Inlet:
-    """What comes in, and the fact that nothing more will."""
+class Half(Generic[Inner]):
+    """One direction of a connection, and the fact that nothing more comes or goes."""
 
-    def __init__(self, inner: ReadStream) -> None:
+    def __init__(self, inner: Inner) -> None:
         self._inner = inner
         self.is_over = False
+
+    async def aclose(self) -> None:
+        self.is_over = True
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class Inlet(Half[ReadStream]):
+    """What comes in."""
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -106,23 +125,12 @@ class Inlet:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def aclose(self) -> None:
-        self.is_over = True
-        await self._inner.aclose()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
-
-
-class Outlet:
+class Outlet(Half[WriteStream]):
     """What goes out, and which requests certainly did not."""
 
     def __init__(self, inner: WriteStream) -> None:
-        self._inner = inner
-        self.is_over = False
+        super().__init__(inner)
         self.handed: set[RequestId] = set()
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -136,16 +144,6 @@ class Outlet:
             if id is not None:
                 self.handed.discard(id)
             raise
-
-    async def aclose(self) -> None:
-        self.is_over = True
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
 
 class Line:
