@@ -12,6 +12,7 @@ import { catalogue } from "./catalogue.js";
 import { line } from "./line.js";
 import { startPython } from "./python.js";
 import { signal } from "./signal.js";
+import { describeTab } from "./tab.js";
 
 /**
  * @typedef {import("/-/client.js").State} StateMessage
@@ -87,9 +88,14 @@ function onBoot(boot) {
 
 /** @param {CatalogueMessage} message */
 function onCatalogue({ tools: entries }) {
-  tools.show(entries, connection?.tab.id ?? "");
-  const tabs = new Set(entries.map(({ owner }) => owner).filter((owner) => owner !== "worker"));
-  way.tell("tabs", tabs.size === 1 ? "this one" : `${tabs.size} offer tools`);
+  const id = connection?.tab.id ?? "";
+  tools.show(entries, id);
+  const said = describeTab(entries, id);
+  way.tell("tabs", said.short);
+  const note = byId("tab", HTMLElement);
+  note.hidden = !id;
+  note.dataset.target = String(said.isTarget);
+  setText(note, said.text);
 }
 
 /** @param {ActivityMessage} activity */

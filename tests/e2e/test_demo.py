@@ -123,10 +123,14 @@ async def test_two_tabs_share_one_socket_and_closing_one_keeps_the_others_tools(
     assert await page.locator("#tools [data-tool=page_info]").count() >= 1
     async with demo.client() as client:
         await second.bring_to_front()
+        # Each says which tab it is, and where calls go.
+        await expect(second.locator("#tab")).to_have_attribute("data-target", "true", timeout=20_000)
+        await expect(page.locator("#tab")).to_have_attribute("data-target", "false", timeout=20_000)
         assert sorted(tool.name for tool in (await client.list_tools()).tools) == sorted(TOOLS)
         await second.close()
         # The hub has noticed when this page lists the tool as its own.
         await page.locator("#tools [data-group=this] [data-tool=page_info]").wait_for()
+        await expect(page.locator("#tab")).to_contain_text("Calls of its tools come here")
         info = await client.call_tool("page_info", {})
         assert info.structured_content is not None and not info.is_error
         assert text(await client.call_tool("add", {"a": 20, "b": 3})) == "23"

@@ -1,0 +1,23 @@
+/**
+ * Which tab this is, in words, and whether it is the one that gets calls when several could.
+ */
+
+/**
+ * @typedef {import("/-/client.js").CatalogueEntry} Entry
+ *
+ * @param {Entry[]} tools what all tabs and the worker offer: each with the tab that would be called now
+ * @param {string} id this tab
+ */
+export function describeTab(tools, id) {
+  const others = new Map();
+  for (const { owner, tab } of tools) if (owner !== "worker" && owner !== id) others.set(owner, tab?.title || "untitled");
+  const isTarget = tools.some(({ owner }) => owner === id);
+  const [other] = others;
+  if (isTarget || !other) {
+    const rest = others.size ? " Other tabs offer what it does not have." : "";
+    return { isTarget, short: "this one", text: `This tab is ${id}. Calls of its tools come here.${rest}` };
+  }
+  const text = `This tab is ${id}. Another one with the same tools, ${other[0]} (“${other[1]}”), was looked at last, so calls ` +
+    `go there. Come back to this tab to have them here; a client that names it gets it in any case.`;
+  return { isTarget, short: `another one, ${other[0]}`, text };
+}
