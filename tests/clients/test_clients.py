@@ -72,10 +72,8 @@ async def test_a_client_lists_calls_hears_of_progress_and_cancels_in_its_own_era
             assert (await talk.call("echo", text="hello"))["text"] == "hello"
             assert await steps(relay, talk) == [1, 2, 3]
             assert await talk.cancel("hang")
-            if client.tells_when_it_gives_up:
-                await tools.until(lambda: tools.cancelled == 1)
+            await tools.until(lambda: tools.cancelled > 0)
             assert (await talk.call("echo", text="after"))["text"] == "after"
-            assert tools.cancelled == client.tells_when_it_gives_up
     check_era(relay.recorder.asked, client)
 
 
