@@ -17,7 +17,7 @@ from tests.upstreams.conftest import MODES, busy, client, named, text
 
 @pytest.fixture
 async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
-    async with RunningRelay(tmp_path, specs=[child("shared")]) as relay:
+    async with RunningRelay(tmp_path, specs=[child("shared", is_shared=True)]) as relay:
         await relay.has_read("shared")  # the relay's own calls count too
         yield relay
 

@@ -151,6 +151,7 @@ class Fleet:
             dict(CLIENT), EVERYTHING if spec.is_shared else {"roots": {}} if roots else {}
         )
         transport = self._transport(spec, redact)
+        may_ask = not is_first or spec.is_shared
         upstream = Upstream(
             name,
             parking=self._parking,
@@ -181,7 +182,9 @@ class Fleet:
             # Without a session of its own a client is served all the same, so it need not wait long for one.
             ladder=Ladder(probes=not isinstance(spec, StdioSpec)) if is_first else Ladder(probes=False, steps_s=()),
             redact=redact,
-            new_connection=lambda: Connection(upstream, spec.ids, None if transport.says_whose else Floor(habits)),
+            new_connection=lambda: Connection(
+                upstream, spec.ids, Floor(habits) if may_ask and not transport.says_whose else None
+            ),
             greet=greeted,
             start_s=settings.upstream_start_s,
             on_up=up,

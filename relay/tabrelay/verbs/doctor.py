@@ -221,6 +221,11 @@ def _servers(patient: Patient) -> Findings:
         tools = f"{count} tool{'' if count == 1 else 's'}"
         if row.get("state") == "online":
             yield Finding("server", "ok", f"{name}: online, {tools}")
+        elif row.get("connection") in ("failed", "suspended", "waiting"):
+            # The relay itself is to connect to it, and can't: nobody else will bring it.
+            why = row.get("error") or "it can't be reached"
+            advice = f"Mend its configuration or start it. Then: tabrelay reconnect {name}"
+            yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
         else:
             advice = row.get("problem") or f"Open the page that offers {name}, or look at: tabrelay status"
             yield Finding("server", "note", f"{name}: {row.get('state', 'offline')}, {tools} when last seen", advice)
