@@ -117,8 +117,8 @@ class Shapes:
 
     def _collection(self, hint: Any, origin: Any, args: tuple[Any, ...]) -> Shape:
         if origin is tuple:
-            if not args:
-                return Array(Anything(), tuple)
+            if not args:  # any tuple, or the one with nothing in it
+                return Array(Anything(), tuple) if not isinstance(hint, types.GenericAlias) else Row(())
             if len(args) == 2 and args[1] is Ellipsis:
                 return Array(self.of(args[0]), tuple)
             return Row(tuple(self.of(arg) for arg in args))

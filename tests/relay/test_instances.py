@@ -13,7 +13,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tabrelay.agent import browser_name
+from tabrelay.bridge.target import NameTarget, TargetError
 from tabrelay.config import ConfigError, Settings
+from tabrelay.configfile.reader import effective
 from tabrelay.instances import Instances, Wish, read_tabs
 from tabrelay.policy import CALL, SERVE
 from tabrelay.verbs.status import text
@@ -367,3 +369,46 @@ def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None
 )
 def test_a_browser_is_called_what_people_call_it(agent: str, name: str) -> None:
     assert browser_name(agent) == name
+
+
+async def test_a_listening_session_whose_browser_is_gone_hears_that_the_lists_are_others(
+    relay: RunningRelay, browsers: Browsers
+) -> None:
+    await browsers[FIRST].offer([ECHO_TOOL, OTHER_TOOL])
+    _, session = await relay.initialize("notes")
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def listen() -> None:
+        headers = {**session, "Accept": "text/event-stream"}
+        async with relay.http.stream("GET", "/notes", headers=headers) as stream:
+            told.put_nowait("open")
+            async for line in stream.aiter_lines():
+                if line.startswith("data: {"):
+                    told.put_nowait(json.loads(line.removeprefix("data: ")).get("method", ""))
+
+    listening = asyncio.create_task(listen())
+    async with asyncio.timeout(20):
+        assert await told.get() == "open"
+        assert await who_has(relay, session, 1) == SECOND
+        await browsers[SECOND].hang_up()
+        assert await told.get() == "notifications/tools/list_changed"
+        assert await who_has(relay, session, 2) == FIRST
+    listening.cancel()
+
+
+def test_the_bridge_reaches_a_browser_by_its_address() -> None:
+    target = NameTarget("notes~laptop", lambda: "http://127.0.0.1:4747")()
+    assert target.url == "http://127.0.0.1:4747/notes~laptop"
+    assert target.advice == "Is the relay running? Start it: tabrelay serve notes"
+    with pytest.raises(TargetError, match="can't name a browser"):
+        NameTarget("notes~", lambda: "")
+
+
+def test_a_configuration_file_says_which_servers_keep_their_browsers(tmp_path: Path) -> None:
+    file = tmp_path / "tabrelay.toml"
+    file.write_text("[servers.notes]\ninstances = true\n\n[servers.other]\n")
+    settings, _ = effective({"config": [str(file)], "home": tmp_path}, {})
+    assert settings.instances == ("notes",)
+    file.write_text('[servers."notes~laptop"]\n')
+    with pytest.raises(ConfigError, match="one of a server's browsers"):
+        effective({"config": [str(file)], "home": tmp_path}, {})

@@ -141,6 +141,12 @@ def test_no_kind_passes_for_another(hint: Any, value: Any) -> None:
     assert "arguments.x: expected" in fault(hint, value)
 
 
+def test_an_empty_tuple_is_not_any_tuple() -> None:
+    assert schema_of(tuple[()]) == {"type": "array", "minItems": 0, "maxItems": 0}
+    assert read(tuple[()], []) == () and "expected array of 0 items, got array of 1" in fault(tuple[()], [1])
+    assert schema_of(tuple) == {"type": "array"} and read(tuple, [1, "a"]) == (1, "a")
+
+
 def test_an_enum_is_its_values_and_gives_its_members() -> None:
     assert schema_of(Level) == {"type": "integer", "enum": [1, 2]}
     assert read(Level, 2) is Level.HIGH and read(Color, "red") is Color.RED

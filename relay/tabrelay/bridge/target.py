@@ -46,8 +46,9 @@ class NameTarget:
 
     def __init__(self, name: str, base: Callable[[], str]) -> None:
         from tabserver.wire.errors import ServerNameError
-        from tabserver.wire.names import check_address
+        from tabserver.wire.names import check_address, server_of
 
+        self._server = server_of(name)
         try:
             self._name = check_address(name)
         except ServerNameError as problem:
@@ -56,7 +57,7 @@ class NameTarget:
 
     def __call__(self) -> Address:
         found = parse_url(f"{self._base()}/{self._name}", allows_plain=True)
-        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._name}")
+        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
 
 
 def is_url(text: str) -> bool:
