@@ -125,14 +125,14 @@ class Either:
                 return read
             if not member.kinds or kind_of(value) in member.kinds:
                 near.append((member, trial))
-        meant = self._meant(value, near)
+        meant = self._meant(value, near, path)
         if meant is None:
             reading.fault(path, f"expected {self.label}, got {show(value)}")
         else:
             reading.faults += meant.faults
         return None
 
-    def _meant(self, value: Json, near: list[tuple[Shape, Reading]]) -> Reading | None:
+    def _meant(self, value: Json, near: list[tuple[Shape, Reading]], path: str) -> Reading | None:
         """Of the members that the value could have meant, the one whose own faults say more than a list of all."""
         if len(near) == 1:
             return near[0][1]
@@ -140,17 +140,37 @@ class Either:
         if len(tagged) == 1:
             return tagged[0]
         if near and all(isinstance(bare(member), Record) for member, _ in near):
+            if (wrong := _wrong_tag([member for member, _ in near], value, path)) is not None:
+                return wrong
             return min((trial for _, trial in near), key=lambda trial: len(trial.faults))
         return None
 
 
 def _has_tag(member: Shape, value: Json) -> bool:
     """Has the value a property that only this record can have, such as `kind: Literal["circle"]`?"""
-    record = bare(member)
-    if not isinstance(record, Record) or not isinstance(value, dict):
+    if not isinstance(value, dict):
         return False
-    tags = {name: shape for name, prop in record.properties.items() if isinstance(shape := bare(prop.shape), Choice)}
-    return any(name in value and any(known == value[name] for known, _ in tag.members) for name, tag in tags.items())
+    tags = _tags(member).items()
+    return any(name in value and any(known == value[name] for known, _ in tag.members) for name, tag in tags)
+
+
+def _tags(member: Shape) -> dict[str, Choice]:
+    record = bare(member)
+    properties = record.properties if isinstance(record, Record) else {}
+    return {name: shape for name, prop in properties.items() if isinstance(shape := bare(prop.shape), Choice)}
+
+
+def _wrong_tag(members: list[Shape], value: Json, path: str) -> Reading | None:
+    """Every record has the tag, and none has this one: then all of them are what was expected."""
+    every = [_tags(member) for member in members]
+    for name in every[0]:
+        if isinstance(value, dict) and name in value and all(name in tags for tags in every):
+            choices = Choice(tuple(choice for tags in every for choice in tags[name].members))
+            reading = Reading(builds=False)
+            choices.read(value[name], at(path, name), reading)
+            if reading.faults:
+                return reading
+    return None
 
 
 def bare(shape: Shape) -> Shape:

@@ -186,6 +186,12 @@ REQUIREMENTS = (
         "A caller's requests go to the tab that it pinned, also with another worker and after a restart.",
     ),
     Requirement(
+        "instances",
+        "Tabrelay: tabs, several browsers",
+        "Where a server keeps several browsers, its address is the one used last and each has an address of its own; "
+        "a session, a call, a named and a pinned tab find their browser.",
+    ),
+    Requirement(
         "list-changed",
         "Tabrelay: discovery",
         "Clients that listen are told once, by the relay, when a list is not the one that they know, and only then; "

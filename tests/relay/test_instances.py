@@ -80,6 +80,7 @@ async def browsers(relay: RunningRelay) -> AsyncIterator[Browsers]:
         yield {browser: await come(relay, stack, browser) for browser in (FIRST, SECOND)}
 
 
+@pytest.mark.requirement("instances")
 async def test_all_stay_connected_and_the_newest_is_in_front(relay: RunningRelay, browsers: Browsers) -> None:
     assert await who(relay, "notes") == SECOND
     assert await who(relay, f"notes~{FIRST}") == FIRST
@@ -120,6 +121,7 @@ async def test_a_name_nobody_had_is_unknown_and_the_server_waits_for_its_first_b
         assert await waiting == FIRST
 
 
+@pytest.mark.requirement("instances")
 async def test_a_session_stays_with_its_browser_and_moves_when_that_is_gone(
     relay: RunningRelay, browsers: Browsers
 ) -> None:
@@ -154,6 +156,7 @@ async def test_a_session_whose_browser_lost_its_socket_waits_for_it(tmp_path: Pa
         assert await waiting == SECOND
 
 
+@pytest.mark.requirement("instances")
 async def test_a_call_in_flight_stays_with_its_browser(relay: RunningRelay, browsers: Browsers) -> None:
     held: list[Received[str]] = []
     browsers[SECOND].on_call = lambda worker, event, message: held.append(event)
@@ -199,6 +202,7 @@ async def test_a_request_that_names_a_tab_goes_to_the_browser_that_has_it(
     assert answer.json()["result"]["content"][0]["text"] == FIRST
 
 
+@pytest.mark.requirement("instances")
 async def test_a_pinned_tab_is_found_in_its_browser_also_by_callers_without_a_session(
     relay: RunningRelay, browsers: Browsers
 ) -> None:

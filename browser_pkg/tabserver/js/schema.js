@@ -105,10 +105,30 @@ class Checker {
     const near = all.filter((_, index) => this.#isOfType(choices[index], value));
     const meant = all.filter((_, index) => this.#isMeant(choices[index], value));
     if (near.length) {
+      const wrong = meant.length ? undefined : this.#wrongTag(choices.filter((one) => this.#isOfType(one, value)), value);
+      if (wrong) return [`${at(path, wrong.key)}: expected ${label({ enum: wrong.choices })}, got ${show(wrong.given)}`];
       return (meant.length ? meant : near).reduce((best, faults) => (faults.length < best.length ? faults : best));
     }
     const labels = choices.map((choice) => label(this.#plain(choice)));
     return [`${path}: expected ${[...new Set(labels)].join(" or ")}, got ${show(value)}`];
+  }
+
+  /**
+   * Every record has the property that tells them apart, and none has this value: then all of them were expected.
+   * @param {(Schema | boolean)[]} records
+   * @param {unknown} value
+   */
+  #wrongTag(records, value) {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+    const every = records.map((record) => this.#plain(record).properties ?? {});
+    for (const key of Object.keys(every[0] ?? {})) {
+      const tags = every.map((properties) => choicesOf(this.#plain(properties[key])));
+      if (!Object.hasOwn(value, key) || tags.some((choices) => choices === undefined)) continue;
+      const given = /** @type {Record<string, unknown>} */ (value)[key];
+      const choices = /** @type {unknown[]} */ (tags.flat());
+      if (!choices.some((choice) => isSame(choice, given))) return { key, choices, given };
+    }
+    return undefined;
   }
 
   /**
@@ -131,8 +151,8 @@ class Checker {
     if (typeof value !== "object" || value === null) return true;
     const given = new Map(Object.entries(value));
     return Object.entries(schema.properties ?? {}).every(([key, inner]) => {
-      const { enum: choices, const: only } = this.#plain(inner);
-      return !given.has(key) || (choices === undefined && only === undefined) || fits(this.#plain(inner), given.get(key));
+      const choices = choicesOf(this.#plain(inner));
+      return !given.has(key) || !choices || choices.some((choice) => isSame(choice, given.get(key)));
     });
   }
 
@@ -285,6 +305,11 @@ function fits(schema, value) {
     (types.includes("integer") && Number.isInteger(value));
   const isChosen = !Array.isArray(schema.enum) || schema.enum.some((choice) => isSame(choice, value));
   return isOfType && isChosen && (!("const" in schema) || isSame(schema.const, value));
+}
+
+/** @param {Schema} schema @returns {unknown[] | undefined} */
+function choicesOf(schema) {
+  return "const" in schema ? [schema.const] : Array.isArray(schema.enum) ? schema.enum : undefined;
 }
 
 /** A pattern; undefined for one that only other languages understand. @param {string} text */
