@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from .caps import check_caps
 from .templates import check_uri
 
 Item = dict[str, Any]
@@ -81,6 +82,7 @@ def _reduce(given: Item, fields: tuple[str, ...]) -> Item:
     for key, (kind, name) in _TYPES.items():
         if not isinstance(kept.get(key, kind()), kind):
             raise ValueError(f"Its {key} must be {name}.")
+    check_caps(kept)
     return kept
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from .caps import check_caps
 from .compounds import bare
 from .content import CONTENT, Content, is_block, to_block
 from .context import Cancel, Done, Outcome, Request, Result
@@ -198,6 +199,10 @@ def declare(
         described["outputSchema"] = returns[1]
     optional = {"annotations": annotations, "icons": icons, "_meta": meta}
     described |= {key: value for key, value in optional.items() if value}
+    try:
+        check_caps(described)
+    except ValueError as error:
+        raise SchemaError(f"tool {name}: {error}") from None
     return Tool(name, signature, None if returns is None else returns[0], described)
 
 

@@ -13,6 +13,12 @@ import { plain, toCompletion, toContents, toMessages, toResult } from "./result.
 import { check } from "./schema.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
+// As in caps.py: the relay leaves out what is more, and nobody would see why.
+const MAX_TITLE = 256;
+const MAX_DESCRIPTION = 8192;
+const MAX_DEPTH = 32;
+const UNSEEN =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 
 /** @typedef {Tool | Resource | Prompt} Item */
@@ -30,6 +36,7 @@ export class Offers {
       throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
     }
     needsFunction(tool, "execute", `Tool "${tool.name}"`);
+    checkCaps(tool, `Tool "${tool.name}"`);
     return this.#add("tools", tool.name, tool);
   }
 
@@ -40,13 +47,16 @@ export class Offers {
       throw new TypeError(`A resource needs a URI with a scheme, such as notes://today, not ${JSON.stringify(uri)}`);
     }
     needsFunction(resource, "read", `Resource ${uri}`);
+    checkCaps(resource, `Resource ${uri}`);
     return this.#add(/[{}]/.test(uri) ? "templates" : "resources", uri, resource);
   }
 
   /** @param {Prompt} prompt */
   addPrompt(prompt) {
     if (typeof prompt?.name !== "string" || !prompt.name) throw new TypeError("A prompt needs a name");
+    if (prompt.name.length > 128) throw new TypeError("A prompt's name has at most 128 characters");
     needsFunction(prompt, "get", `Prompt "${prompt.name}"`);
+    checkCaps(prompt, `Prompt "${prompt.name}"`);
     return this.#add("prompts", prompt.name, prompt);
   }
 
@@ -215,6 +225,32 @@ function checkArguments(prompt, given) {
  */
 function withdrawn(noun, name) {
   return invalidParams(`This tab does not offer the ${noun} "${name}" any more.`);
+}
+
+/**
+ * @param {Record<string, any>} item
+ * @param {string} label
+ */
+function checkCaps(item, label) {
+  for (const [key, most] of /** @type {[string, number][]} */ ([["title", MAX_TITLE], ["description", MAX_DESCRIPTION]])) {
+    const text = item[key];
+    if (typeof text !== "string") continue;
+    if (text.length > most) throw new TypeError(`${label}: its ${key} has ${text.length} characters; at most ${most} are passed on`);
+    if (UNSEEN.test(text)) throw new TypeError(`${label}: its ${key} has control or direction characters, which are never passed on`);
+  }
+  for (const key of ["inputSchema", "outputSchema"]) {
+    if (isDeeper(item[key], MAX_DEPTH)) throw new TypeError(`${label}: its ${key} nests deeper than ${MAX_DEPTH} levels`);
+  }
+}
+
+/**
+ * @param {unknown} value
+ * @param {number} levels
+ * @returns {boolean}
+ */
+function isDeeper(value, levels) {
+  if (typeof value !== "object" || value === null) return false;
+  return levels === 0 || Object.values(value).some((inner) => isDeeper(inner, levels - 1));
 }
 
 /**
