@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,17 @@ async def test_headers_that_say_two_things_are_refused(relay: RunningRelay) -> N
         assert await works(line)
 
 
+@pytest.mark.requirement("bad-input")
+async def test_a_message_that_was_compressed_is_refused_for_that_reason(relay: RunningRelay) -> None:
+    body, headers = good()
+    async with Line(relay) as line:
+        answer = await line.ask(gzip.compress(orjson.dumps(body)), [*headers, ("Content-Encoding", "gzip")])
+        assert (answer.status, answer.json()["error"]["data"]["reason"]) == (415, "content_encoding")
+        assert answer.header("accept-encoding") == "identity"
+        assert (await line.ask(body, [*headers, ("Content-Encoding", "identity")])).status == 200
+        assert await works(line)
+
+
 @pytest.mark.requirement("modern-headers-agree")
 async def test_a_header_has_no_bytes_that_are_not_ascii(relay: RunningRelay) -> None:
     request = modern("resources/read", {"uri": "note:///é"})
@@ -188,6 +200,8 @@ async def test_a_message_that_is_no_json_rpc_2_is_refused_with_its_id(
 async def test_the_address_of_a_server_may_end_with_a_slash(relay: RunningRelay) -> None:
     async with Line(relay) as line:
         assert (await line.ask(INITIALIZE, path="/notes/")).status == 200
+        assert (await line.ask(b"", method="GET", path="/notes/sse/")).body.startswith(b"event: endpoint")
+    async with Line(relay) as line:
         answer = await line.ask(INITIALIZE, path="/notes/mcp")
         assert (answer.status, answer.json()["error"]["data"]["reason"]) == (404, "not_found")
         assert "/notes" in answer.json()["error"]["message"]

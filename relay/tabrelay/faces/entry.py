@@ -66,7 +66,7 @@ class Entry:
 
     async def _answer(self, exchange: Exchange, scope: Scope) -> None:
         principal: Principal = scope["state"]["principal"]
-        server, _, place = scope["path"].removeprefix("/").partition("/")
+        server, _, place = scope["path"].strip("/").partition("/")
         try:
             self._switch.registry.find(server)
             if place:
@@ -87,7 +87,7 @@ class Entry:
 
     async def _beside(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
         """The two addresses of 2024-11-05."""
-        if place not in ("sse", "messages", "messages/"):
+        if place not in ("sse", "messages"):
             text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
             raise BadRequest(text, status=404, reason="not_found")
         method = "GET" if place == "sse" else "POST"
@@ -130,6 +130,11 @@ def _check_content_type(exchange: Exchange) -> None:
     types = {value.partition(";")[0].strip().lower() for value in exchange.headers(b"content-type")}
     if types != {JSON}:  # of two that differ, nobody knows which one the client means
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
+    if exchange.header(b"content-encoding") not in (None, "", "identity"):
+        # RFC 9110, 15.5.16: which ones would do is said in Accept-Encoding.
+        plain = ((b"accept-encoding", b"identity"),)
+        text = "Send the message as it is, without Content-Encoding."
+        raise BadRequest(text, status=415, reason="content_encoding", headers=plain)
 
 
 def _check_accept(exchange: Exchange, *wanted: str) -> None:
