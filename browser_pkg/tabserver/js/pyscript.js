@@ -4,7 +4,7 @@
  *     <script type="module" src="http://127.0.0.1:4747/-/pyscript.js"></script>
  *     <script type="py" src="tools.py"></script>
  *
- * Gives every `py` and `mpy` script what it needs to offer tools: the interpreter, `tabserver`, and client.js as
+ * Gives every `py` and `mpy` script of the page what it needs to offer tools: the interpreter, `tabserver`, and client.js as
  * `pyscript.js_modules.tabrelay`. What the script's own `config` says (JSON) comes first.
  */
 
@@ -22,7 +22,7 @@ const UNUSED = ["deprecations-manager", "donkey", "py-editor", "py-game", "py-te
 
 for (const [kind, { interpreter, files }] of Object.entries(KINDS)) {
   for (const script of document.querySelectorAll(`script[type="${kind}"]`)) {
-    const own = JSON.parse(script.getAttribute("config") ?? "{}");
+    const own = read(script.getAttribute("config"));
     const main = { [at("client.js")]: "tabrelay", ...own.js_modules?.main };
     script.setAttribute("config", JSON.stringify({
       interpreter,
@@ -31,6 +31,15 @@ for (const [kind, { interpreter, files }] of Object.entries(KINDS)) {
       files: { ...files, ...own.files },
       js_modules: { ...own.js_modules, main },
     }));
+  }
+}
+
+/** @param {string | null} config */
+function read(config) {
+  try {
+    return JSON.parse(config || "{}");
+  } catch {
+    throw new TypeError(`tabrelay: with pyscript.js, the config of a script must be JSON, not: ${config}`);
   }
 }
 
