@@ -49,6 +49,13 @@ async def confirm(what, ctx):
     return (answer.content["name"] + " wants to " + what) if answer.accepted else "Left as it was."
 
 
+@tool(params={"ctx": Context})
+async def talk(ctx):
+    ctx.log("info", {"talks": True})
+    said = await ctx.sample("Hello Alice", max_tokens=50)
+    return said.text + (" (asked)" if ctx.can("sampling") else "")
+
+
 seen = []
 
 
@@ -190,6 +197,7 @@ async def test_a_tool_asks_reports_and_sees_the_page(small: tuple[Demo, Page], m
         told = await client.call_tool("confirm", {"what": "dance"}, progress_callback=on_progress)
         assert text(told) == "Alice wants to dance"
         assert heard == ["asking"]
+        assert text(await client.call_tool("talk", {})) == "“Hello Alice” indeed (asked)"
 
 
 async def test_what_goes_wrong_keeps_its_text(small: tuple[Demo, Page]) -> None:

@@ -16,7 +16,6 @@ from jsffi import JsException
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
 HINTS = {"read_only": "readOnly", "destructive": "destructive", "idempotent": "idempotent", "open_world": "openWorld"}
 WORDS = {"mime_type": "mimeType", "output_schema": "outputSchema", "meta": "_meta"}
-
 Elicited = namedtuple("Elicited", ("action", "content", "accepted"))
 
 
@@ -46,10 +45,12 @@ class Context:
         answer = await self._call.elicit(message, to_javascript(schema))
         return Elicited(answer.action, json.loads(js.JSON.stringify(answer.content or {})), answer.action == "accept")
 
+    async def sample(self, messages, **options):
+        options = {"maxTokens" if key == "max_tokens" else key: given for key, given in options.items()}
+        return await self._call.sample(to_javascript(messages), to_javascript(options))
+
 
 class Toolbox:
-    """What this page offers, and the connections that it is offered through."""
-
     def __init__(self):
         self._items, self._connections = {}, []
 
@@ -66,10 +67,9 @@ class Toolbox:
         self._items.pop(("Tool", name))[2].abort("withdrawn")
 
     def _show(self, connections, items):
-        # An AbortController has what is asked for: `signal`.
         for connection in connections:
             for offer, item, abort in items:
-                getattr(connection, offer)(item, abort)
+                getattr(connection, offer)(item, abort)  # an AbortController has what is asked for: `signal`
 
 
 default_toolbox = Toolbox()
