@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -13,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tabserver.toolbox import Toolbox, tool
 from tests.support.acp import WAIT_S
-from tests.support.acp_child import AGENT, Child
+from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 
@@ -45,16 +45,6 @@ def _has_ended(pid: int) -> bool:
         return ") Z " in stat.read_text()
     except OSError:
         return True
-
-
-class Tools(Toolbox):
-    def __init__(self) -> None:
-        super().__init__()
-
-        @tool(toolbox=self)
-        def add(a: int, b: int) -> int:
-            """Add."""
-            return a + b
 
 
 @pytest.mark.parametrize("when", ["early", "late"])
@@ -141,6 +131,21 @@ async def test_large_lines_pass_and_larger_ones_are_refused(tmp_path: Path) -> N
         refused = await editor.ask(2, "session/prompt", text="y" * (51 << 20))
         assert refused["error"]["code"] == -32600 and "50 MiB" in refused["error"]["message"]
         assert await editor.prompt(3, "still there") == "still there"
+
+
+async def test_proxies_stand_between_the_two_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
+    proxy = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parent / 'peers' / 'proxy.py'))}"
+    async with child(tmp_path, "--proxy", f"{proxy} first", "--proxy", f"{proxy} second") as editor:
+        greeted = await editor.ask(0, "initialize", protocolVersion=1)
+        assert greeted["result"]["agentCapabilities"]["mcpCapabilities"] == {"acp": True}
+        await editor.ask(1, "session/new", cwd="/", mcpServers=[])
+        assert await editor.prompt(2, "hello") == "second first hello"
+        pids = _children(editor.process.pid)
+        assert len(pids) == 3
+        editor.stdin.close()
+        assert await editor.ended() == 0
+        for pid in pids:
+            await gone(pid)
 
 
 async def test_a_proxy_that_can_not_be_read_is_a_mistake_of_the_command(tmp_path: Path) -> None:

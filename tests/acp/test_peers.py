@@ -14,27 +14,16 @@ import acp
 import pytest
 from acp import schema
 
-from tabserver.toolbox import Toolbox, tool
+from tests.support.acp_child import AGENT, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.node import MODULES, node
 from tests.support.relay import RunningRelay
 
 HERE = Path(__file__).parent
-AGENT = HERE.parent / "support" / "acp_agent.py"
 EDITOR = HERE / "peers" / "editor.mjs"
 ACPX = MODULES / "acpx" / "dist" / "cli.js"
 FAST_AGENT = os.environ.get("TABRELAY_FAST_AGENT", "")
 """The path of `fast-agent-acp`, which wants a newer Python than we do."""
-
-
-class Tools(Toolbox):
-    def __init__(self) -> None:
-        super().__init__()
-
-        @tool(toolbox=self)
-        def add(a: int, b: int) -> int:
-            """Add."""
-            return a + b
 
 
 @asynccontextmanager
@@ -78,7 +67,7 @@ async def test_editor_and_agent_on_the_official_python_sdk_do_not_notice_us(tmp_
 
 async def test_an_editor_on_the_official_typescript_sdk_provides_a_server(tmp_path: Path) -> None:
     async with conductor(tmp_path) as command:
-        agent = [*command, sys.executable, str(AGENT), "early"]
+        agent = [*command, sys.executable, AGENT, "early"]
         ended = await node(EDITOR, 'call editor greet {"name": "you"}', *agent, env={"EDITOR_CWD": str(tmp_path)})
         assert ended.code == 0, ended.err
         found = json.loads(ended.out)
@@ -92,7 +81,7 @@ async def test_an_editor_on_the_official_typescript_sdk_provides_a_server(tmp_pa
 
 async def test_acpx_is_an_editor(tmp_path: Path) -> None:
     async with conductor(tmp_path) as command:
-        agent = " ".join([*command, sys.executable, str(AGENT)])
+        agent = " ".join([*command, sys.executable, AGENT])
         asks = ["--approve-all", "--timeout", "60", "--cwd", str(tmp_path), "--agent", agent, "exec"]
         ended = await node(ACPX, *asks, 'call notes add {"a": 2, "b": 3}', env={"HOME": str(tmp_path)})
         assert ended.code == 0, ended.err

@@ -8,9 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tabserver.toolbox import Toolbox, tool
 from tests.support.acp import WAIT_S, Side
 
 AGENT = str(Path(__file__).parent / "acp_agent.py")
+
+
+class Tools(Toolbox):
+    def __init__(self) -> None:
+        super().__init__()
+
+        @tool(toolbox=self)
+        def add(a: int, b: int) -> int:
+            """Add."""
+            return a + b
 
 
 class Child(Side):
