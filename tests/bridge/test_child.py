@@ -302,5 +302,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.policy",
         "tabserver.wire",
         "tabserver.wire.eras",
+        "tabserver.wire.errors",
         "tabserver.wire.jsonrpc",
+        "tabserver.wire.names",
     }

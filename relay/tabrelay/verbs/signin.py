@@ -73,38 +73,30 @@ def credentials(args: argparse.Namespace, home: Path, header: str | None, env: M
 
 
 def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
-    from tabrelay.bridge.oauth.browser import show
-    from tabrelay.bridge.oauth.oauth import OAuth
-    from tabrelay.bridge.oauth.store import Store
+    from tabrelay.specs import OAuthSpec
 
     secret = _variable(args.client_secret_env, "--client-secret-env", env) if args.client_secret_env else None
     if args.grant == "client_credentials" and (args.client_id is None or secret is None):
         raise Stop("--grant client_credentials needs --client-id and --client-secret-env.")
     if secret is not None and args.client_id is None:
         raise Stop("--client-secret-env needs --client-id.")
-    store = Store(home / "oauth", args.target, args.grant, args.client_id or "", args.scope or "", args.issuer or "")
-    return OAuth(
-        store,
-        functools.partial(_wish, args, secret),
-        functools.partial(show, opens=not args.no_browser),
-        is_early=args.grant == "client_credentials",
-        callback_port=args.callback_port,
-    )
-
-
-def _wish(args: argparse.Namespace, secret: str | None) -> Any:
-    from tabrelay.bridge.oauth.flow import Wish
-
-    return Wish(
-        args.target,
-        args.grant,
+    wanted = OAuthSpec(
+        grant=args.grant,
         client_id=args.client_id,
         client_secret=secret,
-        client_auth="client_secret_post" if args.client_auth == "post" else "client_secret_basic",
+        client_auth=args.client_auth,
         scope=args.scope,
         issuer=args.issuer,
-        metadata_url=args.client_metadata_url,
+        client_metadata_url=args.client_metadata_url,
+    )
+    return _tokens(
+        args.target,
+        wanted,
+        home,
+        opens=not args.no_browser,
         allows_plain=args.allow_insecure_http,
+        is_early=args.grant == "client_credentials",
+        callback_port=args.callback_port,
     )
 
 
@@ -159,18 +151,20 @@ def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
 
 def elsewhere(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
     """The credentials of a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
+    return _tokens(spec.url, spec.oauth, home, opens=opens, advice=advice)
+
+
+def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: bool = False, **more: Any) -> Any:
+    """`wanted`: an OAuthSpec. `more`: as OAuth takes it."""
     from tabrelay.bridge.oauth.browser import show
     from tabrelay.bridge.oauth.oauth import OAuth
     from tabrelay.bridge.oauth.store import Store
-
-    wanted = spec.oauth
-    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
 
     def wish() -> Any:
         from tabrelay.bridge.oauth.flow import Wish
 
         return Wish(
-            spec.url,
+            url,
             wanted.grant,
             client_id=wanted.client_id,
             client_secret=wanted.client_secret,
@@ -178,7 +172,9 @@ def elsewhere(spec: Any, home: Path, *, advice: str | None = None, opens: bool =
             scope=wanted.scope,
             issuer=wanted.issuer,
             metadata_url=wanted.client_metadata_url,
+            allows_plain=allows_plain,
         )
 
-    store = Store(home / "oauth", spec.url, wanted.grant, *names)
-    return OAuth(store, wish, functools.partial(show, opens=opens), advice=advice)
+    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
+    store = Store(home / "oauth", url, wanted.grant, *names)
+    return OAuth(store, wish, functools.partial(show, opens=opens), **more)
