@@ -276,7 +276,8 @@ def main() -> int:
         failed |= not is_good
         figures = [f"{before / MIB:,.0f}", f"{grown / MIB:,.0f}", f"{(allowed + SLACK) / MIB:,.0f}"]
         rows.append([name, limit, *figures, f"{wait_s * 1000:,.0f}", "pass" if is_good else "FAIL"])
-        print(".", end="", file=sys.stderr, flush=True)
+        # At once: a run that is cut short leaves what it has found.
+        print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     print("\n".join(machine.describe()), end="\n\n")
     print(table(["attack", "limit at work", "before (MiB)", "grew by", "allowed", "longest wait (ms)", ""], rows))
     return 1 if failed else 0

@@ -13,6 +13,7 @@ import base64
 import logging
 import re
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,8 +60,10 @@ def saw(where: str, text: str) -> None:
 def saw_files(home: Path) -> None:
     """What a relay left in its state directory."""
     for path in sorted(home.rglob("*")) if home.is_dir() else ():
-        if path.is_file() and path.name not in SECRET_FILES:
-            saw(str(path.name), path.read_text(encoding="utf-8", errors="replace"))
+        if path.name in SECRET_FILES:
+            continue
+        with suppress(OSError):  # it may be gone by now, or no file
+            saw(path.name, path.read_text(encoding="utf-8", errors="replace"))
 
 
 def leaks() -> list[str]:
