@@ -60,6 +60,15 @@ async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIte
 
 
 @pytest.fixture
+async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
+    """Another browser, as far as the web can tell: no storage and no worker is shared."""
+    context = await browser.new_context()
+    context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
+    yield context
+    await context.close()
+
+
+@pytest.fixture
 async def demo(tmp_path: Path) -> AsyncIterator[Demo]:
     """`tabrelay demo` as a user starts it, with a state directory of its own."""
     async with Demo(tmp_path / "home") as demo:

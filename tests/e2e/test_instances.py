@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
 from mcp.client.client import Client
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import Demo
 
 INSTANCE = "import('/-/demo/page_tools.js').then(({ connection }) => connection.instance)"
-
-
-@pytest.fixture
-async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
-    """Another browser, as far as the web can tell: no storage and no worker is shared."""
-    context = await browser.new_context()
-    context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
-    yield context
-    await context.close()
 
 
 async def title(client: Client) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-from playwright.async_api import Browser, BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, expect
 
 from tests.support.demo import Demo
 from tests.support.site import Site
@@ -33,15 +31,6 @@ RETRY = """async () => {
         await new Promise((done) => connection.addEventListener("state", done, { once: true }));
     return connection.state;
 }"""
-
-
-@pytest.fixture
-async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
-    """Another browser, as far as the web can tell: no storage and no worker is shared."""
-    context = await browser.new_context()
-    context.set_default_timeout(settings.BOOT_TIMEOUT_MS)
-    yield context
-    await context.close()
 
 
 def sockets(demo: Demo) -> int:

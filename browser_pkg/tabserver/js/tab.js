@@ -169,5 +169,9 @@ function watchNavigation(signal) {
     whither = new URL(destination.url).origin === location.origin ? "here" : "elsewhere";
     since = performance.now();
   }, { signal });
-  return () => (performance.now() - since < NAVIGATION_MS ? whither : "unknown");
+  return () => {
+    const told = performance.now() - since < NAVIGATION_MS ? whither : "unknown";
+    whither = "unknown"; // a page that comes back out of the cache may leave another way
+    return told;
+  };
 }
