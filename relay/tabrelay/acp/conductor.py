@@ -52,7 +52,6 @@ log = logging.getLogger("tabrelay.acp")
 
 REPORT_S: Final = 20.0
 CHUNK: Final = 1 << 16
-FLUSH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)

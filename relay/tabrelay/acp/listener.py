@@ -30,7 +30,6 @@ class Listener:
         self._serve = serve
         self.nonce = secrets.token_hex(16)
         self.port = 0
-        self.is_used = False
         self._server: asyncio.Server | None = None
         self._is_closed = False  # somebody may have been accepted and not looked at yet
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,7 +70,6 @@ class Listener:
             async with asyncio.timeout(NONCE_S):
                 said = await reader.readline()
             if hmac.compare_digest(said.strip(), self.nonce.encode()):
-                self.is_used = True
                 outlet = Outlet(writer)
                 try:
                     await self._serve(reader, outlet)
