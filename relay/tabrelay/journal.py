@@ -109,8 +109,6 @@ class Journal:
         if self._thread is not None:
             self._thread.shutdown(wait=True)
         self._write(*self._take())
-        if self._file is not None:
-            self._file.close()
 
     def _take(self) -> tuple[list[Ended], int]:
         taken, lost = self._queue, self._lost
@@ -146,6 +144,8 @@ class Journal:
             # Whether the file is full is asked, and the disk written to, once for many lines.
             for text in _together([json.dumps(row, ensure_ascii=False) for row in rows], self._max_bytes // 16):
                 self._file.handle(logging.LogRecord("calls", logging.INFO, "", 0, text, (), None))
+            # It opens again for the next lines: nothing is held by a relay that ends without a word.
+            self._file.close()
         return rows
 
     def _open(self) -> bool:
