@@ -32,7 +32,8 @@ def root(tmp_path: Path) -> Path:
         "tabserver/js/client.d.ts": "export {};\n",
         "tabserver/js/client.js": 'export { connect } from "./connection.js";\n',
         "tabserver/js/connection.js": 'import {\n  pair,\n} from "./pairing.js";\n',
-        "tabserver/js/pairing.js": 'import "./client.js";\n',
+        "tabserver/js/pairing.js": 'import "./build.js";\n',
+        "tabserver/js/build.js": 'export const BUILD = "";\n',
         "page/index.html": "<!doctype html><title>relay</title>\n" * 10,
         "page/page.js": "export {};\n",
         "demo/index.html": "<!doctype html><title>demo</title>\n" * 10,
@@ -207,9 +208,12 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
     with tarfile.open(fileobj=io.BytesIO(package.body)) as archive:
         names = archive.getnames()
         about = archive.extractfile("package/package.json")
-        assert about is not None
+        build = archive.extractfile("package/build.js")
+        assert about is not None and build is not None
         described = json.loads(about.read())
-    files = ["package.json", "client.d.ts", "client.js", "connection.js", "pairing.js"]
+        # A copy that grows old in somebody's bundle must know which relay it came from.
+        assert build.read().decode() == f'export const BUILD = "{assets(root).build}";\n'
+    files = ["package.json", "client.d.ts", "build.js", "client.js", "connection.js", "pairing.js"]
     assert names == [f"package/{name}" for name in files]
     assert described["version"] == tabrelay.__version__
     assert described["exports"]["."] == {"types": "./client.d.ts", "default": "./client.js"}
