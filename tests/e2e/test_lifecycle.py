@@ -17,6 +17,7 @@ from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error, Page, async_playwright
 
 from tests.support.chaos import Way
+from tests.support.modes import SHARED_ONLY
 from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, Stage
 
 STARTED = "activity.some(({ name, phase }) => name === 'NAME' && phase === 'started')"
@@ -46,6 +47,7 @@ async def worker_target(browser: Browser) -> tuple[Any, str]:
     return session, worker
 
 
+@SHARED_ONLY
 async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_tab(
     stage: Stage, settings: ModuleType
 ) -> None:
@@ -66,6 +68,7 @@ async def test_the_worker_its_link_and_its_calls_outlive_the_reload_of_the_only_
     assert stage.proxy.sockets_accepted == 1
 
 
+@SHARED_ONLY
 async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_go(
     stage: Stage, context: BrowserContext, settings: ModuleType
 ) -> None:
@@ -91,6 +94,7 @@ async def test_when_the_last_tab_closes_the_worker_serves_on_and_the_tabs_tools_
     assert stage.proxy.sockets_accepted == 1
 
 
+@SHARED_ONLY
 async def test_the_worker_outlives_a_visit_elsewhere(stage: Stage, settings: ModuleType) -> None:
     page = await stage.open(settings.BOOT_TIMEOUT_MS)
     async with stage.relay.client() as client:
@@ -106,6 +110,7 @@ async def test_the_worker_outlives_a_visit_elsewhere(stage: Stage, settings: Mod
     assert stage.proxy.sockets_accepted == 1
 
 
+@SHARED_ONLY
 async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
     stage: Stage, browser: Browser, settings: ModuleType
 ) -> None:

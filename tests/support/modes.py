@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from playwright.async_api import BrowserContext
 
 MODES = ("shared", "elected")
+
+# For what only a worker of its own can do: outlive the tabs. What becomes of an elected one is in test_election.py.
+SHARED_ONLY = pytest.mark.skipif(
+    os.environ.get("TABRELAY_MODE") == "elected", reason="a worker that a tab runs goes with the tab"
+)
 
 # For every page, before its own scripts.
 NO_SHARED_WORKERS = "delete globalThis.SharedWorker"
