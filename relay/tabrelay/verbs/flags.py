@@ -6,6 +6,7 @@ Each flag's name is a setting's name; the default None means "not given", so tha
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,34 @@ from tabrelay.verbs.outcome import Stop
 
 
 class Parser(argparse.ArgumentParser):
-    """With `mixes`, flags may stand between arguments that may be left out; argparse alone takes these for left out."""
+    """With `mixes`, flags may stand between arguments that may be left out; argparse alone takes these for left out.
+
+    What a verb does not know is said with the verb's own usage, and with the flag that was meant, if one looks like it.
+    """
 
     mixes = False
+    _is_inside = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if not self.mixes:
+        if self._is_inside:  # argparse's own way to mix comes back here, with arguments that it reads later
             return super().parse_known_args(args, namespace)
-        self.mixes = False  # the call comes back here
+        self._is_inside = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            read = self.parse_known_intermixed_args if self.mixes else super().parse_known_args
+            found, unknown = read(args, namespace)
         finally:
-            self.mixes = True
+            self._is_inside = False
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        return found, unknown
+
+    def _meant(self, unknown: Sequence[str]) -> str:
+        from difflib import get_close_matches
+
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        flags = [text.partition("=")[0] for text in unknown if text.startswith("--")]
+        close = [match for flag in flags for match in get_close_matches(flag, known, 1)]
+        return f"\nDid you mean {' and '.join(close)}?" if close else f"\nAll flags: {self.prog} --help"
 
 
 def verb(verbs: Any, name: str, about: str, example: str) -> Parser:
