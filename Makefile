@@ -3,13 +3,13 @@
 PYTHON ?= python3
 ARGS ?=
 BROWSERS ?= chromium,firefox,webkit
-# A file of tests stays in one process: they share a browser and a relay.
-PARALLEL = -n auto --maxprocesses 4 --dist loadfile
+# A file of tests stays in one process: they share a browser and a relay. How many processes, and in which order: tests/order.py.
+PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check bench bench-full bench-rivals audit format build clean
+.PHONY: help demo serve test test-browsers check lint bench bench-full bench-rivals audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -33,6 +33,10 @@ test-browsers: ## Try the core in Firefox and WebKitGTK too, and write docs/brow
 
 check: ## Lint, format, types (Python and JavaScript) and import contracts
 	@$(SETUP) check
+	@$(MAKE) --no-print-directory lint
+
+# The same where everything is installed.
+lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -47,11 +51,15 @@ bench: ## Measure the hop, the way through Chromium and the boot, each beside a 
 
 bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, large messages, memory, leaks, start-up
 	$(BIN)/python -m bench.hop --callers --big 1 8 16
-	$(BIN)/python -m bench.boot --pyscript
+	$(BIN)/python -m bench.beside
+	@$(SETUP) browsers
+	$(BIN)/python -m bench.boot --browsers firefox,webkit --rounds 3
+	$(BIN)/python -m bench.boot --pyscript --browsers chromium,firefox,webkit --rounds 3
 	$(BIN)/python -m bench.growth
 	$(BIN)/python -m bench.memory
 	$(BIN)/python -m bench.leak
 	$(BIN)/python -m bench.startup
+	$(BIN)/python -m bench.bus
 	$(BIN)/python -m bench.soak 5 10
 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")

@@ -13,6 +13,9 @@ from tests.support.node import SUITE, node
 
 # What the suite writes down about what it said and heard, in the form of checks.
 TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})
+# The one check that a clock decides: the suite gives a call 600 ms to say something, however busy the machine is.
+CLOCKED = "sep-2575-server-no-log-without-loglevel"
+TRIES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,19 @@ async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
     ended = await node(SUITE, "server", "--url", url, "--requirements", revision, "-o", folder)
     found = _read(folder, required)
     assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
+    for name in [name for name, scenario in found.items() if _is_late(scenario)]:
+        for attempt in range(1, TRIES):
+            apart = folder.with_name(f"{folder.name}-{name}-{attempt}")
+            await node(SUITE, "server", "--url", url, "--scenario", name, "--spec-version", revision, "-o", apart)
+            found |= _read(apart, required)
+            if not _is_late(found[name]):
+                break
     return found
+
+
+def _is_late(scenario: Scenario) -> bool:
+    """Did that check fail, and no other?"""
+    return [problem.partition(":")[0] for problem in scenario.problems] == [CLOCKED]
 
 
 async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:

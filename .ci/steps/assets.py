@@ -1,0 +1,69 @@
+"""What the relay serves, the snapshot that workers start from, and the wheel that holds both."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+
+from steps.console import heartbeat, run, say
+from steps.node import baking_node, node_tools
+from steps.python import metadata, pip
+from steps.stamps import digest, is_stamped
+from steps.tree import BIN, CONSTRAINTS, DIST, ROOT
+
+
+def runtime_assets() -> None:
+    spec = importlib.util.spec_from_file_location("runtime_assets", ROOT / "browser_pkg" / "runtime" / "assets.py")
+    assert spec and spec.loader
+    assets = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(assets)
+    if not assets.is_fresh():
+        say("== preparing the runtime assets in build/assets")
+        node, _ = node_tools()
+        with heartbeat():
+            assets.prepare(node, say)
+
+
+def snapshot() -> None:
+    """What lets a worker start in a sixth of the time. It holds tabserver: a change there makes it anew."""
+    run(BIN / "python", "-m", "runtime.snapshot", baking_node())
+
+
+def wheel() -> None:
+    """One wheel that needs no network and no Node."""
+    sources = ("pyproject.toml", "README.md", "LICENSE", "relay", "browser_pkg", "web_demo", "build/assets")
+    value = digest(*(ROOT / name for name in sources))
+    stamp = DIST / ".stamp-wheel"
+    if is_stamped(stamp, value) and list(DIST.glob("tabrelay-*.whl")):
+        return
+    say("== building the wheel in dist/")
+    DIST.mkdir(exist_ok=True)
+    for old in DIST.glob("tabrelay-*.whl"):
+        old.unlink()
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", DIST, ".")
+    stamp.write_text(value)
+    for made in DIST.glob("tabrelay-*.whl"):
+        say(f"   {made.relative_to(ROOT)}  {made.stat().st_size / 1e6:.1f} MB")
+
+
+def wheelhouse() -> None:
+    """The wheels that tabrelay's own depends on, for this Python and this platform."""
+    dependencies = metadata()["project"]["dependencies"]
+    tag = subprocess.run(
+        [BIN / "python", "-c", "import sysconfig, sys; print(sys.implementation.cache_tag, sysconfig.get_platform())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    value = digest(json.dumps(dependencies), tag, CONSTRAINTS)
+    stamp = DIST / ".stamp-wheelhouse"
+    if is_stamped(stamp, value):
+        return
+    say("== filling the wheelhouse in dist/")
+    DIST.mkdir(exist_ok=True)
+    for old in DIST.glob("*.whl"):
+        if not old.name.startswith("tabrelay-"):
+            old.unlink()
+    pip("wheel", "--wheel-dir", DIST, *dependencies)
+    stamp.write_text(value)

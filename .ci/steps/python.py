@@ -1,0 +1,54 @@
+"""The environment in .venv, and the Python packages in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from steps.console import SetupError, run, say
+from steps.stamps import digest, is_stamped
+from steps.tree import BIN, CONSTRAINTS, ROOT, VENV
+
+
+def pip(*arguments: str | Path) -> None:
+    quiet = [] if sys.stdout.isatty() else ["--quiet"]
+    run(BIN / "python", "-m", "pip", *arguments, *quiet, "--disable-pip-version-check", "--constraint", CONSTRAINTS)
+
+
+def make_venv() -> None:
+    if (BIN / "python").exists():
+        works = subprocess.run([BIN / "python", "-c", "import pip"], capture_output=True).returncode == 0
+        if works:
+            return
+    say(f"== creating the environment in .venv (Python {sys.version.split()[0]})")
+    try:
+        run(sys.executable, "-m", "venv", "--clear", VENV)
+    except SetupError as error:
+        raise SetupError(
+            f"{error}\nPython's venv module is incomplete here; on Debian: apt-get install python3-venv"
+        ) from None
+
+
+def metadata() -> dict[str, Any]:
+    """The part of pyproject.toml that an installation depends on; the rest is settings of tools."""
+    import tomllib
+
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {"build-system": whole["build-system"], "project": whole["project"], "hatch": whole["tool"]["hatch"]}
+
+
+def python_packages(extra: str = "") -> None:
+    """Install the project in editable form, with the `extra` named. The development set contains the runtime set."""
+    value = digest(str(ROOT), json.dumps(metadata(), sort_keys=True), CONSTRAINTS)
+    stamps = {"": VENV / ".tabrelay-runtime", "dev": VENV / ".tabrelay-dev"}
+    if any(is_stamped(stamps[name], value) for name in {extra, "dev"}):
+        return
+    make_venv()
+    say(f"== installing Python packages ({extra or 'runtime'}), pinned in constraints.txt")
+    # The build backend goes into the environment, where the constraints hold; pip's isolated builds ignore them.
+    pip("install", "hatchling", "editables")
+    pip("install", "--no-build-isolation", "--editable", f".[{extra}]" if extra else ".")
+    stamps[extra].write_text(value)
