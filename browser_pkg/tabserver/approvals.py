@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .offers import Item
 from .places import Astray
 from .pulse import Later
-from .tabs import Tab
+from .tabs import Tab, mark_of
 from .timing import DEFAULTS, Timing
 from .wire.frames import Caller
 
@@ -28,26 +29,24 @@ ONCE, SESSION = "once", "session"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A call that may need somebody's word. `mark`: the same for equal definitions: a tool that is another one now is
-    asked about again. `owner`: the tab that offers it, or None for the worker's own."""
+    """A call that may need somebody's word. `owner`: the tab that offers it, or None for the worker's own."""
 
     name: str
-    item: Mapping[str, Any]
-    mark: str
+    item: Item
     owner: Tab | None
     caller: Caller
     arguments: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[str, ...]:
+        """What an approval for the session is for. A tool with another definition is asked about again."""
         client = (self.caller.client or {}).get("name")
-        return self.caller.principal, str(client), self.owner.id if self.owner else "", self.name, self.mark
+        owner = self.owner.id if self.owner else ""
+        return self.caller.principal, str(client), owner, self.name, mark_of(self.item)
 
-    @property
-    def is_destructive(self) -> bool:
-        """Marked as such. MCP's default for what nobody marked would have every tool ask."""
-        hints = self.item.get("annotations") or {}
-        return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
+    def is_still(self, name: str, item: Item, owner: Tab | None) -> bool:
+        """Is this what was asked about, and defined as it was then?"""
+        return self.name == name and self.owner is owner and mark_of(self.item) == mark_of(item)
 
     def message(self, call: str) -> dict[str, Any]:
         text = json.dumps(self.arguments, ensure_ascii=False, indent=2)
@@ -58,7 +57,7 @@ class Asked:
             "title": str(self.item.get("title") or "")[:MOST_TEXT],
             "arguments": text[:MOST_SHOWN],
             "more": max(0, len(text) - MOST_SHOWN),
-            "destructive": self.is_destructive,
+            "destructive": is_destructive(self.item),
             "caller": {
                 "client": str((self.caller.client or {}).get("name") or "")[:MOST_TEXT],
                 "principal": self.caller.principal,
@@ -84,14 +83,21 @@ class Approvals:
         self._open: dict[str, _Open] = {}
         self._granted: dict[tuple[str, ...], None] = {}
 
-    def is_needed(self, asked: Asked, tabs: Iterable[Tab]) -> bool:
-        if self.operator == NONE or asked.key in self._granted:
+    def is_wanted(self, name: str, item: Item, owner: Tab | None, tabs: Iterable[Tab]) -> bool:
+        """Does anybody want to be asked about this tool? Said before there is a question: nearly always nobody does."""
+        if self.operator == NONE:
             return False
-        if self.operator == ALL or (self.operator == DESTRUCTIVE and asked.is_destructive):
+        if self.operator == ALL or (self.operator == DESTRUCTIVE and is_destructive(item)):
             return True
+        if owner is not None:
+            return _wants(owner.approve, name, item)
         # The worker's tools belong to all pages: if one of them wants to be asked, somebody is.
-        wishes = [asked.owner.approve] if asked.owner else [tab.approve for tab in tabs] or [DESTRUCTIVE]
-        return any(_wants(wish, asked) for wish in wishes)
+        wishes = [tab.approve for tab in tabs] or [DESTRUCTIVE]
+        return any(_wants(wish, name, item) for wish in wishes)
+
+    def is_granted(self, asked: Asked) -> bool:
+        """Did somebody allow it before, for the session?"""
+        return bool(self._granted) and asked.key in self._granted
 
     def ask(
         self, call: str, asked: Asked, tab: Tab | None, go: Callable[[], None], deny: Callable[[Astray], None]
@@ -159,10 +165,16 @@ class Approvals:
             question.deny(_not_run(text, "approval_timeout", tab))
 
 
-def _wants(wish: str | frozenset[str], asked: Asked) -> bool:
+def is_destructive(tool: Item) -> bool:
+    """Marked as such. MCP's default for what nobody marked would have every tool ask."""
+    hints = tool.get("annotations") or {}
+    return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
+
+
+def _wants(wish: str | frozenset[str], name: str, tool: Item) -> bool:
     if isinstance(wish, frozenset):
-        return asked.name in wish
-    return wish == ALL or (wish == DESTRUCTIVE and asked.is_destructive)
+        return name in wish
+    return wish == ALL or (wish == DESTRUCTIVE and is_destructive(tool))
 
 
 def read_wish(value: Any) -> str | frozenset[str]:

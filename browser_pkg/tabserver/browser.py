@@ -10,37 +10,41 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import js
 from pyodide.ffi import JsException, create_proxy, to_js
 
+from .slate import Slate
 from .sockets import Abort, DialError
-from .wire.frames import BEARER_PREFIX, SUBPROTOCOL
+from .wire.frames import BEARER_PREFIX, SUBPROTOCOL, split
 
 _HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
+_LITTLE: Final = 64 * 1024
 _DRAINING: Final = 503  # how a relay that is about to restart answers
 
 
 class Shim(Protocol):
     """js/shim.js."""
 
-    def listen(self, port: Any, receive: Any) -> None: ...
-    def post(self, port: Any, json: str) -> None: ...
+    def useSlate(self, memory: Any) -> None: ...
+    def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...
+    def poster(self, port: Any, asText: bool) -> Callable[[str], None]: ...
     def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any) -> Any: ...
+    def sender(self, socket: Any) -> Callable[[str], int]: ...
     def whenFree(self, name: str, tell: Any) -> Callable[[], None]: ...
     def whenOnline(self, tell: Any) -> None: ...
 
 
-def now_s() -> float:
-    """Seconds since the worker started; it never runs backwards."""
-    return float(js.performance.now()) / 1000
+# Seconds of a clock that never runs backwards. Python asks the browser for it without a proxy, as JavaScript can't be.
+now_s: Final = time.monotonic
 
 
 def now_ms() -> float:
     """Milliseconds since 1970, as pages understand time."""
-    return float(js.Date.now())
+    return time.time() * 1000
 
 
 def report(error: BaseException, while_doing: str) -> None:
@@ -62,26 +66,53 @@ def guarded(function: Callable[..., None], while_doing: str) -> Callable[..., No
     return call
 
 
+def make_slate(shim: Shim) -> Slate:
+    slate = Slate()
+    shim.useSlate(create_proxy(slate.memory))
+    return slate
+
+
 class Port:
     """One page's MessagePort. `gone` is called once, when the tab whose lock was given to `watch` has died."""
 
-    def __init__(self, shim: Shim, port: Any) -> None:
+    reads_requests = False
+
+    def __init__(self, shim: Shim, slate: Slate, port: Any) -> None:
         self._shim = shim
+        self._slate = slate
         self._port = port
+        # Kept, because looking it up costs more than calling it.
+        self.post = shim.poster(port, False)
         self._watched: str | None = None
         self._stop_watch: Callable[[], None] = lambda: None
         self._proxies: list[Any] = []
 
-    def listen(self, receive: Callable[[dict[str, Any], str | None], None]) -> None:
-        def take(head: str, body: str | None) -> None:
-            receive(json.loads(head), body)
+    def listen(
+        self, receive: Callable[[dict[str, Any]], None], receive_result: Callable[[str, str, bool], None]
+    ) -> None:
+        """`receive_result`: gets the call, its result as JSON text, and whether that may be passed on unread."""
 
-        proxy = create_proxy(guarded(take, "a message from a page failed"))
-        self._proxies.append(proxy)
-        self._shim.listen(self._port, proxy)
+        def take(text: str) -> None:
+            message = json.loads(text)
+            if message["t"] == "result":
+                receive_result(str(message["call"]), str(message["json"]), False)
+            else:
+                receive(message)
+
+        def take_plain(text: str | int) -> None:
+            call, _, result = (self._slate.read(text) if isinstance(text, int) else text).partition("\n")
+            receive_result(call, result, True)
+
+        proxies = [create_proxy(guarded(each, "a message from a page failed")) for each in (take, take_plain)]
+        self._proxies += proxies
+        self._shim.listen(self._port, *proxies)
+
+    def use_text(self) -> None:
+        """The page reads JSON text, which costs both sides less than an object does."""
+        self.post = self._shim.poster(self._port, True)
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self._shim.post(self._port, json.dumps(message))
+        self.post(json.dumps(message))
 
     def watch(self, lock: str, gone: Callable[[], None]) -> None:
         """Learn of the tab's death: the browser gives us the lock that the tab held."""
@@ -128,11 +159,13 @@ class Aborter:
 class WebSocket:
     """An open WebSocket."""
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, shim: Shim, socket: Any) -> None:
         self._socket = socket
+        self._send = shim.sender(socket)
+        self._buffered = 0
 
     def send(self, header: str, payload: str | None) -> None:
-        self._socket.send(header if payload is None else f"{header}\n{payload}")
+        self._buffered = self._send(header if payload is None else f"{header}\n{payload}")
 
     def close(self, code: int, reason: str) -> None:
         # A script may say 1000 or 3000-4999 and nothing else; the rest is the browser's own vocabulary.
@@ -141,14 +174,18 @@ class WebSocket:
 
     @property
     def buffered(self) -> int:
-        return int(self._socket.bufferedAmount)
+        # Between our own writes it only becomes less: while it was little, nobody has to be asked.
+        if self._buffered > _LITTLE:
+            self._buffered = int(self._socket.bufferedAmount)
+        return self._buffered
 
 
 class Dialer:
     """Opens sockets to one server of one relay, and finds out why one does not open."""
 
-    def __init__(self, shim: Shim, relay: str, server: str) -> None:
+    def __init__(self, shim: Shim, slate: Slate, relay: str, server: str) -> None:
         self._shim = shim
+        self._slate = slate
         self._relay = relay.rstrip("/")
         self._server = server
         self.token = ""
@@ -161,7 +198,7 @@ class Dialer:
             raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
         await self._find_relay(abort)
-        dialling = _Dialling(self._shim, on_message, on_close)
+        dialling = _Dialling(self._shim, self._slate, on_message, on_close)
         try:
             return await dialling.open(self._url(), self._protocols(), abort)
         except JsException as error:
@@ -235,9 +272,14 @@ class _Dialling:
     """One attempt: a socket on its way, and the listeners it has until it closes."""
 
     def __init__(
-        self, shim: Shim, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
+        self,
+        shim: Shim,
+        slate: Slate,
+        on_message: Callable[[str, str | None], None],
+        on_close: Callable[[int, str], None],
     ) -> None:
         self._shim = shim
+        self._slate = slate
         self._on_message = on_message
         self._on_close = on_close
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -249,9 +291,9 @@ class _Dialling:
         if abort.aborted:
             raise _NotOpened
         listeners = [
-            self._listener(self._opened, "a socket's opening failed"),
-            self._listener(self._received, "a frame from the relay failed"),
-            self._listener(self._closed, "a socket's end could not be handled"),
+            self._listener(guarded(self._opened, "a socket's opening failed")),
+            self._listener(self._received),
+            self._listener(guarded(self._closed, "a socket's end could not be handled")),
         ]
         try:
             socket = self._shim.openSocket(url, to_js(protocols), *listeners)
@@ -273,10 +315,10 @@ class _Dialling:
             abort.signal.removeEventListener("abort", given_up)
             given_up.destroy()
         self._is_handed_over = True
-        return WebSocket(socket)
+        return WebSocket(self._shim, socket)
 
-    def _listener(self, function: Callable[..., None], while_doing: str) -> Any:
-        proxy = create_proxy(guarded(function, while_doing))
+    def _listener(self, function: Callable[..., None]) -> Any:
+        proxy = create_proxy(function)
         self._proxies.append(proxy)
         return proxy
 
@@ -284,10 +326,14 @@ class _Dialling:
         if not self._outcome.done():
             self._outcome.set_result(None)
 
-    def _received(self, header: str, payload: str | None) -> None:
+    def _received(self, frame: str | int) -> None:
         # The relay says nothing before it is greeted, so nothing can be lost before the hand-over.
-        if self._is_handed_over:
-            self._on_message(header, payload)
+        if not self._is_handed_over:
+            return
+        try:
+            self._on_message(*split(self._slate.read(frame) if isinstance(frame, int) else frame))
+        except Exception as error:
+            report(error, "a frame from the relay failed")
 
     def _closed(self, code: int, reason: str) -> None:
         self._is_closed = True

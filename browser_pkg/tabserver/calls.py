@@ -14,12 +14,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
-from .context import Cancel, Done, Outcome, Request, Result
+from .context import Cancel, Done, Outcome, Request, Result, Written
 from .messages import LEVELS, Refusal, is_finite, loggable
 from .outbox import Outbox
-from .parking import TTL_S, Parking, Seal
+from .parking import TTL_S, Parking, Seal, Spent, digest
 from .questions import Answer, InputRequired, MissingCapability, Question, new_key, wire_form
 from .sessions import Session
 from .states import States, caller_key
@@ -29,6 +31,7 @@ from .wire.eras import Era
 from .wire.frames import Acp, Caller
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, MISSING_CAPABILITY, RequestId
 from .wire.notes import CLOSE_STREAM, PIN
+from .wire.traces import TraceContext
 
 # Questions that are asked together shall not cost the client a round each.
 COALESCE_S: Final = 0.01
@@ -39,12 +42,13 @@ GONE: Final = -31011
 BUSY: Final = -31013
 
 Start = Callable[[Request, Done], Cancel]
+Params = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """The request that waits for the call now, which progress and log it asked for, which tab it named, and for which
-    session of an editor's agent it comes."""
+    """The request that waits for the call now, which progress and log it asked for, which tab it named, for which
+    session of an editor's agent it comes, and to which trace it belongs."""
 
     session: Session
     id: RequestId
@@ -52,15 +56,17 @@ class Seat:
     level: str | None
     target: Target | None = None
     acp: Acp | None = None
+    trace: TraceContext | None = None
     reached: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What differs between the methods that run something: how a result looks in an era, and how a failure does."""
+    """What differs between the methods that run something: how a result looks in an era, also by the request's params,
+    and how a failure does."""
 
     method: str
-    dress: Callable[[Session, Result], Result]
+    dress: Callable[[Session, Result, Params], Result]
     fail: Callable[[BaseException], Outcome]
 
 
@@ -71,6 +77,7 @@ class Office:
     outbox: Outbox
     parking: Parking[Call]
     seal: Seal
+    spent: Spent
     states: States
     clock: Callable[[], float]
 
@@ -78,25 +85,38 @@ class Office:
 class Call:
     """Implements Request."""
 
-    def __init__(self, office: Office, kind: Kind, seat: Seat, mark: Callable[[], str]) -> None:
-        """`mark` tells this request from others; it is made only when needed, for arguments may be large."""
-        self._office, self._kind, self._mark = office, kind, mark
+    # Here, and not made for each call: what most never have.
+    is_over = False
+    is_cancelled = False
+    input_responses: Mapping[str, Answer] = MappingProxyType({})
+    request_state: Any = None
+    goes_on = False
+    _rounds = 0
+    _start: Start | None = None
+    _stop: Cancel | None = None
+    _kept: Outcome | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _shim: asyncio.Task[None] | None = None
+
+    def __init__(self, office: Office, kind: Kind, seat: Seat, params: Params) -> None:
+        self._office, self._kind, self._params = office, kind, params
         self._seat: Seat | None = seat
         self._last = seat
-        self._asks: dict[str, tuple[Question[Any], asyncio.Future[Answer]]] = {}
-        self._given: dict[str, Answer] = {}
-        self._keys = itertools.count(1)
-        self._rounds = 0
-        self._start: Start | None = None
-        self._stop: Cancel | None = None
-        self._kept: Outcome | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._shim: asyncio.Task[None] | None = None
-        self.is_over = False
-        self.is_cancelled = False
-        self.input_responses: Mapping[str, Answer] = {}
-        self.request_state: Any = None
         seat.session.running[seat.id] = self
+
+    @cached_property
+    def _asks(self) -> dict[str, tuple[Question[Any], asyncio.Future[Answer]]]:
+        """The questions that are open."""
+        return {}
+
+    @cached_property
+    def _given(self) -> dict[str, Answer]:
+        """Answers that came before their questions."""
+        return {}
+
+    @cached_property
+    def _keys(self) -> itertools.count[int]:
+        return itertools.count(1)
 
     @property
     def caller(self) -> Caller:
@@ -112,6 +132,10 @@ class Call:
         return self._last.target
 
     @property
+    def trace(self) -> TraceContext | None:
+        return self._last.trace
+
+    @property
     def caller_key(self) -> str:
         return caller_key(self.caller, self._last.session.id)
 
@@ -121,8 +145,9 @@ class Call:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def begin(self, start: Start, answers: Mapping[str, Answer], state: Any = None) -> None:
+    def begin(self, start: Start, answers: Mapping[str, Answer], state: Any = None, *, goes_on: bool = False) -> None:
         """Run the handler. What `start` raises means that nothing was run, and ends the call."""
+        self.goes_on = goes_on
         try:
             self._enter(start, answers, state)
         except BaseException:
@@ -130,8 +155,9 @@ class Call:
             raise
 
     def _enter(self, start: Start, answers: Mapping[str, Answer], state: Any) -> None:
-        self._start, self.input_responses, self.request_state = start, answers, state
-        self._given = dict(answers)
+        self._start = start
+        if answers or state is not None or self._rounds:
+            self.input_responses, self.request_state, self._given = answers, state, dict(answers)
         self._stop = start(self, self.finish)
         if self.is_cancelled:  # by a caller that left while a plain function was running
             self.cancel("cancelled")
@@ -146,15 +172,20 @@ class Call:
         else:
             self._end(outcome, self._seat)
 
-    def _end(self, outcome: Result | Refusal, seat: Seat) -> None:
+    def _end(self, outcome: Result | Written | Refusal, seat: Seat) -> None:
         self.is_over = True
         self._leave(seat)
+        if isinstance(outcome, Written):
+            if seat.session.era is Era.MODERN:
+                self._office.outbox.pass_on(seat.session, seat.id, outcome)
+                return
+            outcome = outcome.read()  # older revisions may have another form for what is in it
         outcome = self._for_era(outcome, seat.session)
         if isinstance(outcome, Refusal):
             self._office.outbox.refuse(seat.session, seat.id, outcome)
         else:
             is_whole = outcome.get("resultType") != "input_required"
-            result = self._kind.dress(seat.session, outcome) if is_whole else outcome
+            result = self._kind.dress(seat.session, outcome, self._params) if is_whole else outcome
             self._office.outbox.answer(seat.session, seat.id, result)
 
     def _for_era(self, outcome: Result | Refusal, session: Session) -> Result | Refusal:
@@ -320,7 +351,8 @@ class Call:
 
     def _sealed(self, held: dict[str, Any]) -> str:
         until = self._office.clock() + TTL_S
-        return self._office.seal.close(held, self.caller.principal, self._mark(), until)
+        mark = digest(self._kind.method, self._params)
+        return self._office.seal.close(held, self.caller.principal, mark, until)
 
     # -- handlers that return their questions -------------------------------------------------------------------------
 
@@ -333,7 +365,7 @@ class Call:
             if required.requests or required.state is None:
                 result["inputRequests"] = {key: wire_form(ask) for key, ask in required.requests.items()}
             if required.state is not None:
-                result["requestState"] = self._sealed({"s": required.state})
+                result["requestState"] = self._sealed({"s": required.state, "p": self._office.parking.place})
             self._end(result, seat)
         elif self._rounds >= MOST_ROUNDS:
             self._end(Refusal(INTERNAL_ERROR, f"The handler still asks after {MOST_ROUNDS} rounds."), seat)
@@ -349,6 +381,7 @@ class Call:
             answers = {key: task.result() for key, task in tasks.items()}
             self._shim = None
             assert self._start is not None
+            self.goes_on = True
             self._enter(self._start, answers, required.state)
         except Exception as error:
             self._shim = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .wire.errors import BufferFull, MessageTooLarge
@@ -15,23 +14,14 @@ from .wire.link import Link
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class _Unsent(Generic[P]):
-    channel: str
-    kind: Kind
-    payload: P
-    id: RequestId | None
-    related: RequestId | None
-
-
 class Channels(Generic[P]):
     """Sends on open channels only: what is said on one that is gone has no reader, or, worse, another one."""
 
     def __init__(self, link: Link[P], clock: Callable[[], float]) -> None:
         self._link, self._clock = link, clock
         self._open: dict[str, bool] = {}
-        self._orphans: dict[str, None] = {}
-        self._unsent: deque[_Unsent[P]] = deque()
+        self._orphans: dict[str, float] = {}
+        self.unsent: deque[tuple[str, Kind, P, RequestId | None, RequestId | None]] = deque()
 
     def opened(self, channel: str, *, is_single: bool) -> None:
         """`is_single`: opened by its only request, and gone with the answer."""
@@ -46,24 +36,42 @@ class Channels(Generic[P]):
         """Was it open in an earlier session, and may still be opened again?"""
         return channel in self._orphans
 
-    def orphan(self) -> None:
-        """The session is another one: nothing is open any more until the relay opens it again."""
-        self._orphans |= dict.fromkeys(self._open)
+    def orphan(self, until: float) -> None:
+        """The session is another one: nothing is open any more until the relay opens it again, which it may do for so
+        long. What came from a session before that keeps its own time: a browser may go from relay to relay."""
+        self._orphans = {**dict.fromkeys(self._open, until), **self._orphans}
         self._open = {}
-        self._unsent.clear()
+        self.unsent.clear()
 
-    def forget(self) -> list[str]:
-        """Nobody will come back for the channels of earlier sessions. Returns them."""
-        gone, self._orphans = self._orphans, {}
-        return list(gone)
+    def forget(self, now: float) -> list[str]:
+        """Nobody will come back for channels of earlier sessions whose time is over. Returns them."""
+        gone = [channel for channel, until in self._orphans.items() if until <= now]
+        for channel in gone:
+            del self._orphans[channel]
+        return gone
 
-    def send(self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None) -> None:
+    @property
+    def next_forgotten(self) -> float | None:
+        return min(self._orphans.values(), default=None)
+
+    def send(
+        self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
+    ) -> None:
         """While the link has no room, an answer waits for it, and a notice about a running request is dropped."""
         if channel not in self._open:
             return
-        unsent = _Unsent(channel, kind, payload, id, related)
-        if (self._unsent or not self._try(unsent)) and (kind is not Kind.NOTE or related is None):
-            self._unsent.append(unsent)
+        has_room = not self.unsent and self._try(channel, kind, payload, id, related, now)
+        if not has_room and (kind is not Kind.NOTE or related is None):
+            self.unsent.append((channel, kind, payload, id, related))
+
+    def answer(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
+        """Answer the only request of a channel at once: the header to write with it. None: it has to be sent."""
+        if self.unsent or not self._open.get(channel):
+            return None
+        header = self._link.reply(channel, id, payload, now)
+        if header is not None:
+            del self._open[channel]
+        return header
 
     def close(self, channel: str, why: str) -> None:
         """Say that our side is done with a channel."""
@@ -72,23 +80,24 @@ class Channels(Generic[P]):
 
     def flush(self) -> MessageTooLarge | None:
         """Send what waited, as far as there is room now. Returns the error of a message that can never go."""
-        while self._unsent:
-            unsent = self._unsent[0]
+        while self.unsent:
+            unsent = self.unsent[0]
             try:
-                if unsent.channel in self._open and not self._try(unsent):
+                if unsent[0] in self._open and not self._try(*unsent, self._clock()):
                     return None
             except MessageTooLarge as error:
-                self._unsent.popleft()
+                self.unsent.popleft()
                 return error
-            self._unsent.popleft()
+            self.unsent.popleft()
         return None
 
-    def _try(self, unsent: _Unsent[P]) -> bool:
-        now = self._clock()
+    def _try(
+        self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
+    ) -> bool:
         try:
-            self._link.send(unsent.channel, unsent.kind, unsent.payload, now, id=unsent.id, related=unsent.related)
+            self._link.send(channel, kind, payload, now, id=id, related=related)
         except BufferFull:
             return False
-        if unsent.kind is Kind.RES and self._open[unsent.channel]:
-            del self._open[unsent.channel]
+        if kind is Kind.RES and self._open[channel]:
+            del self._open[channel]
         return True

@@ -11,7 +11,9 @@ the client: as a request of the server's own in the eras that have those, as `in
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
 from .content import Message
@@ -34,12 +36,30 @@ from .targets import Target
 from .wire.eras import Era
 from .wire.frames import Acp, Caller
 from .wire.jsonrpc import RequestId
+from .wire.traces import TraceContext
 
 T = TypeVar("T")
 
 Result = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Written:
+    """A tool's result that is JSON text already, and known to be sound: it is passed on unread.
+
+    `text`: an object with `content`, perhaps `structuredContent`, and nothing else. `meta`: what its `_meta` is to say.
+    """
+
+    text: str
+    meta: dict[str, Any]
+
+    def read(self) -> Result:
+        result: Result = json.loads(self.text)
+        return result | {"_meta": self.meta}
+
+
 # How a handler ended: with a result, with an error of the protocol, or with questions that come before a result.
-Outcome = Result | Refusal | InputRequired
+Outcome = Result | Written | Refusal | InputRequired
 Done = Callable[[Outcome], None]
 Cancel = Callable[[str], None]
 
@@ -58,6 +78,8 @@ class Request(Protocol):
         """The tab that it wants, if it wants one."""
 
     @property
+    def trace(self) -> TraceContext | None: ...
+    @property
     def caller_key(self) -> str:
         """The same for all requests of one caller: see `states`."""
 
@@ -67,6 +89,10 @@ class Request(Protocol):
     def input_responses(self) -> Mapping[str, Answer]: ...
     @property
     def request_state(self) -> Any: ...
+    @property
+    def goes_on(self) -> bool:
+        """Did this worker begin it before, and is it back with what its client was asked for?"""
+
     def pin(self, tab: str | None) -> None:
         """Let the caller's requests go to one tab from now on, or to whichever is in front."""
 
@@ -105,6 +131,14 @@ class Context:
     @property
     def request_id(self) -> RequestId:
         return self._request.request_id
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that the call belongs to (W3C `traceparent`, `tracestate`, `baggage`); None if nobody traces.
+
+        A tracer of the page's own goes on from it; `trace.to_dict()` are the headers for calls of the tool's own.
+        """
+        return self._request.trace
 
     @property
     def is_cancelled(self) -> bool:

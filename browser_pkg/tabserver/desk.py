@@ -6,17 +6,16 @@ It reads their parameters, and tells a new call from the retry of one that asked
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, Final, NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
 
-from .calls import BUSY, GONE, Call, Kind, Office, Seat, Start
+from .calls import BUSY, GONE, Call, Kind, Office, Params, Seat, Start
 from .catalogue import Catalogue
 from .context import Outcome, Result
 from .hints import unknown
 from .messages import Refusal, read_level
 from .outbox import Outbox
-from .parking import Parking, Seal, digest
+from .parking import Parking, Seal, Spent, digest
 from .prompts import UnknownPrompt
 from .questions import Answer
 from .revisions import legacy_prompt, legacy_result
@@ -24,11 +23,12 @@ from .sessions import Session
 from .shapes import show
 from .signature import InvalidArguments
 from .states import States
-from .targets import read_target
+from .targets import Target, read_target
 from .tools import UnknownTool, failure, text_result
 from .wire.eras import META_LOG_LEVEL, Era
 from .wire.frames import META_ACP, Acp
 from .wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
+from .wire.traces import TraceContext
 
 MAX_RUNNING: Final = 64
 # What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
@@ -39,11 +39,19 @@ _LOST: Final = (
     "It may have done a part of its work. Make the call again, without requestState, if doing that twice is safe."
 )
 
-Params = dict[str, Any]
-
 
 def _gone(server: str) -> dict[str, Any]:
     return {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": server}
+
+
+class Wishes(NamedTuple):
+    """What a request's `_meta` asks for: see Seat."""
+
+    token: RequestId | None
+    level: str | None
+    target: Target | None
+    acp: Acp | None
+    trace: TraceContext | None
 
 
 class Desk:
@@ -51,7 +59,10 @@ class Desk:
 
     def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
-        self._office = Office(outbox, Parking(), Seal(), States(clock), clock)
+        self._office = Office(outbox, Parking(), Seal(), Spent(), States(clock), clock)
+        self._tool_kind = Kind("tools/call", self._dress_tool, failure)
+        # What the last request wished for in its `_meta`: most clients say the same every time.
+        self._wished: tuple[Params, Wishes] = {}, Wishes(None, None, None, None, None)
 
     def use_key(self, key: str) -> None:
         self._office.seal.use(key)
@@ -59,7 +70,6 @@ class Desk:
     def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
         name = _text(params, "name")
         arguments = _object(params, "arguments")
-        kind = Kind("tools/call", self._dress_tool(name), failure)
 
         def start(request: Any, done: Any) -> Any:
             try:
@@ -75,7 +85,7 @@ class Desk:
                 done(failure(error))
             return _nothing_to_cancel
 
-        self._take(kind, session, id, params, start)
+        self._take(self._tool_kind, session, id, params, start)
 
     def get_prompt(self, session: Session, id: RequestId, params: Params) -> None:
         name, arguments = _text(params, "name"), _texts(params, "arguments")
@@ -86,12 +96,11 @@ class Desk:
             except UnknownPrompt as error:
                 _refuse_unknown("prompt", error.name, self._catalogue.prompts())
 
-        self._take(Kind("prompts/get", _dress_messages, _fail), session, id, params, start)
+        self._take(_PROMPT, session, id, params, start)
 
     def read_resource(self, session: Session, id: RequestId, params: Params) -> None:
         uri = _text(params, "uri")
-        kind = Kind("resources/read", _dress_contents, _fail)
-        self._take(kind, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
+        self._take(_RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
 
     def complete(self, session: Session, id: RequestId, params: Params) -> None:
         ref, argument = _object(params, "ref"), _object(params, "argument")
@@ -111,42 +120,63 @@ class Desk:
                 return self._catalogue.complete_resource(uri, name, typed, others, request, done)
             raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
 
-        self._take(Kind("completion/complete", _as_it_is, _fail), session, id, params, start)
+        self._take(_COMPLETION, session, id, params, start)
 
     def _take(self, kind: Kind, session: Session, id: RequestId, params: Params, start: Start) -> None:
         """Begin a call, or go on with the one that this request is the retry of."""
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
-        token, level = _wishes(session, params)
-        meta = params.get("_meta", {})
-        seat = Seat(session, id, token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)))
-        mark = partial(digest, kind.method, params)
+        wishes = self._wishes(session, params)
+        seat = Seat(session, id, *wishes)
         if session.era is Era.LEGACY or kind.method == "completion/complete":
-            Call(self._office, kind, seat, mark).begin(start, {})
+            Call(self._office, kind, seat, params).begin(start, {})
             return
         answers, state = _answers(params), params.get("requestState")
         if state is None:
             # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
-            Call(self._office, kind, seat, mark).begin(start, answers)
+            Call(self._office, kind, seat, params).begin(start, answers)
             return
         held = None
         if isinstance(state, str):
-            held = self._office.seal.open(state, session.caller.principal, mark(), self._office.clock())
+            mark = digest(kind.method, params)
+            held = self._office.seal.open(state, session.caller.principal, mark, self._office.clock())
         if held is not None and "s" in held:
-            Call(self._office, kind, seat, mark).begin(start, answers, held["s"])
+            if not self._office.spent.spend(held):
+                raise _invalid()
+            self._go_on(Call(self._office, kind, seat, params), start, answers, held)
             return
         if held is not None and held.get("p") != self._office.parking.place:
             # It is ours, but of a worker that is gone, and with it the handler that stood still.
             if not self._is_safe(kind, params):
                 raise Refusal(GONE, _LOST, _gone(self._name))
-            Call(self._office, kind, seat, mark).begin(start, answers)
+            Call(self._office, kind, seat, params).begin(start, answers)
             return
         parked = self._office.parking.take(held["h"]) if held is not None else None
         if parked is None:
-            # Foreign, used, expired, for another request: whoever guesses learns nothing from the answer.
-            raise Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
+            raise _invalid()
         parked.resume(seat, answers)
+
+    def _go_on(self, call: Call, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
+        """With a handler's own state. What another worker sealed, that one may have seen come back already: it goes on,
+        but whoever has to allow the call is asked again."""
+        try:
+            call.begin(start, answers, held["s"], goes_on=held.get("p") == self._office.parking.place)
+        except BaseException:
+            self._office.spent.give_back(held)  # nothing was run
+            raise
+
+    def _wishes(self, session: Session, params: Params) -> Wishes:
+        meta = params.get("_meta", {})
+        known, wishes = self._wished
+        is_modern = session.era is Era.MODERN  # in a session, a log level in `_meta` means nothing
+        if is_modern and meta == known:
+            return wishes
+        wishes = read_wishes(meta, session.era)
+        # Not where Python finds equal what JSON tells apart, such as true and 1.
+        if is_modern and wishes.token is None and wishes.target is None:
+            self._wished = meta, wishes
+        return wishes
 
     def _is_safe(self, kind: Kind, params: Params) -> bool:
         """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
@@ -156,33 +186,41 @@ class Desk:
         hints = tool.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
-    def _dress_tool(self, name: str) -> Callable[[Session, Result], Result]:
-        def dress(session: Session, result: Result) -> Result:
-            result = {"content": []} | result
-            if session.era is Era.MODERN:
-                return result
-            tool = None
-            if "structuredContent" in result:
-                tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == name), None)
-            return legacy_result(tool, result, session.caller.version)
-
-        return dress
+    def _dress_tool(self, session: Session, result: Result, params: Params) -> Result:
+        result = result if "content" in result else {"content": []} | result
+        if session.era is Era.MODERN:
+            return result
+        tool = None
+        if "structuredContent" in result:
+            tools = self._catalogue.tools()
+            tool = next((tool for tool in tools if tool.get("name") == params["name"]), None)
+        return legacy_result(tool, result, session.caller.version)
 
 
-def _as_it_is(session: Session, result: Result) -> Result:
+def _invalid() -> Refusal:
+    """Foreign, used, expired, for another request: whoever guesses learns nothing from the answer."""
+    return Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
+
+
+def _as_it_is(session: Session, result: Result, params: Params) -> Result:
     return result
 
 
-def _dress_messages(session: Session, result: Result) -> Result:
+def _dress_messages(session: Session, result: Result, params: Params) -> Result:
     return result if session.era is Era.MODERN else legacy_prompt(result, session.caller.version)
 
 
-def _dress_contents(session: Session, result: Result) -> Result:
+def _dress_contents(session: Session, result: Result, params: Params) -> Result:
     return UNCACHED | result if session.era is Era.MODERN else result
 
 
 def _fail(error: BaseException) -> Outcome:
     return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+_PROMPT: Final = Kind("prompts/get", _dress_messages, _fail)
+_RESOURCE: Final = Kind("resources/read", _dress_contents, _fail)
+_COMPLETION: Final = Kind("completion/complete", _as_it_is, _fail)
 
 
 def _nothing_to_cancel(reason: str) -> None:
@@ -193,15 +231,15 @@ def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> 
     raise Refusal(INVALID_PARAMS, unknown(noun, name, offered))
 
 
-def _wishes(session: Session, params: Params) -> tuple[RequestId | None, str | None]:
-    """Which progress and which log messages this request asked for."""
-    meta = params.get("_meta", {})
+def read_wishes(meta: Params, era: Era) -> Wishes:
+    """Raises Refusal for what makes no sense."""
     token, level = meta.get("progressToken"), meta.get(META_LOG_LEVEL)
     if token is not None and not is_request_id(token):
         raise Refusal(INVALID_PARAMS, f"params._meta.progressToken: expected string or integer, got {show(token)}")
     # 2026-07-28: without a level in the envelope no log message may be sent for the request.
-    is_asked = session.era is Era.MODERN and level is not None
-    return token, read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
+    is_asked = era is Era.MODERN and level is not None
+    level = read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
+    return Wishes(token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)), TraceContext.read(meta))
 
 
 def _answers(params: Params) -> dict[str, Answer]:

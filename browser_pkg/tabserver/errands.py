@@ -6,9 +6,10 @@ Who does it is decided in `places`; the hub sends it there.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .context import Cancel, Done, Request
 from .listing import Entry, Listing
@@ -22,8 +23,7 @@ from .wire.jsonrpc import INVALID_PARAMS
 Texts = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
+class Errand(NamedTuple):
     """`kind` and `key`: where it is listed. `purpose`: what it is done for, which for completion is not the same.
 
     `message`: what is said to a tab, given its own name for the thing. `own`: how the worker does it itself.
@@ -35,7 +35,7 @@ class Errand:
     target: Target | None
     message: Callable[[str], Message]
     own: Callable[[Request, Done], Cancel]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = MappingProxyType({})
 
 
 def aim(request: Request, named: Target | None = None) -> Target | None:

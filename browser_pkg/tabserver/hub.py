@@ -1,39 +1,37 @@
-"""The hub: what the worker and its tabs offer, for the MCP core, and the calls that run in them.
+"""The hub: what the worker and its tabs offer, for the MCP core, and what their pages say.
 
 It is the catalogue that the core asks. Ports come in behind a Protocol, time and deferral as arguments; so nothing here
-knows a browser, a socket or MCP's messages. Who is there is kept in `presence`, who gets a call is decided in `places`.
+knows a browser, a socket or MCP's messages. Who is there is kept in `presence`, the calls that run in `traffic`.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from . import errands
-from .approvals import Approvals, Asked, read_wish
+from .approvals import read_wish
 from .context import Cancel, Done, Request
 from .errands import Errand, Texts
 from .listing import KINDS, Entry, Listing
-from .places import Astray, Place, asleep, fell_silent, find_place, left, stayed_away, went
+from .places import Astray, Place
 from .presence import Presence
 from .prompts import UnknownPrompt
-from .pulse import Later, Pulse
+from .pulse import Later
 from .resources import ResourceNotFound
 from .running import nothing_to_cancel
-from .runs import WORKER, Run
+from .runs import WORKER
 from .statics import call_static
-from .tabs import Message, Port, Tab, mark_of
+from .tabs import Message, Port, Tab
 from .targets import Target, with_argument
 from .timing import Timing
 from .toolbox import Toolbox
-from .tools import UnknownTool, text_result
-from .wire.eras import Era
+from .tools import Tool, UnknownTool
+from .traffic import Traffic
 from .wire.statics import STATIC_NAMES, STATIC_TOOLS
 
 # Tabs that the relay is told of; it shows them to people.
 MOST_TOLD: Final = 64
-RELOADING_MS: Final = 200.0
 
 
 class Hub:
@@ -51,20 +49,16 @@ class Hub:
         later: Later,
         on_change: Callable[[list[str]], None] = lambda lists: None,
     ) -> None:
-        self.now_ms = now_ms
         self.on_change = on_change
         self.on_update: Callable[[str], None] = lambda uri: None
         self.on_tabs: Callable[[], None] = lambda: None
-        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
-        self._presence = Presence(now_ms=now_ms, later=later, changed=self.changed, left=self._left)
-        self._approvals = Approvals(later)
-        self._later = later
+        # Answers to calls that went by the lane end there.
+        self.finish_plain: Callable[[Port, str, str, bool], bool] = lambda port, call, json, is_plain: False
+        self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
+        self.traffic = Traffic(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
+        presence.left = self.traffic.left
         self._toolbox = toolbox
-        self._defer, self._later = defer, later
-        self._running: dict[str, Run] = {}
-        # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
-        self._held: dict[str, Errand] = {}
-        self._numbers = itertools.count(1)
+        self._defer = defer
         self._has_statics = False
         self._is_change_due = False
         self._made: Listing | None = None
@@ -75,7 +69,8 @@ class Hub:
         toolbox.on_update = self._updated
 
     def use_timing(self, timing: Timing) -> None:
-        self._pulse.timing = self._presence.timing = self._approvals.timing = timing
+        self._presence.timing = timing
+        self.traffic.use_timing(timing)
 
     def use_statics(self, has_statics: bool) -> None:
         """Does this server have the static tools? The relay says so."""
@@ -85,7 +80,9 @@ class Hub:
 
     def use_approval(self, operator: str) -> None:
         """Which calls must be allowed first, as the relay's operator wants it."""
-        self._approvals.operator = operator
+        if operator != self.traffic.approvals.operator:
+            self.traffic.approvals.operator = operator
+            self.changed()
 
     # -- tabs ---------------------------------------------------------------------------------------------------------
 
@@ -97,7 +94,7 @@ class Hub:
     @property
     def tabs(self) -> list[Tab]:
         """The tabs whose page is there now."""
-        return [tab for tab in self._presence.tabs.values() if tab.port is not None]
+        return self._presence.present
 
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
@@ -112,49 +109,40 @@ class Hub:
         `is_expected`: it is, or leads to another page of the origin."""
         self._presence.leave(port, returns=returns, is_expected=is_expected)
 
-    def receive(self, port: Port, message: Message, body: str | None = None) -> None:
+    def receive(self, port: Port, message: Message) -> None:
         """A message of an attached page; from any other page it has no meaning and is dropped."""
         tab = self._presence.at(port)
         if tab is None:
             return
-        self._pulse.heard(tab)
+        self.traffic.heard(tab)
         self._presence.heard(tab)
         kind = message.get("t")
         if kind == "tab":
             self._presence.describe(tab, message)
             if tab.is_frozen:
-                self._pulse.froze(tab)
+                self.traffic.froze(tab)
         elif kind == "offer":
             self._presence.offer(tab, message)
         elif kind == "withdraw":
             self._presence.withdraw(tab, message)
         elif kind == "approval":
-            self._approvals.hear(tab, message)
+            self.traffic.approvals.hear(tab, message)
         elif kind == "updated":
             self._updated(str(message["uri"]))
-        elif kind in ("result", "required", "error", "progress", "log", "ask"):
-            run = self._running.get(message["call"])
-            # A tab may answer its own calls only; a late answer to a call that is over has no reader.
-            if run is not None and run.tab is tab:
-                run.hear(kind, message, body)
+        elif kind == "watch":
+            self._presence.watch(tab)
+        elif kind in ("required", "error", "progress", "log", "ask"):
+            self.traffic.hear(tab, kind, message)
 
-    def _silent(self, tab: Tab) -> None:
-        """It keeps its tools, for when it wakes up; until then another tab that offers the same comes first."""
-        tab.is_silent = True
-        for run in self._fail_calls(tab, fell_silent):
-            tab.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
-        self.changed()
-
-    def _left(self, tab: Tab) -> None:
-        self._approvals.left(tab)
-        self._fail_calls(tab, went)
-
-    def _fail_calls(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
-        """Tell whoever waits for this tab, and only those, what became of it."""
-        failed = [run for run in self._running.values() if run.tab is tab and run.call not in self._held]
-        for run in failed:
-            run.fail(why(tab, run.name))
-        return failed
+    def receive_result(self, port: Port, call: str, json: str, is_plain: bool) -> None:
+        """A page's answer to a call, as JSON text. `is_plain`: it may be passed on unread."""
+        if self.finish_plain(port, call, json, is_plain):
+            return
+        tab = self._presence.at(port)
+        if tab is not None:
+            self._presence.heard(tab)
+            self.traffic.hear_result(tab, call, json, is_plain)
+            self.traffic.heard(tab)
 
     def broadcast(self, message: Message) -> None:
         for port in self._presence.ports:
@@ -199,8 +187,7 @@ class Hub:
 
     def changed(self) -> None:
         self._made = None
-        if self._held:
-            self._release_held()
+        self.traffic.release_held()
         if not self._is_change_due:
             self._is_change_due = True
             self._defer(self._publish)
@@ -236,14 +223,24 @@ class Hub:
     def call(
         self, name: str, arguments: dict[str, Any], request: Request, done: Done, named: Target | None = None
     ) -> Cancel:
+        if self.traffic.adopted is not None:
+            return self.traffic.take_over(self.traffic.adopted, request, done)
         if self._has_statics and name in STATIC_NAMES:
             return call_static(self, name, arguments, request, done)
         errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request, named)
         try:
-            return self._begin(errand, request, done, UnknownTool(name))
+            return self.traffic.begin(errand, request, done, UnknownTool)
         except Astray as error:
             done(error.result())
             return nothing_to_cancel
+
+    def find_plain(self, name: str) -> Place | Tool | None:
+        """A tab's tool or the worker's own, for a call that says no more than a name and arguments.
+
+        None where anybody must be asked or anything waited for. It holds until the listing is another one.
+        """
+        place = None if self._has_statics and name in STATIC_NAMES else self.traffic.find_plain(name)
+        return self._toolbox.find_plain(place.key) if place is not None and place.tab is None else place
 
     def has_resource(self, uri: str) -> bool:
         return errands.find_resource(self.listing, uri) is not None
@@ -252,21 +249,21 @@ class Hub:
         errand = errands.read_resource(self.listing, self._toolbox, uri, request)
         if errand is None:
             raise ResourceNotFound(uri)
-        return self._begin_or_refuse(errand, request, done, ResourceNotFound(uri))
+        return self._begin_or_refuse(errand, request, done, lambda _: ResourceNotFound(uri))
 
     def get_prompt(self, name: str, arguments: Texts, request: Request, done: Done) -> Cancel:
         errand = errands.get_prompt(self._toolbox, name, arguments, request)
-        return self._begin_or_refuse(errand, request, done, UnknownPrompt(name))
+        return self._begin_or_refuse(errand, request, done, UnknownPrompt)
 
     def complete_prompt(
         self, name: str, argument: str, typed: str, others: Texts, request: Request, done: Done
     ) -> Cancel:
-        return self._complete("prompts", name, argument, typed, others, request, done, UnknownPrompt(name))
+        return self._complete("prompts", name, argument, typed, others, request, done, UnknownPrompt)
 
     def complete_resource(
         self, uri: str, argument: str, typed: str, others: Texts, request: Request, done: Done
     ) -> Cancel:
-        return self._complete("templates", uri, argument, typed, others, request, done, ResourceNotFound(uri))
+        return self._complete("templates", uri, argument, typed, others, request, done, ResourceNotFound)
 
     def _complete(
         self,
@@ -277,165 +274,21 @@ class Hub:
         others: Texts,
         request: Request,
         done: Done,
-        unknown: Exception,
+        unknown: Callable[[str], Exception],
     ) -> Cancel:
         entry = self.listing.find(kind, key)
         if entry is None:
-            raise unknown
+            raise unknown(key)
         errand = errands.complete(entry, self._toolbox, kind, key, argument, typed, others, request)
         return self._begin_or_refuse(errand, request, done, unknown)
 
-    def _begin_or_refuse(self, errand: Errand, request: Request, done: Done, unknown: Exception) -> Cancel:
+    def _begin_or_refuse(
+        self, errand: Errand, request: Request, done: Done, unknown: Callable[[str], Exception]
+    ) -> Cancel:
         try:
-            return self._begin(errand, request, done, unknown)
+            return self.traffic.begin(errand, request, done, unknown)
         except Astray as error:
             raise error.refusal() from None
-
-    def _begin(self, errand: Errand, request: Request, done: Done, unknown: Exception) -> Cancel:
-        """Start a call where what it wants lives. Raises `unknown`, Astray, and what the worker's own raises."""
-        place = self._place(errand)
-        if place is None:
-            raise unknown
-        if place.tab is not None and errand.target is not None and errand.target.pins:
-            request.pin(place.tab.id)
-        run = Run(self, str(next(self._numbers)), errand.purpose, errand.key, place.tab, request, done)
-        asked = self._question(errand, place, request)
-        if asked is not None and self._approvals.is_needed(asked, self.tabs):
-            return self._ask_first(run, errand, asked, request, done)
-        return self._run_at(run, errand, place)
-
-    def _run_at(self, run: Run, errand: Errand, place: Place) -> Cancel:
-        return self._run_own(run, errand) if place.tab is None else self._start(run, errand, place)
-
-    def _question(self, errand: Errand, place: Place, request: Request) -> Asked | None:
-        """What somebody would have to allow; None for what is no tool, and for a call that goes on.
-
-        A call that asked its client something comes again with the state that this worker sealed or, in a session, with
-        the answers that the worker itself asked for: it was allowed before.
-        """
-        is_again = request.request_state is not None or (request.caller.era is Era.LEGACY and request.input_responses)
-        entry = self.listing.find("tools", errand.key)
-        if errand.purpose != "tools" or entry is None or is_again:
-            return None
-        offer = place.tab.offers["tools"].get(place.key) if place.tab is not None else None
-        item = offer.item if offer is not None else entry.item
-        mark = offer.mark if offer is not None else mark_of(item)
-        return Asked(place.key, item, mark, place.tab, request.caller, errand.arguments)
-
-    def _ask_first(self, run: Run, errand: Errand, asked: Asked, request: Request, done: Done) -> Cancel:
-        """The call waits until somebody has allowed it."""
-        begun: list[Cancel] = []
-        is_cancelled = False
-
-        def go() -> None:
-            try:
-                place = self._place(errand)
-                if place is None or place.tab is not asked.owner:
-                    raise _changed_meanwhile(errand.key)
-                begun.append(self._run_at(run, errand, place))
-            except Astray as error:
-                run.fail(error)
-            except Exception as error:  # it is too late to raise: whoever called has long been told to wait
-                done(text_result(str(error), is_error=True))
-
-        def ask() -> None:
-            tab = asked.owner or max(self.tabs, key=lambda tab: tab.rank, default=None)
-            if is_cancelled:
-                return
-            if tab is not None and tab.port is None and self._presence.tabs.get(tab.id) is tab:
-                self._later(RELOADING_MS, ask)  # its page is being loaded again
-            elif tab is not None and not tab.is_awake:
-                run.fail(asleep(tab, errand.key))
-            else:
-                self._approvals.ask(run.call, asked, tab, go, run.fail)
-
-        def cancel(reason: str) -> None:
-            nonlocal is_cancelled
-            is_cancelled = True
-            if begun:
-                begun[0](reason)
-            else:
-                self._approvals.drop(run.call)
-                run.abandon("cancelled")
-
-        request.progress(0, None, f'Waiting until the user allows "{errand.key}" in the page')
-        ask()
-        return cancel
-
-    def _place(self, errand: Errand) -> Place | None:
-        presence = self._presence
-        return find_place(self.listing, presence.tabs, presence.departed, errand.kind, errand.key, errand.target)
-
-    def _start(self, run: Run, errand: Errand, place: Place) -> Cancel:
-        """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
-        self._running[run.call] = run
-        self._send(run, errand, place)
-
-        def cancel(reason: str) -> None:
-            if run.call in self._running:
-                if run.call not in self._held and run.tab is not None:
-                    run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
-                run.abandon("cancelled")
-
-        return cancel
-
-    def _send(self, run: Run, errand: Errand, place: Place) -> None:
-        tab = run.tab = place.tab
-        assert tab is not None
-        if not place.is_ready:
-            self._held[run.call] = errand
-            if not tab.is_expected:
-                self._later(self._presence.timing.tab_doubt_s * 1000, lambda: self._doubt(run.call))
-        elif not tab.is_awake:
-            run.fail(asleep(tab, errand.key))
-        else:
-            self._pulse.watch(tab)
-            tab.send({"t": "call", **errand.message(place.key), **run.header()})
-
-    def _doubt(self, call: str) -> None:
-        """A tab that was left without a word is not back: whoever calls it need not wait for what may never come."""
-        errand, run = self._held.get(call), self._running.get(call)
-        if errand is not None and run is not None and run.tab is not None and run.tab.port is None:
-            run.fail(left(run.tab, errand.key))
-
-    def _release_held(self) -> None:
-        """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
-        for call, errand in list(self._held.items()):
-            run = self._running[call]
-            try:
-                place = self._place(errand)
-            except Astray as error:
-                run.fail(error)
-                continue
-            if place is None or place.tab is None:
-                assert run.tab is not None
-                run.fail(stayed_away(run.tab, errand.key))
-            elif place.is_ready:
-                del self._held[call]
-                self._send(run, errand, place)
-
-    def _run_own(self, run: Run, errand: Errand) -> Cancel:
-        try:
-            stop = errand.own(run, run.finish)
-        except Exception as error:
-            run.abandon("failed", error=str(error))
-            raise
-
-        def cancel(reason: str) -> None:
-            run.abandon("cancelled")
-            stop(reason)
-
-        return cancel
-
-    def forget(self, run: Run) -> None:
-        self._running.pop(run.call, None)
-        self._held.pop(run.call, None)
-        if run.tab is not None and not any(other.tab is run.tab for other in self._running.values()):
-            self._pulse.release(run.tab)
-
-
-def _changed_meanwhile(name: str) -> Astray:
-    return Astray(f'"{name}" is offered by another page now. Try again. It was not run.', "tab_gone")
 
 
 def _shown(entry: Entry, kind: str) -> dict[str, Any]:
@@ -444,7 +297,3 @@ def _shown(entry: Entry, kind: str) -> dict[str, Any]:
     if tab is None:
         return shown | {"owner": WORKER}
     return shown | {"owner": tab.id, "tab": {"id": tab.id, "title": tab.title, "url": tab.url}}
-
-
-def _ask(tab: Tab) -> None:
-    tab.send({"t": "ping"})

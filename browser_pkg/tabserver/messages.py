@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, NoReturn
 
 from .shapes import show
-from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId, is_request_id
+from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -41,7 +41,12 @@ def load(text: str) -> Any:
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    return json.loads(text, parse_constant=_no_constant)
+    # Most have no white space around them, which the decoder skips in Python.
+    try:
+        value, end = _READER.raw_decode(text)
+    except ValueError:
+        end = -1
+    return value if end == len(text) else _READER.decode(text)
 
 
 def depth(text: str) -> int:
@@ -56,16 +61,17 @@ def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
         message: object = load(payload)
     except (ValueError, RecursionError) as error:
         raise Refusal(PARSE_ERROR, f"The message is not valid JSON: {error}") from None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+    if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise Refusal(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0"')
-    if id is not None and (message.get("id") != id or not is_request_id(message["id"])):
+    # By its type too: Python finds 1 equal to true and to 1.0.
+    if id is not None and (message.get("id") != id or type(message["id"]) is not type(id)):
         raise Refusal(INVALID_REQUEST, f"id: expected {show(id)}, got {show(message.get('id'))}")
     method, params = message.get("method"), message.get("params", {})
-    if not isinstance(method, str):
+    if type(method) is not str:
         raise Refusal(INVALID_REQUEST, f"method: expected string, got {show(method)}")
-    if not isinstance(params, dict):
+    if type(params) is not dict:
         raise Refusal(INVALID_PARAMS, f"params: expected object, got {show(params)}")
-    if not isinstance(params.get("_meta", {}), dict):
+    if type(params.get("_meta", {})) is not dict:
         raise Refusal(INVALID_PARAMS, f"params._meta: expected object, got {show(params['_meta'])}")
     return method, params
 
@@ -109,7 +115,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
 
 
+# Made once: `json.loads` and `json.dumps` make a new one for each text if they are asked for anything special.
+_READER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def dump(value: Any) -> str:
     """One line of real JSON, which is what the link carries: no raw newline, no NaN, no half of a surrogate pair."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _WRITER.encode(value)
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)

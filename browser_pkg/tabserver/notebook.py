@@ -31,6 +31,7 @@ from .tools import ToolResult
 
 _FILE: Final = "<run_python"
 _LINES_KEPT: Final = 200  # pieces of code whose lines tracebacks can show
+_MOST_FRAMES: Final = 1_000  # of a traceback: as many as Python lets calls nest by itself
 _CHECK_EVERY: Final = 64  # jumps and calls between two looks at the clock
 # Code whose state must not be torn apart in the middle, though what runs over its time has called it.
 _LEFT_ALONE: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
@@ -291,8 +292,14 @@ def _remember(file: str, code: str) -> None:
 
 
 def _traceback(error: BaseException) -> str:
-    """As Python prints it, from the code on."""
+    """As Python prints it, from the code on. Where recursion had no end, its last part: to print a million frames takes
+    minutes, in which nobody else is served."""
     frames = error.__traceback__
     while frames is not None and not frames.tb_frame.f_code.co_filename.startswith(_FILE):
         frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))
+    ahead = frames
+    for _ in range(_MOST_FRAMES):
+        ahead = ahead and ahead.tb_next
+    while frames is not None and ahead is not None:
+        frames, ahead = frames.tb_next, ahead.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames, limit=-_MOST_FRAMES))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from .context import Result
+from .context import Result, Written
 from .messages import Refusal, dump
 from .questions import Answer
 from .resources import ResourceNotFound
@@ -38,17 +38,27 @@ class Outbox:
         # A late answer to a question of an earlier worker must not be taken for one to ours.
         self._prefix = secrets.token_hex(3)
         self._numbers = itertools.count(1)
+        # What most results say of themselves.
+        self._meta = self.meta({})
+        # The last `_meta` that was passed on, and its text: most results are of the same tab.
+        self._said: tuple[dict[str, Any], str] = {}, ""
 
     def answer(self, session: Session, id: RequestId, result: Result) -> None:
         try:
-            text = dump(result_message(id, self._shaped(session, result)))
+            text = self.text(session.era, id, result)
         except (ValueError, TypeError, RecursionError) as error:
             sorry = f"The result can't be sent as JSON: {error}"
             if "content" not in result:
                 self.refuse(session, id, Refusal(INTERNAL_ERROR, sorry))
                 return
-            text = dump(result_message(id, self._shaped(session, text_result(sorry, is_error=True))))
+            text = self.text(session.era, id, text_result(sorry, is_error=True))
         self._reply(session, id, text)
+
+    def pass_on(self, session: Session, id: RequestId, result: Written) -> None:
+        """Answer a modern request with a result that nobody has to read: megabytes of it cost next to nothing."""
+        if result.meta != self._said[0]:
+            self._said = result.meta, self.meta(result.meta)
+        self._reply(session, id, passed_on(id, result.text, self._said[1]))
 
     def refuse(self, session: Session, id: RequestId, refusal: Refusal) -> None:
         is_missing = session.era is Era.LEGACY and isinstance(refusal, ResourceNotFound)
@@ -79,13 +89,19 @@ class Outbox:
             self._send(session.id, Kind.REQ, dump(request(id, method, params or None)), id=id, related=related)
         return id, answer
 
-    def _shaped(self, session: Session, result: Result) -> Result:
-        """A result in the form of the caller's era."""
-        if session.era is Era.LEGACY:
-            return result
-        meta = result.get("_meta")
-        meta = (meta if isinstance(meta, dict) else {}) | {META_SERVER_INFO: self._info}
-        return {"resultType": "complete"} | result | {"_meta": meta}
+    def meta(self, meta: dict[str, Any]) -> str:
+        """The `_meta` of a modern result, as JSON text."""
+        return dump(meta | {META_SERVER_INFO: self._info})
+
+    def text(self, era: Era, id: RequestId, result: Result) -> str:
+        """An answer in the form of the caller's era. Raises what `dump` raises."""
+        if era is Era.MODERN:
+            if "_meta" not in result and "resultType" not in result and result:
+                return passed_on(id, dump(result), self._meta)
+            meta = result.get("_meta")
+            meta = (meta if isinstance(meta, dict) else {}) | {META_SERVER_INFO: self._info}
+            result = {"resultType": "complete"} | result | {"_meta": meta}
+        return dump(result_message(id, result))
 
     def _reply(self, session: Session, id: RequestId, text: str) -> None:
         if not self._sessions.has(session):
@@ -99,3 +115,9 @@ class Outbox:
             data["server"] = self._info["name"]
             sorry = error_message(id, RESULT_TOO_LARGE, f"The result is too large: {error}", data)
             self._send(session.id, Kind.RES, dump(sorry), id=id)
+
+
+def passed_on(id: RequestId, result: str, meta: str) -> str:
+    """A modern answer of a result that is JSON text already; `meta` is its `_meta`."""
+    inner = f'{{"resultType":"complete",{result[1:-1]},"_meta":{meta}}}'
+    return f'{{"jsonrpc":"2.0","id":{id if isinstance(id, int) else dump(id)},"result":{inner}}}'

@@ -33,6 +33,7 @@ from .toolbox import Toolbox, default_toolbox
 from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
+from .wire.traces import TraceContext
 
 Start = Callable[[Request, Done], Cancel]
 Item = dict[str, Any]
@@ -169,6 +170,7 @@ class PageRequest:
     """The Request of what runs in a page, made of the context that client.js gives."""
 
     target: Target | None = None
+    goes_on = False  # the worker knows; nobody asks here
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -177,6 +179,7 @@ class PageRequest:
         self.caller = Caller.from_dict(told)
         self.input_responses: Mapping[str, Answer] = browser.to_python(context.inputResponses)
         self.request_state: Any = browser.to_python(context.requestState)
+        self.trace = TraceContext.read(browser.to_python(context.trace))
 
     @property
     def state(self) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 A modern client is not asked in the middle of a request: the request is answered with the question, and made again with
 the answer. Meanwhile the handler stands still, here, under a random handle. The client gets the handle, or a handler's
-own state, with a seal: only for the same principal, method and arguments, and only for a while. The relay gives the
-page's next worker the same key: a handler's own state outlives a reload, and of a call that stood still it can be said
-that it went with its worker.
+own state, with a seal: only for the same principal, method and arguments, only for a while, and once. The relay gives
+the page's next worker the same key: a handler's own state outlives a reload, and of a call that stood still it can be
+said that it went with its worker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import math
 import secrets
 from collections import Counter
 from typing import Any, Final, Generic, TypeVar
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 TTL_S: Final = 600.0
 MOST_PARKED: Final = 32
+MOST_SPENT: Final = 1024  # states that came back already; beyond that, those that are nearly too old count as spent
 # What a retry adds to the request that it repeats, and what is about one request only.
 _OWN_TO_A_ROUND: Final = ("_meta", "inputResponses", "requestState")
 
@@ -49,7 +51,8 @@ class Seal:
             self._keys = [made, self._keys[0]]
 
     def close(self, held: dict[str, Any], principal: str, digest: str, until: float) -> str:
-        body = _encode(dump(held | {"x": until}).encode())
+        # Two that hold the same are two all the same, and each is good once.
+        body = _encode(dump(held | {"x": until, "n": secrets.token_urlsafe(9)}).encode())
         return f"{body}.{_mark(self._keys[0], body, principal, digest)}"
 
     def open(self, state: str, principal: str, digest: str, now: float) -> dict[str, Any] | None:
@@ -63,7 +66,36 @@ class Seal:
             held: dict[str, Any] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (binascii.Error, ValueError):
             return None
-        return held if now < held.pop("x") else None
+        return held if now < held["x"] else None
+
+
+class Spent:
+    """States that came back, by their numbers, until they are too old: with the same one, a call that somebody allowed
+    once would run again."""
+
+    def __init__(self, most: int = MOST_SPENT) -> None:
+        self._most = most
+        self._until: dict[str, float] = {}
+        self._floor = -math.inf  # whatever ends by then counts as spent
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def spend(self, held: dict[str, Any]) -> bool:
+        """Is it the first time?"""
+        number, until = str(held.get("n")), float(held["x"])
+        if until <= self._floor or number in self._until:
+            return False
+        self._until[number] = until
+        if len(self._until) > self._most:
+            ends = sorted(self._until.values())
+            self._floor = ends[len(ends) // 4]
+            self._until = {number: end for number, end in self._until.items() if end > self._floor}
+        return True
+
+    def give_back(self, held: dict[str, Any]) -> None:
+        """Nothing came of it."""
+        self._until.pop(str(held.get("n")), None)
 
 
 def _mark(key: bytes, body: str, principal: str, digest: str) -> str:

@@ -7,8 +7,7 @@ has itself is in no tab and is had whatever tab is named.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .listing import KINDS, Listing
 from .messages import Refusal
@@ -25,8 +24,7 @@ assert NOUNS.keys() == KINDS.keys()
 _STATES: Final = {True: ("is frozen by the browser", "tab_frozen"), False: ("does not answer", "tab_silent")}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading."""
 
     tab: Tab | None

@@ -26,14 +26,8 @@ MOST_DEPARTED: Final = 64
 class Presence:
     """`changed` is called when the listing may differ; `left` with a tab whose page went, whether or not it returns."""
 
-    def __init__(
-        self,
-        *,
-        now_ms: Callable[[], float],
-        later: Later,
-        changed: Callable[[], None],
-        left: Callable[[Tab], None],
-    ) -> None:
+    def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
+        self.left: Callable[[Tab], None] = lambda tab: None
         self.timing = DEFAULTS
         self.tabs: dict[str, Tab] = {}
         self.departed: dict[str, str] = {}
@@ -42,8 +36,9 @@ class Presence:
         self._now_ms = now_ms
         self._later = later
         self._changed = changed
-        self._left = left
         self._ports: dict[Port, Tab] = {}
+        # The pages that want to hear of every call; asked twice for each call.
+        self.watchers: list[Port] = []
         self._numbers = itertools.count(1)
 
     def at(self, port: Port) -> Tab | None:
@@ -52,6 +47,19 @@ class Presence:
     @property
     def ports(self) -> list[Port]:
         return list(self._ports)
+
+    @property
+    def present(self) -> list[Tab]:
+        """The tabs whose page is there now."""
+        return [tab for tab in self.tabs.values() if tab.port is not None]
+
+    def watch(self, tab: Tab) -> None:
+        """Its page wants to hear of every call from now on."""
+        tab.watches = True
+        self._find_watchers()
+
+    def _find_watchers(self) -> None:
+        self.watchers = [port for port, tab in self._ports.items() if tab.watches]
 
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
@@ -69,7 +77,10 @@ class Presence:
             self.leave(tab.port, returns=True, is_expected=True)
         tab.port = port
         tab.is_frozen = tab.is_silent = False
+        # A page with an older copy of the client does not say, and is told.
+        tab.watches = info.get("watches") is not False
         self._ports[port] = tab
+        self._find_watchers()
         self.departed.pop(id, None)
         self.describe(tab, info)
 
@@ -78,6 +89,7 @@ class Presence:
         tab = self._ports.pop(port, None)
         if tab is None:
             return
+        self._find_watchers()
         tab.port = None
         tab.leaves += 1
         tab.is_expected = is_expected
@@ -89,7 +101,7 @@ class Presence:
             self._later(wait_s * 1000, lambda: self._returned(tab, leave))
         else:
             self._remove(tab)
-        self._left(tab)
+        self.left(tab)
         self._changed()
 
     def _returned(self, tab: Tab, leave: int) -> None:

@@ -48,16 +48,22 @@ class Pulse(Generic[T]):
         self._beats: dict[T, _Beat] = {}
         self._due_ms: float | None = None
 
-    def watch(self, tab: T) -> None:
+    def watch(self, tab: T, now_ms: float) -> None:
         """A call waits in this tab."""
         if tab not in self._beats:
-            self._beats[tab] = _Beat(self._now_ms())
-            self._arm()
+            self._beats[tab] = _Beat(now_ms)
+            # A timer that is set before its time rings first, and then looks at all of them.
+            if self._due_ms is None or now_ms + self.timing.tab_quiet_s * 1000 < self._due_ms:
+                self._arm()
 
     def heard(self, tab: T) -> None:
         """It said something, whatever that was."""
-        if tab in self._beats:
-            self._beats[tab] = _Beat(self._now_ms())
+        beat = self._beats.get(tab)
+        if beat is None:
+            return
+        was_doubted = beat.is_frozen or beat.asked_ms is not None
+        beat.heard_ms, beat.asked_ms, beat.is_frozen = self._now_ms(), None, False
+        if was_doubted:  # else there is more time than before, and the timer that is set finds nothing to do
             self._arm()
 
     def froze(self, tab: T) -> None:

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from .attempt import Attempt, CallLater, Timer
@@ -36,6 +37,7 @@ P = TypeVar("P")
 
 HIGH_WATER: Final = 1024 * 1024
 DRAIN_CHECK_S: Final = 0.02
+MIN_FORGET_S: Final = 0.01  # a timer may fire a moment before it is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +135,16 @@ class Transport(Generic[P]):
         related: RequestId | None = None,
     ) -> None:
         """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
-        self._channels.send(channel, kind, payload, id, related)
-        if kind is Kind.RES and id is not None:
-            self._ledger.finish(channel, id, payload, self._clock())
-        self._pump()
+        now = self._clock()
+        answered = id if kind is Kind.RES else None
+        if answered is not None and self._answer(channel, answered, payload, now):
+            self._ledger.finish(channel, answered, payload, now)
+            return
+        self._channels.send(channel, kind, payload, id, related, now)
+        if answered is not None:
+            self._ledger.finish(channel, answered, payload, now)
+        if not self._is_pumping:  # else the round that called us goes on
+            self._pump()
 
     def close_channel(self, channel: str, why: str) -> None:
         self._guarded(lambda: self._channels.close(channel, why))
@@ -159,8 +167,8 @@ class Transport(Generic[P]):
         try:
             socket = await self._dialer.dial(
                 attempt.abort,
-                lambda header, payload: self._heard(attempt, header, payload),
-                lambda code, reason: self._lost(attempt, code, reason),
+                partial(self._heard, attempt),
+                partial(self._lost, attempt),
             )
         except DialError as error:
             self._failed(attempt, error)
@@ -198,8 +206,21 @@ class Transport(Generic[P]):
         if attempt.socket is None:
             attempt.early.append(lambda: self._heard(attempt, header, payload))
             return
-        self._link.receive(header, payload, self._clock())
-        self._pump()
+        link, now = self._link, self._clock()
+        request = None if payload is None or self._is_pumping else link.request(header, payload, now)
+        if request is None:
+            link.receive(header, payload, now)
+            self._pump()
+            return
+        self._is_pumping = True
+        try:
+            self._received(request)
+        finally:
+            self._is_pumping = False
+        if link.has_frames or self._channels.unsent:
+            self._pump()
+        else:
+            self._arm()
 
     def _lost(self, attempt: Attempt[P], code: int, reason: str) -> None:
         """The socket closed, or is as good as closed."""
@@ -266,13 +287,14 @@ class Transport(Generic[P]):
             return  # a callback sent something: the round that called it goes on
         self._is_pumping = True
         try:
+            events = self._link.events()
             while True:
-                events = self._link.events()
                 for event in events:
                     self._take(event)
-                while (error := self._channels.flush()) is not None:
+                while self._channels.unsent and (error := self._channels.flush()) is not None:
                     self._report(error)
                 self._write(self._current)
+                events = self._link.events()
                 if not events:
                     break
         finally:
@@ -280,7 +302,7 @@ class Transport(Generic[P]):
         self._arm()
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, Received):
+        if type(event) is Received:
             self._received(event)
         elif isinstance(event, Opened):
             is_known = self._channels.is_orphan(event.channel)
@@ -306,26 +328,34 @@ class Transport(Generic[P]):
         if event.caller is not None:
             self._channels.opened(event.channel, is_single=True)
         if event.kind is Kind.REQ and event.id is not None:
-            standing = self._ledger.recall(event.channel, event.id) if event.again else Standing.UNKNOWN
-            if isinstance(standing, Answer):
-                self._channels.send(event.channel, Kind.RES, standing.payload, event.id, None)
-                return
-            if standing is Standing.RUNNING:
-                return
-            if standing is Standing.FORGOTTEN:
-                self._channels.close(event.channel, "it was answered before, and the answer is no longer here")
+            if event.again and self._is_known(event.channel, event.id):
                 return
             self._ledger.begin(event.channel, event.id)
-        self._pass_on(event)
+        try:
+            self.on_message(event)
+        except Exception as error:
+            self._report(error)
+
+    def _is_known(self, channel: str, id: RequestId) -> bool:
+        """A request that is asked again must not run again: it has its answer, or gets it, or will never have one."""
+        standing = self._ledger.recall(channel, id)
+        if isinstance(standing, Answer):
+            self._channels.send(channel, Kind.RES, standing.payload, id, None, self._clock())
+        elif standing is Standing.FORGOTTEN:
+            self._channels.close(channel, "it was answered or given up before, and the answer is no longer here")
+        return standing is not Standing.UNKNOWN
 
     def _forget(self) -> None:
         """Nobody comes back for what was open in an earlier session: end what still runs there."""
         if self._forgetting is not None:
             self._forgetting.cancel()
             self._forgetting = None
-        for channel in self._channels.forget():
+        for channel in self._channels.forget(self._clock()):
             self._ledger.close(channel)
             self._pass_on(Closed(channel, "the relay started anew"))
+        due = self._channels.next_forgotten
+        if due is not None:
+            self._forgetting = self._call_later(max(due - self._clock(), MIN_FORGET_S), self._forget)
 
     def _welcomed(self, event: Welcomed) -> None:
         attempt = self._current
@@ -337,9 +367,8 @@ class Transport(Generic[P]):
         self._attempts = 0
         if not event.resumed:
             # The callers of the earlier session may come back for their answers, but only within its grace.
+            self._channels.orphan(self._clock() + self._link.grace_s)
             self._forget()
-            self._channels.orphan()
-            self._forgetting = self._call_later(self._link.grace_s, self._forget)
         self._tell(State("connected"))
         self._guarded(self.on_open)
 
@@ -351,14 +380,35 @@ class Transport(Generic[P]):
             self._guarded(lambda: _close(attempt.socket, code, reason))
             self._lost(attempt, code, reason)
 
-    def _pass_on(self, event: Received[Any] | Opened | Closed) -> None:
-        self._guarded(lambda: self.on_message(event))
+    def _pass_on(self, event: Opened | Closed) -> None:
+        try:
+            self.on_message(event)
+        except Exception as error:
+            self._report(error)
+
+    def _answer(self, channel: str, id: RequestId, payload: P, now: float) -> bool:
+        """Write an answer at once, past the outbox, if nothing waits to be written before it."""
+        attempt = self._current
+        socket = None if attempt is None else attempt.socket
+        if attempt is None or socket is None or attempt.outbox or socket.buffered >= HIGH_WATER:
+            return False
+        header = self._channels.answer(channel, id, payload, now)
+        if header is None:
+            return False
+        try:
+            socket.send(header, payload)
+        except Exception as error:
+            self._report(error)
+            self._lost(attempt, 1006, "writing failed")
+        return True
 
     def _write(self, attempt: Attempt[P] | None) -> None:
         """Write to one socket, in order, as long as it takes more; then look again a little later."""
         if attempt is None or attempt.socket is None:
             return
         attempt.outbox.extend(self._link.frames())
+        if not attempt.outbox:
+            return
         try:
             while attempt.outbox and attempt.socket.buffered < HIGH_WATER:
                 attempt.socket.send(*attempt.outbox[0])
@@ -380,7 +430,8 @@ class Transport(Generic[P]):
         With every frame the watchdog moves on, so that would be one more for each. One that rings early does no harm.
         """
         due = self._link.next_timer()
-        if due is not None and (not self._alarms or due < min(self._alarms)):
+        alarms = self._alarms
+        if due is not None and (not alarms or due < (alarms[0] if len(alarms) == 1 else min(alarms))):
             self._alarms.append(due)
             self._call_later(max(0.0, due - self._clock()), lambda: self._ring(due))
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .context import Cancel, Done, Outcome
 
+_VALUES: Final = frozenset((str, dict, list, int, float, bool, type(None)))
 # asyncio keeps only weak references to tasks; a call must not vanish because nobody else holds it.
 _running: Final[set[asyncio.Task[Outcome]]] = set()
 
@@ -29,7 +30,8 @@ def run(
     except (Exception, SystemExit) as error:
         done(fail(error))
         return nothing_to_cancel
-    if not inspect.isawaitable(value):
+    # Asked of everything, `isawaitable` takes longer than most functions.
+    if type(value) in _VALUES or not inspect.isawaitable(value):
         done(_shaped(value, shape, fail))
         return nothing_to_cancel
     return _start(name, value, shape, fail, done)

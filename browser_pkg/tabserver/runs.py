@@ -9,17 +9,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from .context import Cancel, Done, Outcome, Request, Result
+from .context import Cancel, Done, Outcome, Request, Result, Written
 from .messages import Refusal
 from .places import Astray, about
 from .questions import Answer, ClientError, InputRequired, Question, read_question
 from .resources import ResourceNotFound
 from .running import run as run_handler
-from .tabs import Message, Tab
+from .tabs import Message, Port, Tab
 from .targets import ASKING_TAB, Target
 from .tools import text_result
 from .wire.frames import Caller
 from .wire.jsonrpc import INTERNAL_ERROR, RequestId
+from .wire.traces import TraceContext
 
 WORKER: Final = "worker"
 # Pages show progress; a tool that reports it a thousand times a second must not drown them.
@@ -36,20 +37,60 @@ _RESULTS: Final = {
 
 
 class House(Protocol):
-    """Who keeps the calls and tells the tabs: the hub."""
+    """Who keeps the calls, and knows which pages watch them: the hub."""
 
     @property
     def now_ms(self) -> Callable[[], float]: ...
     def forget(self, run: Run) -> None: ...
-    def broadcast(self, message: Message) -> None: ...
+    @property
+    def watchers(self) -> list[Port]: ...
+
+
+class Introduction:
+    """Who calls, as tabs are told, in JSON text. The last one is kept: most calls are by somebody who called before."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Caller | None, str, str] = None, "", ""
+
+    def of(self, caller: Caller, key: str) -> str:
+        known, known_key, text = self._last
+        if caller is not known or key != known_key:
+            told = {
+                "client": caller.client,
+                "principal": caller.principal,
+                "era": caller.era.value,
+                "version": caller.version,
+                "capabilities": caller.capabilities,
+                "key": key,
+                **({} if caller.acp is None else {"acp": caller.acp.to_dict()}),
+            }
+            text = json.dumps(told)
+            self._last = caller, key, text
+        return text
 
 
 class Run:
     """One running call. It passes on what its tool says and asks, and lets the tabs watch."""
 
+    # Was it sent to its tab?
+    is_sent = False
+    # Here, and not made for each call: what most never have.
+    _is_over = False
+    _asked: dict[Any, Cancel] | None = None
+    _progress_told_ms = 0.0
+
     def __init__(
-        self, house: House, call: str, kind: str, name: str, tab: Tab | None, request: Request, done: Done
+        self,
+        house: House,
+        call: str,
+        kind: str,
+        name: str,
+        tab: Tab | None,
+        request: Request,
+        done: Done,
+        began_ms: float | None = None,
     ) -> None:
+        """`began_ms`: it runs already, and whoever wanted to hear of that has heard."""
         self.call = call
         self.kind = kind
         self.name = name
@@ -57,13 +98,9 @@ class Run:
         self._house = house
         self._request = request
         self._done = done
-        self._is_over = False
-        self._asked: dict[Any, Cancel] = {}
-        self._began_ms = house.now_ms()
-        self._progress_told_ms = 0.0
-        name_of_client = (request.caller.client or {}).get("name")
-        self._client = {"client": name_of_client} if name_of_client else {}
-        self._say("started")
+        self._began_ms = house.now_ms() if began_ms is None else began_ms
+        if began_ms is None and self._is_watched:
+            self._say("started")
 
     @property
     def caller(self) -> Caller:
@@ -85,7 +122,8 @@ class Run:
         now_ms = self._house.now_ms()
         if now_ms - self._progress_told_ms >= PROGRESS_EVERY_MS:
             self._progress_told_ms = now_ms
-            self._say("progress", progress=progress, **({} if total is None else {"total": total}))
+            if self._is_watched:
+                self._say("progress", progress=progress, **({} if total is None else {"total": total}))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         self._request.log(level, data, logger)
@@ -93,6 +131,10 @@ class Run:
     @property
     def target(self) -> Target | None:
         return self._request.target
+
+    @property
+    def trace(self) -> TraceContext | None:
+        return self._request.trace
 
     @property
     def caller_key(self) -> str:
@@ -109,6 +151,10 @@ class Run:
     @property
     def request_state(self) -> Any:
         return self._request.request_state
+
+    @property
+    def goes_on(self) -> bool:
+        return self._request.goes_on
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
         return await self._request.ask(question, key)
@@ -131,30 +177,22 @@ class Run:
         """No tab answers it, for a reason that its caller is told."""
         self.finish(why.result() if self.kind == "tools" else why.refusal())
 
-    def header(self) -> dict[str, Any]:
-        """What every call tells its tab: which it is, who calls, and the answers it may have asked for before."""
-        caller = self.caller
-        told: dict[str, Any] = {
-            "call": self.call,
-            "caller": {
-                "client": caller.client,
-                "principal": caller.principal,
-                "era": caller.era.value,
-                "version": caller.version,
-                "capabilities": caller.capabilities,
-                "key": self.caller_key,
-                **({} if caller.acp is None else {"acp": caller.acp.to_dict()}),
-            },
-        }
-        if self.input_responses:
-            told["responses"] = self.input_responses
-        state = self.request_state
+    def text(self, errand: Message, introduction: Introduction) -> str:
+        """The call as its tab is told: what to do, which call it is, who calls, and answers it asked for before."""
+        request = self._request
+        caller, trace, answers = request.caller, request.trace, request.input_responses
+        state = request.request_state
+        more: dict[str, Any] = {} if trace is None else {"trace": trace.to_dict()}
+        if answers:
+            more["responses"] = answers
         if isinstance(state, dict) and state.get("state") is not None:
-            told["state"] = state["state"]
-        return told
+            more["state"] = state["state"]
+        task = json.dumps({**errand, **more} if more else errand)
+        who = introduction.of(caller, request.caller_key)
+        return f'{{"t":"call","call":"{self.call}","caller":{who},{task[1:]}'
 
-    def hear(self, kind: str, message: Message, body: str | None) -> None:
-        """What the tab says about it: progress, a log line, a question to the client, or how it ended."""
+    def hear(self, kind: str, message: Message) -> None:
+        """What the tab says about it: progress, a log line, a question to the client, or how it failed."""
         if kind == "progress":
             self.progress(message["progress"], message.get("total"), message.get("message"))
         elif kind == "log":
@@ -166,14 +204,19 @@ class Run:
             self._ask(message)
         elif kind == "required":
             self._require(message)
-        elif kind == "error":
-            self._fail(message)
         else:
-            result = json.loads(body or "null")
-            if _is_result(self.kind, result):
-                self._answer(result)
-            else:
-                self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
+            self._fail(message)
+
+    def hear_result(self, text: str, is_plain: bool) -> None:
+        """The tab's answer. `is_plain`: a tool's may be passed on unread."""
+        if is_plain and self.kind == "tools" and self.tab is not None:
+            self.finish(Written(text, about(self.tab)))
+            return
+        result = json.loads(text)
+        if _is_result(self.kind, result):
+            self._answer(result)
+        else:
+            self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
 
     def _answer(self, result: Result) -> None:
         """The tab's own answer, which says that it is."""
@@ -208,14 +251,15 @@ class Run:
 
     def _ask(self, message: Message) -> None:
         number = message["ask"]
+        asked = self._asked = {} if self._asked is None else self._asked
 
         def told(outcome: Outcome) -> None:
-            self._asked.pop(number, None)
+            asked.pop(number, None)
             if not self._is_over and self.tab is not None:
                 assert isinstance(outcome, dict)
                 self.tab.send({"t": "answer", "call": self.call, "ask": number, **outcome})
 
-        if len(self._asked) >= MOST_ASKED:
+        if len(asked) >= MOST_ASKED:
             told(_no_answer(ValueError(f"{MOST_ASKED} questions of this call are open already")))
             return
         try:
@@ -228,7 +272,7 @@ class Run:
             return await self._request.ask(question, message.get("key"))
 
         name = f"question of {self.name}"
-        self._asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _no_answer, told)
+        asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _no_answer, told)
 
     def abandon(self, phase: str, **more: Any) -> None:
         """It is over without a result: the caller left, or the call was refused by an exception."""
@@ -237,14 +281,19 @@ class Run:
 
     def _end(self, phase: str, **more: Any) -> None:
         self._is_over = True
-        for cancel in list(self._asked.values()):
+        for cancel in list(self._asked.values()) if self._asked else ():
             cancel("the call is over")
         self._house.forget(self)
-        self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
+        if self._is_watched:
+            self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
+
+    @property
+    def _is_watched(self) -> bool:
+        # Completion comes with every key that a user presses.
+        return self.kind != "completion" and bool(self._house.watchers)
 
     def _say(self, phase: str, **more: Any) -> None:
-        if self.kind == "completion":
-            return  # comes with every key that a user presses
+        client = (self.caller.client or {}).get("name")
         owner = self.tab.id if self.tab else WORKER
         said = {
             "t": "activity",
@@ -254,7 +303,9 @@ class Run:
             "owner": owner,
             "phase": phase,
         }
-        self._house.broadcast({**said, **self._client, "at_ms": self._house.now_ms(), **more})
+        message = {**said, **({"client": client} if client else {}), "at_ms": self._house.now_ms(), **more}
+        for port in self._house.watchers:
+            port.send(message)
 
 
 def _is_result(kind: str, result: Any) -> bool:

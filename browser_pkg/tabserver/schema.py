@@ -234,6 +234,8 @@ def check(shape: Shape, value: Json, path: str) -> list[str]:
 
 def to_json(value: Any, path: str) -> Json:
     """A Python value as plain JSON values; raises NotJson with the path of what JSON can't hold."""
+    if type(value) is str:  # most of what there is
+        return value
     if isinstance(value, enum.Enum):
         return to_json(value.value, path)
     if value is None or isinstance(value, bool | str | int):

@@ -8,7 +8,7 @@ are taken at the `desk`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -81,8 +81,9 @@ class Server:
         self._catalogue = catalogue
         self._instructions = instructions
         self._sessions = Sessions()
-        self._outbox = Outbox(self._info, self._sessions, send)
-        self._desk = desk = Desk(name, catalogue, self._outbox, clock)
+        self.channels: Container[str] = self._sessions.channels
+        self.outbox = Outbox(self._info, self._sessions, send)
+        self._desk = desk = Desk(name, catalogue, self.outbox, clock)
         shared: dict[str, _Method] = {
             "tools/list": self._list_tools,
             "tools/call": desk.call_tool,
@@ -118,10 +119,11 @@ class Server:
         elif isinstance(event, Closed):
             self._close(event.channel, event.why)
         else:
-            if event.caller is not None:
-                self._close(event.channel, "opened again")
-                self._sessions.open(event.channel, event.caller, is_single=True)
             session = self._sessions.get(event.channel)
+            if event.caller is not None:
+                if session is not None:
+                    self._close(event.channel, "opened again")
+                session = self._sessions.open(event.channel, event.caller, is_single=True)
             # No session: it was closed while this was under way, and nobody waits for an answer any more.
             if session is None:
                 return
@@ -138,21 +140,21 @@ class Server:
             method = f"notifications/{name}/list_changed"
             for session in self._sessions:
                 if session.era is Era.LEGACY and session.is_ready:
-                    self._outbox.notify(session, method, None)
+                    self.outbox.notify(session, method, None)
             self._tell(method, {}, lambda wanted, name=name: name in wanted.lists)  # type: ignore[misc]
 
     def tabs_changed(self) -> None:
         """Tell the relay, which reads the lists as a caller of its own."""
         for session in self._sessions:
             if session.caller.principal == RELAY and session.is_ready:
-                self._outbox.notify(session, TABS, self.census())
+                self.outbox.notify(session, TABS, self.census())
 
     def resource_updated(self, uri: str) -> None:
         """Tell everybody who subscribed to it."""
         method = "notifications/resources/updated"
         for session in self._sessions:
             if session.era is Era.LEGACY and uri in session.subscribed:
-                self._outbox.notify(session, method, {"uri": uri})
+                self.outbox.notify(session, method, {"uri": uri})
         self._tell(method, {"uri": uri}, lambda wanted: uri in wanted.uris)
 
     def stop(self) -> None:
@@ -160,13 +162,13 @@ class Server:
         for session in self._sessions:
             for id in list(session.listening):
                 del session.listening[id]
-                self._outbox.answer(session, id, {"_meta": {META_SUBSCRIPTION: id}})
+                self.outbox.answer(session, id, {"_meta": {META_SUBSCRIPTION: id}})
 
     def _tell(self, method: str, params: Params, is_wanted: Callable[[Wanted], bool]) -> None:
         for session in self._sessions:
             for id, wanted in session.listening.items():
                 if is_wanted(wanted):
-                    self._outbox.notify(session, method, params | {"_meta": {META_SUBSCRIPTION: id}}, id)
+                    self.outbox.notify(session, method, params | {"_meta": {META_SUBSCRIPTION: id}}, id)
 
     def _close(self, channel: str, why: str) -> None:
         session = self._sessions.close(channel)
@@ -187,13 +189,13 @@ class Server:
                 raise Refusal(INVALID_REQUEST, f"{method} came before initialize")
             result = handler(session, id, params)
         except Refusal as refusal:
-            self._outbox.refuse(session, id, self._not_run(refusal))
+            self.outbox.refuse(session, id, self._not_run(refusal))
         except Exception as error:
             text = f"Internal error: {type(error).__name__}: {error}"
-            self._outbox.refuse(session, id, Refusal(INTERNAL_ERROR, text))
+            self.outbox.refuse(session, id, Refusal(INTERNAL_ERROR, text))
         else:
             if result is not None:
-                self._outbox.answer(session, id, result)
+                self.outbox.answer(session, id, result)
 
     def _not_run(self, refusal: Refusal) -> Refusal:
         """What is refused at the door was certainly not done: an agent may want to know."""
@@ -213,14 +215,14 @@ class Server:
         if method == "notifications/initialized":
             session.is_ready = session.is_greeted
             if session.caller.principal == RELAY:
-                self._outbox.notify(session, TABS, self.census())
+                self.outbox.notify(session, TABS, self.census())
         elif method == "notifications/cancelled":
             id, reason = params.get("requestId"), params.get("reason")
             call = session.running.get(id) if is_request_id(id) else None
             if call is not None and is_request_id(id):
                 call.cancel(reason if isinstance(reason, str) else "cancelled by the caller")
                 # The caller no longer waits, but the stream that carries this request ends with its answer.
-                self._outbox.refuse(session, id, Refusal(REQUEST_CANCELLED, "Request cancelled"))
+                self.outbox.refuse(session, id, Refusal(REQUEST_CANCELLED, "Request cancelled"))
         # roots/list_changed needs nothing: roots are asked for anew each time.
 
     def _take_answer(self, session: Session, payload: str) -> None:
@@ -295,7 +297,7 @@ class Server:
         wanted = read_wanted(params)
         session.listening[id] = wanted
         said = {"notifications": wanted.honoured(), "_meta": {META_SUBSCRIPTION: id}}
-        self._outbox.notify(session, "notifications/subscriptions/acknowledged", said, id)
+        self.outbox.notify(session, "notifications/subscriptions/acknowledged", said, id)
 
 
 def _listed(session: Session, key: str, items: list[dict[str, Any]], params: Params) -> Result:

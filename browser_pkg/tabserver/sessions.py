@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, Protocol
 
 from .listening import Wanted
@@ -23,11 +24,11 @@ class Stoppable(Protocol):
         """Stop it and let nothing more out."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Session:
     """One caller. `is_single`: opened by its only request, gone with the answer. `level`: None sends no log at all.
 
-    `asked`: what we asked the client and it has not answered. `listening`: by the id of the request that listens.
+    `listening`: by the id of the request that listens. Without slots: what few need is made when it is asked for.
     """
 
     id: str
@@ -37,9 +38,16 @@ class Session:
     is_ready: bool
     level: str | None
     running: dict[RequestId, Stoppable] = field(default_factory=dict)
-    asked: dict[str, asyncio.Future[Answer]] = field(default_factory=dict)
-    subscribed: set[str] = field(default_factory=set)
     listening: dict[RequestId, Wanted] = field(default_factory=dict)
+
+    @cached_property
+    def asked(self) -> dict[str, asyncio.Future[Answer]]:
+        """What we asked the client and it has not answered."""
+        return {}
+
+    @cached_property
+    def subscribed(self) -> set[str]:
+        return set()
 
     @property
     def era(self) -> Era:
@@ -50,24 +58,24 @@ class Sessions:
     """Everybody who is there now, by channel."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Session] = {}
+        self.channels: dict[str, Session] = {}
 
     def __iter__(self) -> Iterator[Session]:
-        return iter(list(self._open.values()))
+        return iter(list(self.channels.values()))
 
     def get(self, channel: str) -> Session | None:
-        return self._open.get(channel)
+        return self.channels.get(channel)
 
     def has(self, session: Session) -> bool:
-        return self._open.get(session.id) is session
+        return self.channels.get(session.id) is session
 
     def open(self, channel: str, caller: Caller, *, is_single: bool) -> Session:
         """`caller.ready`: a session that is opened again, and whose handshake is done."""
-        is_ready = caller.era is Era.MODERN or caller.ready
-        level = DEFAULT_LEVEL if caller.era is Era.LEGACY else None
-        session = Session(channel, caller, is_single, is_greeted=is_ready, is_ready=is_ready, level=level)
-        self._open[channel] = session
+        is_modern = caller.era is Era.MODERN
+        is_ready = is_modern or caller.ready
+        session = Session(channel, caller, is_single, is_ready, is_ready, None if is_modern else DEFAULT_LEVEL)
+        self.channels[channel] = session
         return session
 
     def close(self, channel: str) -> Session | None:
-        return self._open.pop(channel, None)
+        return self.channels.pop(channel, None)

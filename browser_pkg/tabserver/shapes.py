@@ -49,10 +49,23 @@ class Shape(Protocol):
     def read(self, value: Json, path: str, reading: Reading) -> Any: ...
 
 
+# What JSON itself is read into; anything else is looked at more closely.
+_KINDS: Final[dict[type, str]] = {
+    str: "string",
+    dict: "object",
+    list: "array",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
 def kind_of(value: object) -> str:
     """The JSON name of a value's kind."""
-    if value is None:
-        return "null"
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return kind
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):

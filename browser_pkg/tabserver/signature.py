@@ -60,9 +60,10 @@ class Signature:
         # What is not known stays as it is: the record says so itself.
         return self.read({k: _from_text(known[k].shape, text) if k in known else text for k, text in texts.items()})
 
-    def call(self, made: dict[str, Any], request: Request) -> Any:
-        context = {} if self.context_name is None else {self.context_name: Context(request)}
-        return self.function(**{**self.filled, **made}, **context)
+    def call(self, made: dict[str, Any], request: Request | None) -> Any:
+        if self.context_name is None or request is None:
+            return self.function(**{**self.filled, **made} if self.filled else made)
+        return self.function(**{**self.filled, **made}, **{self.context_name: Context(request)})
 
 
 def _from_text(shape: Shape, text: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from .wire.eras import Era
@@ -21,9 +22,18 @@ LIFE_S: Final = 24 * 3600.0
 def caller_key(caller: Caller, channel: str = "") -> str:
     """The same for all requests of one caller. `channel`: for a session that has no id of its own."""
     if caller.era is Era.LEGACY:
-        return json.dumps(["session", caller.session or channel])
-    client = caller.client or {}
-    return json.dumps(["client", caller.principal, client.get("name")])
+        return _key("session", caller.session or channel)
+    name = (caller.client or {}).get("name")
+    return _client_key(caller.principal, name) if isinstance(name, str) else _key("client", caller.principal, name)
+
+
+def _key(*parts: Any) -> str:
+    return json.dumps(parts)
+
+
+@lru_cache(maxsize=64)
+def _client_key(principal: str, name: str) -> str:
+    return _key("client", principal, name)
 
 
 class States:

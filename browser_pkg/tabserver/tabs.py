@@ -15,9 +15,13 @@ Message = Mapping[str, Any]
 
 
 class Port(Protocol):
-    """The way to one page."""
+    """The way to one page. `reads_requests`: it finds a tool's arguments in its caller's request."""
+
+    reads_requests: bool
 
     def send(self, message: Message) -> None: ...
+    def post(self, json: str) -> None:
+        """The same, of a message that is JSON text already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,10 @@ class Tab:
     leaves: int = 0
     # Which of its tools ask before they run: "destructive", "all", "none", or their names.
     approve: str | frozenset[str] = "destructive"
+    # Does its page want to hear of every call? Most have nobody who listens.
+    watches: bool = True
+    # How many calls it has been sent that are not over.
+    calls: int = 0
     offers: dict[str, dict[str, Offer]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
@@ -76,6 +84,10 @@ class Tab:
         """To its page, if it has one."""
         if self.port is not None:
             self.port.send(message)
+
+    def post(self, json: str) -> None:
+        if self.port is not None:
+            self.port.post(json)
 
 
 def mark_of(item: Item) -> str:

@@ -88,6 +88,11 @@ class Toolbox:
             raise UnknownTool(name)
         return tool.start(arguments, request, done)
 
+    def find_plain(self, name: str) -> Tool | None:
+        """A tool that needs nothing but its arguments, and has ended when it returns."""
+        tool = self._tools.get(name)
+        return tool if tool is not None and tool.is_plain else None
+
     def read(self, uri: str, request: Request, done: Done) -> Cancel:
         """Raises ResourceNotFound."""
         found = self._find(uri)

@@ -140,11 +140,16 @@ class Tool:
     def function(self) -> Callable[..., Any]:
         return self.signature.function
 
+    @property
+    def is_plain(self) -> bool:
+        """Does it know nothing of its request, and end when it returns, as far as can be told before?"""
+        return self.signature.context_name is None and not inspect.iscoroutinefunction(self.function)
+
     def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self.signature.read(arguments)
 
-    def start(self, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
-        """Raises InvalidArguments before anything is run."""
+    def start(self, arguments: dict[str, Any], request: Request | None, done: Done) -> Cancel:
+        """Raises InvalidArguments before anything is run. A plain tool has no use for its request."""
         made = self.read(arguments)
         return run(f"tool {self.name}", lambda: self.signature.call(made, request), self.shape, failure, done)
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from . import browser
 from .hub import Hub
+from .lane import Lane
 from .notebook import offer_run_python
 from .reconnect import State, Transport
 from .server import Server
@@ -53,8 +54,9 @@ class Worker:
     """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
 
     def __init__(self, shim: browser.Shim, relay: str, build: str, version: str) -> None:
-        self._shim = shim
-        self._new_service = partial(Service, shim=shim, relay=relay, build=build, version=version)
+        self._shim, self._slate = shim, browser.make_slate(shim)
+        dialer = partial(browser.Dialer, shim, self._slate, relay)
+        self._new_service = partial(Service, shim=shim, new_dialer=dialer, build=build, version=version)
         self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer, later=_later)
         self._modules = Modules()
         self._service: Service | None = None
@@ -62,10 +64,10 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, js_port: Any) -> None:
-        port = browser.Port(self._shim, js_port)
-        port.listen(partial(self._receive, port))
+        port = browser.Port(self._shim, self._slate, js_port)
+        port.listen(partial(self._receive, port), partial(self._hub.receive_result, port))
 
-    def _receive(self, port: browser.Port, message: dict[str, Any], body: str | None) -> None:
+    def _receive(self, port: browser.Port, message: dict[str, Any]) -> None:
         kind, service = message["t"], self._service
         if kind == "attach":
             self._attach(port, message)
@@ -78,12 +80,15 @@ class Worker:
         elif service is not None and kind == "stop":
             self._run(service.stop())
         else:
-            self._hub.receive(port, message, body)
+            self._hub.receive(port, message)
             if service is not None and kind == "tab" and message.get("visible"):
                 service.hurry()
 
     def _attach(self, port: browser.Port, message: dict[str, Any]) -> None:
         service = self._service
+        if message.get("readsText"):
+            port.use_text()
+        port.reads_requests = message.get("readsRequests") is True
         if service is None:
             # One worker has one timing: that of the first tab.
             timing = Timing.read(message.get("timing") or {})
@@ -148,7 +153,7 @@ class Service:
         instance: str | None,
         *,
         shim: browser.Shim,
-        relay: str,
+        new_dialer: Callable[[str], browser.Dialer],
         build: str,
         version: str,
     ) -> None:
@@ -156,7 +161,7 @@ class Service:
         self._hub = hub
         self._server_name = check_server_name(server)
         self._build = build
-        self._dialer = browser.Dialer(shim, relay, server)
+        self._dialer = new_dialer(server)
         greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
         link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
         self._transport = Transport(
@@ -168,7 +173,7 @@ class Service:
             timing=timing,
         )
         self._core = core = Server(server, version, self._hub, self._transport.send)
-        self._transport.on_message = core.receive
+        self._transport.on_message = Lane(core, hub, self._transport.send).receive
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed

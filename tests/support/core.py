@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tabserver.hub import Hub
+from tabserver.lane import Lane
 from tabserver.server import Catalogue, Server
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
 from tabserver.wire.events import Closed, Opened, Received
@@ -23,11 +25,15 @@ Sent = tuple[str, Kind, Any, RequestId | None, RequestId | None]
 class Bench:
     """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
 
-    def __init__(self, catalogue: Catalogue, instructions: str | None = None) -> None:
+    def __init__(self, catalogue: Catalogue, instructions: str | None = None, *, has_lane: bool = True) -> None:
+        """`has_lane`: what the worker has in front of a core whose catalogue is the hub."""
         self.sent: list[Sent] = []
         self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
         self.now = 0.0
         self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
+        self.receive = self.server.receive
+        if has_lane and isinstance(catalogue, Hub):
+            self.receive = Lane(self.server, catalogue, self._send).receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}
         self._said = asyncio.Event()
@@ -53,14 +59,14 @@ class Bench:
 
     def open(self, caller: Caller = READY, channel: str = "c") -> None:
         self._versions[channel] = caller.version
-        self.server.receive(Opened(channel, caller))
+        self.receive(Opened(channel, caller))
 
     def close(self, channel: str = "c", why: str = "gone") -> None:
-        self.server.receive(Closed(channel, why))
+        self.receive(Closed(channel, why))
 
     def note(self, method: str, params: Any = None, channel: str = "c") -> None:
         text = json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}})
-        self.server.receive(Received(channel, Kind.NOTE, None, None, text, None))
+        self.receive(Received(channel, Kind.NOTE, None, None, text, None))
 
     def request(
         self, method: str, params: Any = None, id: RequestId = 1, channel: str = "c", caller: Caller | None = None
@@ -76,7 +82,7 @@ class Bench:
         before = len(self.sent)
         if caller is not None:
             self._versions[channel] = caller.version
-        self.server.receive(Received(channel, Kind.REQ, id, None, text, caller))
+        self.receive(Received(channel, Kind.REQ, id, None, text, caller))
         return next((message for _, kind, message, _, _ in self.sent[before:] if kind is Kind.RES), None)
 
     def modern(
@@ -92,7 +98,7 @@ class Bench:
     def answer(self, id: str, result: Any, channel: str = "c") -> None:
         """What a client says to a question of the server's."""
         text = json.dumps({"jsonrpc": "2.0", "id": id} | result)
-        self.server.receive(Received(channel, Kind.RES, None, None, text, None))
+        self.receive(Received(channel, Kind.RES, None, None, text, None))
 
     # -- hearing ------------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -56,16 +57,34 @@ class NetworkDialer:
     """Dials one server of a relay; counts how often, and how many of the dials gave a socket."""
 
     def __init__(self, url: str, token: str, server: str) -> None:
-        self._url = url.replace("http", "ws", 1) + "/" + server
+        self._server = server
+        self.aim(url)
         self._bearer = frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connection: ClientConnection | None = None
+        self._others: Iterator[str] | None = None
         self.dials = 0
         self.opened = 0
+
+    def aim(self, url: str) -> None:
+        """The relay that is dialled from now on."""
+        self._url = url.replace("http", "ws", 1) + "/" + self._server
+
+    def roam(self, *urls: str) -> None:
+        """Dial another one of these each time, as behind a load balancer."""
+        self._others = itertools.cycle(urls)
+
+    def cut(self) -> None:
+        """Lose the socket without a word, as a network does."""
+        assert self._connection is not None
+        self._connection.transport.abort()
 
     async def dial(
         self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
     ) -> NetworkSocket:
         self.dials += 1
+        if self._others is not None:
+            self.aim(next(self._others))
         try:
             connection = await connect(
                 self._url,
@@ -77,6 +96,7 @@ class NetworkDialer:
         except (OSError, WebSocketException) as error:
             raise DialError("relay_down", str(error)) from error
         self.opened += 1
+        self._connection = connection
         socket = NetworkSocket(connection, on_message)
         watch = asyncio.create_task(self._watch(connection, socket, on_close))
         self._tasks.add(watch)

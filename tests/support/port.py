@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
 
 class FakePort:
+    reads_requests = False
+
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self._said = asyncio.Event()
@@ -15,6 +18,9 @@ class FakePort:
     def send(self, message: Mapping[str, Any]) -> None:
         self.sent.append(dict(message))
         self._said.set()
+
+    def post(self, text: str) -> None:
+        self.send(json.loads(text))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Everything of one kind, in order."""

@@ -11,6 +11,7 @@ from tabserver.targets import Target
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
+from tabserver.wire.traces import TraceContext
 
 
 class RecordingRequest:
@@ -28,6 +29,8 @@ class RecordingRequest:
         self.state: dict[str, Any] = {}
         self.input_responses: Mapping[str, Answer] = {}
         self.request_state: Any = None
+        self.goes_on = False
+        self.trace: TraceContext | None = None
 
     def pin(self, tab: str | None) -> None:
         self.caller = replace(self.caller, tab=tab)

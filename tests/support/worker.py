@@ -39,6 +39,11 @@ DONE: dict[str, Any] = {"resultType": "complete", "content": []}
 Answer = Callable[["SyntheticWorker", Received[str], dict[str, Any]], None]
 
 
+def bearer(token: str) -> str:
+    """A token, as a WebSocket carries it."""
+    return frames.BEARER_PREFIX + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+
 class SyntheticWorker:
     """Dials the relay and answers what it is asked; keeps every event it saw."""
 
@@ -76,10 +81,9 @@ class SyntheticWorker:
         await self.hang_up()
 
     async def dial(self) -> None:
-        bearer = frames.BEARER_PREFIX + base64.urlsafe_b64encode(self.token.encode()).decode().rstrip("=")
         self._socket = await connect(
             self.url,
-            subprotocols=[Subprotocol(SUBPROTOCOL), Subprotocol(bearer)],
+            subprotocols=[Subprotocol(SUBPROTOCOL), Subprotocol(bearer(self.token))],
             origin=Origin(self.origin) if self.origin else None,
             proxy=None,
             max_size=None,

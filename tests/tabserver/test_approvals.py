@@ -169,6 +169,66 @@ def test_only_the_tab_that_was_asked_answers(house: House) -> None:
     assert port.of("call") == []
 
 
+def test_a_question_is_answered_once(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.decide(port, "once")
+    for decision in ("once", "session", "refuse"):
+        house.decide(port, decision)
+    assert len(port.of("call")) == 1 and house.results == []
+    house.call()
+    assert len(port.of("approve")) == 2  # the late word did not allow it for the session
+    house.decide(port, "refuse")
+    house.decide(port, "once")
+    assert house.reason == "refused" and len(port.of("call")) == 1 and len(house.results) == 1
+
+
+def test_a_page_that_went_and_whoever_comes_under_its_name_answers_for_nobody(house: House) -> None:
+    port = house.tab()
+    house.call()
+    call = port.last("approve")["call"]
+    house.hub.detach(port)
+    again = house.tab()
+    for one in (port, again):
+        house.hub.receive(one, {"t": "approval", "call": call, "decision": "session"})
+    assert house.reason == "approval_unseen" and len(house.results) == 1
+    house.call()
+    assert port.of("call") == again.of("call") == [] and len(again.of("approve")) == 1
+
+
+def test_a_word_for_one_call_is_none_for_another_that_waits_already(house: House) -> None:
+    port = house.tab()
+    house.call(what="one")
+    house.call(what="all")
+    house.decide(port, "session", which=0)
+    assert [message["arguments"] for message in port.of("call")] == [{"what": "one"}]
+    house.decide(port, "refuse", which=1)
+    assert house.reason == "refused" and len(port.of("call")) == 1
+    house.call(what="three")  # allowed for the session by the first
+    assert len(port.of("call")) == 2
+
+
+@pytest.mark.parametrize("decision", ["once", "session"])
+def test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run(house: House, decision: str) -> None:
+    port = house.tab()
+    house.call()
+    house.hub.receive(port, {"t": "offer", "tools": [WIPE | {"title": "Wipe all of it"}]})
+    house.decide(port, decision)
+    assert port.of("call") == [] and house.results[-1]["isError"]
+    house.call()
+    assert len(port.of("approve")) == 2 and port.of("call") == []
+    house.decide(port, "once")
+    assert len(port.of("call")) == 1
+
+
+def test_a_tool_that_is_withdrawn_before_it_is_allowed_does_not_run(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.hub.receive(port, {"t": "withdraw", "tools": ["wipe"]})
+    house.decide(port, "once")
+    assert port.of("call") == [] and house.results[-1]["isError"]
+
+
 @pytest.mark.parametrize(
     ("approve", "operator", "asks"),
     [
@@ -233,9 +293,12 @@ def test_a_call_that_goes_on_after_a_question_to_its_client_is_not_asked_about_a
     house.request.input_responses = {"sure": {"action": "accept"}}
     house.call()  # answers alone prove nothing: anybody can send some
     assert len(port.of("approve")) == 1
-    house.request.request_state = {"tab": "a", "state": 1}  # sealed by the worker
+    house.request.request_state = {"tab": "a", "state": 1}
+    house.call()  # sealed by a worker before this one, which may have run it already
+    assert len(port.of("approve")) == 2 and port.of("call") == []
+    house.request.goes_on = True  # sealed by this worker
     house.call()
-    assert len(port.of("approve")) == 1 and len(port.of("call")) == 1
+    assert len(port.of("approve")) == 2 and len(port.of("call")) == 1
 
 
 def test_what_is_shown_and_how_many_wait_is_bounded(house: House) -> None:

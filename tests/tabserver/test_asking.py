@@ -425,7 +425,9 @@ def test_a_seal_opens_for_what_it_was_made_for_and_a_digest_ignores_what_a_round
     assert mark == digest("tools/call", {"name": "x", "requestState": "s", "inputResponses": {}})
     assert mark != digest("prompts/get", {"name": "x"})
     state = seal.close({"s": "é"}, "me", mark, until=10.0)
-    assert seal.open(state, "me", mark, now=9.0) == {"s": "é"}
+    opened = seal.open(state, "me", mark, now=9.0)
+    assert opened is not None and (opened["s"], opened["x"]) == ("é", 10.0)
+    assert seal.close({"s": "é"}, "me", mark, until=10.0) != state
     assert seal.open(state, "me", mark, now=10.0) is None
     assert Seal().open(state, "me", mark, now=0.0) is None
 

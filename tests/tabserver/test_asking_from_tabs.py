@@ -50,18 +50,17 @@ class Desk:
         self.bench = Bench(self.hub)
         self.tab = FakePort()
         self.hub.attach(self.tab, {"id": "t", "title": "Tab", "url": "http://localhost/", "visible": True})
-        self.say("offer", tools=[{"name": "greet"}])
+        self.say("offer", tools=[{"name": "greet"}, {"name": "wipe", "annotations": {"destructiveHint": True}}])
 
-    def say(self, t: str, body: str | None = None, **message: Any) -> None:
-        self.hub.receive(self.tab, {"t": t, **message}, body)
+    def say(self, t: str, **message: Any) -> None:
+        self.hub.receive(self.tab, {"t": t, **message})
 
     def ask(self, method: str, params: object, number: int = 1, **more: Any) -> None:
         self.say("ask", call=self.tab.last("call")["call"], ask=number, method=method, params=params, **more)
 
     def end(self, text: str = "done") -> None:
-        self.say(
-            "result", json.dumps({"content": [{"type": "text", "text": text}]}), call=self.tab.last("call")["call"]
-        )
+        result = {"content": [{"type": "text", "text": text}]}
+        self.hub.receive_result(self.tab, self.tab.last("call")["call"], json.dumps(result), False)
 
     def open(self) -> None:
         """A session of the handshake era calls the tool."""
@@ -231,3 +230,38 @@ async def test_a_handler_that_returns_its_questions_is_called_again_with_the_ans
     assert (second["responses"], second["state"]) == ({"who": answer}, {"step": 1})
     desk.end("Hello!")
     assert (await desk.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
+
+
+def asks_in_between(desk: Desk) -> dict[str, Any]:
+    """The user allows a call once, and it asks its client something; gives the request that goes on with it."""
+    method, params, answer = QUESTIONS["form"]
+    desk.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
+    desk.say("approval", call=desk.tab.last("approve")["call"], decision="once")
+    requests = {"who": {"method": method, "params": params}}
+    desk.say("required", call=desk.tab.last("call")["call"], requests=requests, state={"step": 1})
+    [first] = [message for channel, _, message, _, _ in desk.bench.sent if channel == "m1" and "result" in message]
+    return {"name": "wipe", "inputResponses": {"who": answer}, "requestState": first["result"]["requestState"]}
+
+
+async def test_what_was_allowed_once_goes_on_once(desk: Desk) -> None:
+    again = asks_in_between(desk)
+    desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    assert len(desk.tab.of("call")) == 2 and len(desk.tab.of("approve")) == 1
+    desk.end("wiped")
+    assert (await desk.bench.reply("m2"))["content"][0]["text"] == "wiped"
+    for number in range(3, 6):
+        desk.bench.modern("tools/call", again, channel=f"m{number}", caller=CLIENT)
+        error = await desk.bench.reply(f"m{number}")
+        assert error["code"] == -32602 and "make the request again" in error["message"]
+    assert len(desk.tab.of("call")) == 2 and len(desk.tab.of("approve")) == 1
+
+
+async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(desk: Desk) -> None:
+    desk.bench.server.use_key("of the relay")
+    again = asks_in_between(desk)
+    following = Desk()
+    following.bench.server.use_key("of the relay")
+    following.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    assert len(following.tab.of("approve")) == 1 and following.tab.of("call") == []
+    following.say("approval", call=following.tab.last("approve")["call"], decision="once")
+    assert following.tab.last("call")["state"] == {"step": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +93,7 @@ def text_of(result: Result) -> str:
 
 
 def reply(house: House, port: FakePort, result: object) -> None:
-    house.hub.receive(port, {"t": "result", "call": port.last("call")["call"]}, json.dumps(result))
+    house.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
 
 # -- the catalogue -----------------------------------------------------------------------------------------------------
@@ -269,6 +270,18 @@ def test_the_tab_learns_what_is_called_and_by_whom(house: House) -> None:
         "key": "test",
     }
     assert json.dumps(message)
+
+
+def test_every_call_tells_its_tab_its_own_caller(house: House) -> None:
+    """What was said of the last caller is kept; another one, or the same in another session, is another one."""
+    port, same = house.tab("a", "info"), house.context.caller
+    told = []
+    for caller, key in ((same, "1"), (same, "2"), (replace(same, principal="token:x"), "2"), (same, "1")):
+        house.context.caller, house.context.caller_key = caller, key
+        house.call("info")
+        said = port.last("call")["caller"]
+        told.append((said["principal"], said["key"]))
+    assert told == [("token:ab12", "1"), ("token:ab12", "2"), ("token:x", "2"), ("token:ab12", "1")]
 
 
 def test_an_unknown_tool_is_refused(house: House) -> None:
@@ -587,7 +600,7 @@ def test_only_the_first_answer_counts(house: House) -> None:
 def test_a_tab_can_not_answer_for_another(house: House) -> None:
     port, thief = house.tab("a", "info"), house.tab("b")
     house.call("info")
-    house.hub.receive(thief, {"t": "result", "call": port.last("call")["call"]}, '{"content":[]}')
+    house.hub.receive_result(thief, port.last("call")["call"], '{"content":[]}', True)
     assert house.results == []
 
 
@@ -671,6 +684,15 @@ def test_a_tab_is_asked_only_while_it_runs_a_call_and_says_nothing(house: House)
     house.wait(60)
     assert len(port.of("ping")) == 1
     assert [result["content"] for result in house.results] == [[]]
+
+
+def test_a_tab_that_answered_is_asked_again_as_soon_as_one_that_never_was(house: House) -> None:
+    port = house.tab("a", "info")
+    house.call("info")
+    for asked in (1, 2, 3):
+        house.wait(6)
+        assert len(port.of("ping")) == asked
+        house.hub.receive(port, {"t": "pong"})
 
 
 def test_a_silent_tab_fails_its_own_calls_and_is_named(house: House) -> None:
@@ -778,6 +800,16 @@ def test_every_tab_sees_a_call_begin_and_end(house: House) -> None:
     started, done = watcher.of("activity")
     assert (started["phase"], started["name"], started["owner"], started["client"]) == ("started", "info", "a", "probe")
     assert (done["phase"], done["call"], done["ms"]) == ("done", started["call"], 12.3)
+
+
+def test_a_page_that_nobody_watches_calls_in_hears_of_none_until_somebody_does(house: House) -> None:
+    port, quiet = house.tab("a", "info"), FakePort()
+    house.hub.attach(quiet, {"id": "b", "watches": False})
+    house.call("info")
+    assert (len(port.of("activity")), quiet.of("activity")) == (1, [])
+    house.hub.receive(quiet, {"t": "watch"})
+    reply(house, port, {"content": []})
+    assert [message["phase"] for message in quiet.of("activity")] == ["done"]
 
 
 def test_a_worker_call_that_fails_is_seen_as_failed(house: House) -> None:

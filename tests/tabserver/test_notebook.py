@@ -70,6 +70,20 @@ async def test_an_error_is_the_traceback_of_the_code_alone() -> None:
     assert str(result.content[0]).startswith("before\nTraceback")
 
 
+async def test_of_recursion_without_an_end_the_last_frames_are_told() -> None:
+    code = (
+        "def f(n):\n    if n == 0: raise ValueError('deep')\n    return g(n - 1)\ndef g(n):\n    return f(n)\nf(20_000)"
+    )
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    try:
+        error = ran(await Notebook(10, 1_000_000).run(code, {})).error
+    finally:
+        sys.setrecursionlimit(limit)
+    assert error is not None and error.endswith("ValueError: deep\n")
+    assert 900 < error.count("in f") + error.count("in g") <= 1_000
+
+
 @pytest.mark.parametrize("code", ["1 +", "raise SystemExit(3)", "raise KeyboardInterrupt", "import nothing_such"])
 async def test_code_that_can_not_run_or_wants_to_leave_is_an_error_like_any_other(code: str) -> None:
     error = (await run(code)).error

@@ -175,6 +175,16 @@ def test_a_result_may_bring_its_own_type(bench: Bench) -> None:
     assert bench.modern("tools/call", {"name": "add"})["result"]["resultType"] == "input_required"
 
 
+@pytest.mark.parametrize("wish", ["progressToken", "tabrelay/pin"])
+def test_a_wish_that_python_finds_equal_to_the_last_one_is_still_looked_at(bench: Bench, wish: str) -> None:
+    """What the last caller wished for is kept, and in Python `1 == True`."""
+    bench.catalogue.on_call = lambda context, done: done(text_result("3"))
+    good, bad = (1, True) if wish == "progressToken" else (True, 1)
+    for _ in range(2):
+        assert "result" in bench.modern("tools/call", {"name": "add", "_meta": {wish: good}})
+        assert refused(bench.modern("tools/call", {"name": "add", "_meta": {wish: bad}}))[0] == -32602
+
+
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nonsense"])
 def test_what_the_modern_era_removed_is_unknown_there(bench: Bench, method: str) -> None:
     assert refused(bench.modern(method)) == (-32601, f"Method not found: {method}", "method_not_found")

@@ -63,7 +63,9 @@ def test_a_modern_client_finds_its_state_by_token_and_name(bench: Bench) -> None
 
 def test_no_two_callers_share_a_key() -> None:
     spoof = replace(MODERN, principal='p"', client={"name": "x"})
-    keys = [caller_key(caller) for caller in (MODERN, replace(MODERN, client=None), spoof, replace(READY, session="s"))]
+    names = [replace(MODERN, client={"name": name}) for name in ("null", "5", 5, ["5"])]
+    callers = [MODERN, replace(MODERN, client=None), spoof, replace(READY, session="s"), *names]
+    keys = [caller_key(caller) for caller in callers]
     assert len(set(keys)) == len(keys)
 
 

@@ -51,9 +51,11 @@ class Late:
         self.hub.receive(port, {"t": "offer", "tools": [{"name": name} | more for name in names]})
         return port
 
-    def say(self, port: FakePort, t: str, body: Any = None, **more: Any) -> None:
-        call = port.last("call")["call"]
-        self.hub.receive(port, {"t": t, "call": call, **more}, None if body is None else json.dumps(body))
+    def say(self, port: FakePort, t: str, **more: Any) -> None:
+        self.hub.receive(port, {"t": t, "call": port.last("call")["call"], **more})
+
+    def answer(self, port: FakePort, result: Any) -> None:
+        self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
     def ask(self, is_modern: bool, name: str, /, **arguments: Any) -> str:
         """Call a tool; gives the channel of the call."""
@@ -106,7 +108,7 @@ async def test_without_them_their_names_are_nothing_special(late: Late) -> None:
     port = late.tab("a", "tool_call")
     channel = late.ask(True, "tool_call", x=1)
     assert port.last("call")["name"] == "tool_call"
-    late.say(port, "result", {"content": []})
+    late.answer(port, {"content": []})
     assert late.told(channel)["content"] == []
 
 
@@ -182,7 +184,7 @@ async def test_a_call_goes_to_a_tool_that_came_later_with_its_progress_and_its_r
     late.say(port, "progress", progress=1, total=2)
     [(method, params, _)] = late.bench.notes()
     assert (method, params["progress"]) == ("notifications/progress", 1)
-    late.say(port, "result", {"content": [{"type": "text", "text": "drawn"}], "structuredContent": {"x": 1}})
+    late.answer(port, {"content": [{"type": "text", "text": "drawn"}], "structuredContent": {"x": 1}})
     result = late.told(channel)
     assert text_of(result) == "drawn" and result["structuredContent"] == {"x": 1}
     assert result["_meta"]["tabrelay/tab"] == {"id": "a", "title": "Tab a"}
@@ -203,7 +205,7 @@ async def test_a_session_is_asked_through_it(late: Late) -> None:
     late.bench.answer(asked["id"], {"result": ALICE}, channel)
     await port.until("answer")
     assert port.last("answer")["answer"] == ALICE
-    late.say(port, "result", {"content": []})
+    late.answer(port, {"content": []})
     assert late.told(channel)["content"] == []
 
 
@@ -222,7 +224,7 @@ async def test_a_modern_client_is_asked_through_it_and_its_retry_goes_on_with_th
     caller = replace(MODERN, capabilities=CAN)
     late.bench.modern("tools/call", params, channel="retry", caller=caller)
     await port.until("answer")
-    late.say(port, "result", {"content": []})
+    late.answer(port, {"content": []})
     assert late.told("retry")["content"] == [] and len(port.of("call")) == 1
     assert channel != "retry"
 

@@ -38,7 +38,7 @@ class House:
         return port
 
     def answer(self, port: FakePort, result: object) -> None:
-        self.hub.receive(port, {"t": "result", "call": port.last("call")["call"]}, json.dumps(result))
+        self.hub.receive_result(port, port.last("call")["call"], json.dumps(result), False)
 
     def fail(self, port: FakePort, **error: Any) -> None:
         self.hub.receive(port, {"t": "error", "call": port.last("call")["call"], **error})

@@ -18,11 +18,15 @@ def test_a_request_stands_as_it_is() -> None:
     assert ledger.recall("c", 1) == Answer("answer", 6, 0.0)
 
 
-def test_a_caller_that_left_is_forgotten_and_its_late_answer_too() -> None:
+def test_of_a_caller_that_left_nothing_is_kept_and_nothing_runs_anew() -> None:
     ledger = Ledger(Text())
     ledger.begin("c", 1)
     ledger.close("c")
     ledger.finish("c", 1, "late", 0.0)
+    assert ledger.recall("c", 1) is Standing.FORGOTTEN
+    for number in range(rules.MAX_KEYS + 10):
+        ledger.begin(str(number), 1)
+        ledger.close(str(number))
     assert ledger.recall("c", 1) is Standing.UNKNOWN
 
 
@@ -54,7 +58,7 @@ def test_keys_are_bounded_too() -> None:
 def test_the_same_worker_is_asked_again_and_another_never() -> None:
     roster: Roster[str] = Roster()
     assert roster.claim("w1") == ([], [])
-    roster.put("c", 1, "call")
+    roster["c", 1] = "call"
     assert roster.claim("w1") == (["call"], [])
     assert roster.claim("w2") == ([], ["call"])
     assert len(roster) == 0
@@ -62,8 +66,8 @@ def test_the_same_worker_is_asked_again_and_another_never() -> None:
 
 def test_an_answer_is_taken_once_and_by_its_own_key() -> None:
     roster: Roster[str] = Roster()
-    roster.put("c", 1, "call")
-    assert roster.take("c", "1") is None
-    assert roster.take("d", 1) is None
-    assert roster.take("c", 1) == "call"
-    assert roster.take("c", 1) is None
+    roster["c", 1] = "call"
+    assert roster.pop(("c", "1"), None) is None
+    assert roster.pop(("d", 1), None) is None
+    assert roster.pop(("c", 1), None) == "call"
+    assert roster.pop(("c", 1), None) is None

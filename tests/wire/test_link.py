@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
 from tabserver.wire import frames
+from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, LocalProtocolError, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
@@ -78,6 +81,16 @@ def test_a_greeting_brings_both_ends_up() -> None:
     assert pair.worker.is_up and pair.relay.is_up
     assert pair.at_worker == [Welcomed(resumed=False, epoch="e1", build="b")]
     assert pair.worker.sid == "secret-1"
+
+
+def test_callers_that_take_turns_are_never_taken_for_each_other() -> None:
+    pair = Pair().connect()
+    others = [replace(CALLER, principal="other"), replace(CALLER, tab="t"), replace(CALLER, capabilities={"roots": {}})]
+    said = [caller for other in others for caller in (CALLER, CALLER, other)]
+    for number, caller in enumerate(said):
+        pair.relay.send(f"c{number}", Kind.REQ, "{}", pair.now, id=1, caller=caller)
+    pair.settle()
+    assert [event.caller for event in pair.at_worker if isinstance(event, Received)] == said
 
 
 def test_a_message_keeps_its_channel_kind_ids_and_caller() -> None:
@@ -240,6 +253,158 @@ def test_a_frame_seen_before_is_dropped() -> None:
     pair.relay.receive(GOOD, "{}", pair.now)
     pair.relay.receive(GOOD, "{}", pair.now)
     assert pair.payloads(pair.relay.events()) == ["{}"]
+
+
+ANSWERS = [
+    *('{"t":"msg","s":1,"a":0,"c":"c1","k":"res","i":7}', '{"t":"msg","s":1,"a":1,"c":"e1-9_Z","k":"res","i":0}'),
+    *('{"t":"msg","s":2,"a":0,"c":"c1","k":"res","i":7}', '{"t":"msg","s":0,"a":0,"c":"c1","k":"res","i":7}'),
+    *('{"t":"msg","s":1,"a":9,"c":"c1","k":"res","i":7}', '{"t":"msg","s":01,"a":0,"c":"c1","k":"res","i":7}'),
+    *('{"t":"msg","s":1,"a":0,"c":"c1","k":"res","i":-7}', '{"t":"msg","s":1,"a":0,"c":"","k":"res","i":7}'),
+    *('{"t":"msg","s":1,"a":0,"c":"c1","k":"res","i":7.0}', '{"t":"msg","s":1,"a":0,"c":"c1","k":"note","i":7}'),
+    '{"t":"msg","s":1,"a":0,"c":"c1","k":"res","i":99999999999999999999}',
+    '{"t":"msg","s":\u0661,"a":0,"c":"c1","k":"res","i":7}',
+    '{"t":"msg","s":1,"a":0,"c":"c1","k":"res","i":7}\n',
+]
+
+
+@pytest.mark.parametrize("payload", ["{}", None])
+@pytest.mark.parametrize("header", ANSWERS)
+def test_an_ordinary_answer_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
+    ends = []
+    for hear in (in_short, Link.receive):
+        pair = Pair().connect()
+        pair.relay.send("c1", Kind.REQ, "{}", pair.now, id=7, caller=CALLER)
+        pair.relay.frames()
+        hear(pair.relay, header, payload, pair.now)
+        events = pair.relay.events()
+        ends.append((events, pair.relay.frames(), pair.relay.next_timer(), pair.relay.unacknowledged))
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("used", [0, 1000])
+def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used: int) -> None:
+    """At once after some, later if there are few, and not at all while memory is short."""
+    ends = []
+    for hear in (in_short, Link.receive):
+        budget = Budget(100)
+        relay: Link[str] = Link.accepter(TERMS, budget=budget)
+        relay.connected(100.0)
+        relay.receive(frames.hello_header(Greeting("notes", "w1", "b"), None, 0), None, 100.0)
+        relay.events()
+        budget.used = used
+        said = []
+        for number in range(1, 40):
+            hear(relay, f'{{"t":"msg","s":{number},"a":0,"c":"c1","k":"res","i":{number}}}', "{}", 100.0 + number)
+            said.append((relay.events(), relay.frames(), relay.next_timer()))
+        ends.append(said)
+    assert ends[0] == ends[1]
+
+
+def in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
+    """As a relay hears: what the short way takes is not taken in full."""
+    answered = link.answer(header, payload, now) if payload is not None else None
+    if answered is None:
+        link.receive(header, payload, now)
+    else:
+        assert payload is not None
+        channel, id = answered
+        link._events.append(Received(channel, Kind.RES, id, None, payload, None))
+
+
+REQUEST = f'{{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":1,"o":{CALLER.text}}}'
+
+
+@pytest.mark.parametrize(
+    ("header", "payload"),
+    [
+        (REQUEST, "{}"),
+        (REQUEST.replace('"i":1', '"i":"text"'), "{}"),
+        (REQUEST.replace('"a":0', '"a":1'), "{}"),
+        (REQUEST.replace('"a":0', '"a":9'), "{}"),
+        (REQUEST.replace('"s":1', '"s":0'), "{}"),
+        (REQUEST.replace('"s":1', '"s":3'), "{}"),
+        (REQUEST[:-1] + ',"d":1}', "{}"),
+        (REQUEST.replace("modern", "ancient"), "{}"),
+        (REQUEST.replace('"req"', '"note"'), "{}"),
+        (REQUEST[:-1], "{}"),
+        (REQUEST, "x" * 70_000),
+        (REQUEST, None),
+        ('{"t":"ack","a":1}', None),
+    ],
+)
+def test_an_ordinary_request_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
+    ends = []
+    for hear in (request_in_short, Link.receive):
+        pair = Pair().connect()
+        pair.worker.send("c0", Kind.NOTE, "{}", pair.now)
+        pair.worker.frames()
+        hear(pair.worker, header, payload, pair.now + 1)
+        heard = (pair.worker.events(), pair.worker.frames(), pair.worker.next_timer(), pair.worker.unacknowledged)
+        # And whatever comes next, twice.
+        for _ in range(2):
+            hear(pair.worker, REQUEST.replace('"s":1', '"s":2'), "{}", pair.now + 2)
+        ends.append((heard, pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
+    assert ends[0] == ends[1]
+
+
+def test_many_ordinary_requests_are_acknowledged_alike_in_short_and_in_full() -> None:
+    ends = []
+    for hear in (request_in_short, Link.receive):
+        pair, said = Pair().connect(), []
+        for number in range(1, 40):
+            hear(pair.worker, REQUEST.replace('"s":1', f'"s":{number}'), "{}", pair.now + number)
+            said.append((pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
+        ends.append(said)
+    assert ends[0] == ends[1]
+
+
+def request_in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
+    """As a worker hears."""
+    request = link.request(header, payload, now) if payload is not None else None
+    if request is None:
+        link.receive(header, payload, now)
+    else:
+        link._events.append(request)
+
+
+@pytest.mark.parametrize("id", [7, "text", 'a "quoted" one'])
+@pytest.mark.parametrize("state", ["up", "down", "owing", "waiting", "slicing", "full"])
+@pytest.mark.parametrize("size", [2, 200, 600])
+def test_an_answer_that_is_written_at_once_is_the_one_that_would_have_been_sent(
+    size: int, state: str, id: int | str
+) -> None:
+    """Under the same number, after the same frames, kept for the same replay; or it is left to `send`."""
+    ends = []
+    for is_straight in (True, False):
+        pair = Pair(Limits(max_part=256, max_message=2000, replay_messages=3)).connect()
+        worker = pair.worker
+        if state == "owing":
+            worker.receive(REQUEST, "{}", pair.now)
+        elif state == "waiting":
+            worker.send("c0", Kind.NOTE, "{}", pair.now)
+        elif state == "slicing":
+            worker.send("c0", Kind.NOTE, "y" * 2000, pair.now)
+            worker.frames()
+        elif state == "full":
+            for _ in range(3):
+                worker.send("c0", Kind.NOTE, "{}", pair.now)
+            worker.frames()
+        elif state == "down":
+            worker.disconnected(pair.now)
+        written: list[tuple[str, str | None]] = []
+        payload = "x" * size
+        header = worker.reply("c1", id, payload, pair.now + 1) if is_straight else None
+        if header is not None:
+            written.append((header, payload))
+        else:
+            with suppress(BufferFull):
+                worker.send("c1", Kind.RES, payload, pair.now + 1, id=id)
+        written += worker.frames()
+        kept = (written, worker.unacknowledged, worker.next_timer())
+        worker.disconnected(pair.now + 2)
+        pair.relay.disconnected(pair.now + 2)
+        ends.append((kept, pair.connect().at_relay))
+    assert ends[0] == ends[1]
 
 
 def test_unknown_fields_are_left_for_later_versions() -> None:

@@ -89,15 +89,23 @@ function showNext() {
 
 /** @param {ApproveMessage} message */
 function describe({ name, title, arguments: args, more, destructive, caller }) {
-  const who = caller.client ? `The AI client “${visible(caller.client)}”` : "An AI client";
+  const who = caller.client ? `The AI client “${line(caller.client)}”` : "An AI client";
   return {
-    title: `Allow “${visible(title || name)}”?`,
+    title: `Allow “${line(title || name)}”?`,
     text: [
-      `${who} wants to run the tool “${visible(name)}” of this page, with:`,
+      `${who} wants to run the tool “${line(name)}” of this page, with:`,
       ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
     ],
     details: visible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
   };
+}
+
+/**
+ * The same on one line, which can't end the quotation that it stands in.
+ * @param {string} text
+ */
+function line(text) {
+  return visible(text.replaceAll("\n", " ").replace(/[“”„‟]/g, '"'));
 }
 
 /**

@@ -12,6 +12,8 @@ import { pause } from "./wait.js";
 
 const ANSWER_MS = 30_000; // the relay answers after 20 s at the latest
 const BREATH_MS = 1_000;
+const ARRIVAL_MS = 2_000; // what another tab stored is seen here a few ms later, on a busy machine more
+const LOOK_MS = 20;
 
 /**
  * The token that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
@@ -24,17 +26,40 @@ const BREATH_MS = 1_000;
  */
 export async function askToPair(relay, server, signal, tell) {
   const key = tokenKey(relay, server);
+  const lock = `tabrelay-asking:${relay}`;
+  /** @param {number} arrival_ms */
+  const findOrAsk = async (arrival_ms) => {
+    const known = await stored(key, arrival_ms, signal);
+    if (known) return { token: known };
+    const outcome = await ask(relay, server, signal, tell);
+    if (outcome.token) localStorage.setItem(key, outcome.token);
+    return outcome;
+  };
   try {
-    return await navigator.locks.request(`tabrelay-asking:${relay}`, { signal }, async () => {
-      const known = storedToken(key);
-      if (known) return { token: known };
-      const outcome = await ask(relay, server, signal, tell);
-      if (outcome.token) localStorage.setItem(key, outcome.token);
-      return outcome;
-    });
+    const alone = await navigator.locks.request(lock, { ifAvailable: true }, (got) => (got ? findOrAsk(0) : undefined));
+    // Another tab asks, and may get what this one needs.
+    return alone ?? (await navigator.locks.request(lock, { signal }, () => findOrAsk(ARRIVAL_MS)));
   } catch (error) {
     if (signal.aborted) return {};
     return { problem: `The relay could not be asked: ${error instanceof Error ? error.message : error}` };
+  }
+}
+
+/**
+ * The token in this origin's storage. A lock passes between two tabs faster than what the first has stored.
+ *
+ * @param {string} key
+ * @param {number} arrival_ms how long to look for it
+ * @param {AbortSignal} signal
+ * @returns {Promise<string | undefined>}
+ */
+async function stored(key, arrival_ms, signal) {
+  const end = performance.now() + arrival_ms;
+  for (;;) {
+    signal.throwIfAborted();
+    const known = storedToken(key);
+    if (known || performance.now() >= end) return known;
+    await pause(LOOK_MS, signal);
   }
 }
 

@@ -218,6 +218,8 @@ function setTimeZone({ _module: c }) {
   c.__tzset_js(c._timezone, c._daylight, c.HEAPU32[names], c.HEAPU32[names + 1]);
 }
 
+/** @typedef {(settings: unknown) => Promise<Pyodide["_module"]>} Create */
+
 /**
  * Pyodide asks for one thing after the other. Here everything sets out at once, and the wasm is compiled while it comes in.
  * @param {Attempt} attempt
@@ -231,7 +233,7 @@ async function loadAtOnce(attempt, index, more) {
   /** @type {Map<string, Promise<Response>>} */
   const coming = new Map(names.map((name) => [index + name, attempt.needs(attempt.meter.fetch(index + name))]));
   coming.set(wasm, new Promise(() => {})); // asked for once more, and not waited for
-  const [{ default: createPyodideModule }, { loadPyodide }] = /** @type {[{ default: unknown }, PyodideModule]} */ (
+  const [{ default: createPyodideModule }, { loadPyodide }] = /** @type {[{ default: Create }, PyodideModule]} */ (
     await Promise.all([import(`${index}pyodide.asm.mjs`), import(`${index}pyodide.mjs`)])
   );
   attempt.lend(
@@ -241,5 +243,27 @@ async function loadAtOnce(attempt, index, more) {
       return { module, instance: await WebAssembly.instantiate(module, imports) };
     },
   );
-  return loadPyodide({ indexURL: index, createPyodideModule, ...more });
+  let trampoline = 0;
+  const python = await loadPyodide({
+    indexURL: index,
+    createPyodideModule: async (/** @type {unknown} */ settings) => {
+      const c = await createPyodideModule(settings);
+      trampoline = c.HEAPU32[trampolineAt(c)];
+      return c;
+    },
+    ...more,
+  });
+  // The one in a snapshot is that of the engine it was made with, which had none.
+  python._module.HEAPU32[trampolineAt(python._module)] = trampoline;
+  return python;
+}
+
+/**
+ * Where Python keeps how it calls a C function that may take fewer arguments than it is given: by a little WebAssembly that
+ * this engine made when it started or, for want of that, by way of JavaScript, which is slower.
+ * @param {Pyodide["_module"]} c
+ */
+function trampolineAt(c) {
+  const bytes = c.__PyRuntime + c.HEAPU32[c.__PyEM_EMSCRIPTEN_TRAMPOLINE_OFFSET / Uint32Array.BYTES_PER_ELEMENT];
+  return bytes / Uint32Array.BYTES_PER_ELEMENT;
 }

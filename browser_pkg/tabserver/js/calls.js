@@ -30,14 +30,13 @@ export class Calls {
     const { call } = message;
     const running = new Running(message, post);
     this.#running.set(call, running);
-    const { signal } = running;
     try {
       const result = await work(message, running.context());
-      if (signal.aborted) return;
+      if (running.isAborted) return;
       if (isInputRequired(result)) post({ t: "required", call, ...toRequired(result) });
       else post({ t: "result", call, json: JSON.stringify(result) });
     } catch (error) {
-      if (!signal.aborted) post({ t: "error", call, ...toError(error) });
+      if (!running.isAborted) post({ t: "error", call, ...toError(error) });
     } finally {
       running.end();
       if (this.#running.get(call) === running) this.#running.delete(call);
@@ -66,7 +65,10 @@ export class Calls {
 
 /** One call, and the questions of it that are open. */
 class Running {
-  #abort = new AbortController();
+  /** Made when the tool asks for its signal: most never do. @type {AbortController | undefined} */
+  #abort;
+  /** @type {DOMException | undefined} */
+  #reason;
   #message;
   #post;
   #isOver = false;
@@ -83,17 +85,27 @@ class Running {
     this.#post = post;
   }
 
+  get isAborted() {
+    return this.#reason !== undefined;
+  }
+
   get signal() {
+    this.#abort ??= new AbortController();
+    if (this.#reason) this.#abort.abort(this.#reason);
     return this.#abort.signal;
   }
 
   /** @returns {CallContext} */
   context() {
-    const { call, caller, responses = {}, state = null } = this.#message;
+    const running = this;
+    const { call, caller, trace = null, responses = {}, state = null } = this.#message;
     return {
       call,
       caller,
-      signal: this.signal,
+      trace,
+      get signal() {
+        return running.signal;
+      },
       inputResponses: responses,
       requestState: state,
       progress: (progress, total, message) => {
@@ -123,13 +135,14 @@ class Running {
 
   /** @param {string} reason */
   abort(reason) {
-    this.#abort.abort(new DOMException(reason, "AbortError"));
-    this.#rejectAll(this.signal.reason);
+    this.#reason ??= new DOMException(reason, "AbortError");
+    this.#abort?.abort(this.#reason);
+    this.#rejectAll(this.#reason);
   }
 
   end() {
     this.#isOver = true;
-    this.#rejectAll(new DOMException("The call is over.", "AbortError"));
+    if (this.#asked.size) this.#rejectAll(new DOMException("The call is over.", "AbortError"));
   }
 
   /**
@@ -150,7 +163,7 @@ class Running {
 
   /** @param {FromPage} message */
   #say(message) {
-    if (!this.#isOver && !this.signal.aborted) this.#post(message);
+    if (!this.#isOver && !this.isAborted) this.#post(message);
   }
 
   /** @param {unknown} reason */

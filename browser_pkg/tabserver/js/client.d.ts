@@ -425,6 +425,8 @@ export interface CallContext {
   /** Aborted when the caller cancels, or when the worker is lost. */
   signal: AbortSignal;
   caller: Caller;
+  /** The trace that the call belongs to, as W3C writes it; null if nobody traces. A tracer of the page's own goes on from it. */
+  trace: { traceparent: string; tracestate?: string; baggage?: string } | null;
   /** Report how far the call is. Reaches the caller only if it asked for progress; must rise from call to call. */
   progress(progress: number, total?: number, message?: string): void;
   /** Send a log message to the caller. */

@@ -92,6 +92,8 @@ export class Connection extends EventTarget {
   #approvals = new Approvals();
   /** @type {ConnectOptions["approve"]} */
   #approve;
+  /** Does anybody listen for "activity"? */
+  #watches = false;
   #host;
   /** Why the page left the worker, to come back later. @type {"" | "left" | "frozen"} */
   #away = "";
@@ -172,6 +174,20 @@ export class Connection extends EventTarget {
     signal?.addEventListener("abort", () => {
       if (this.#offers.remove(kind, key, item)) this.#post({ t: "withdraw", [kind]: [key] });
     }, { once: true });
+  }
+
+  /**
+   * Two messages for every call of every tab are sent only to pages that somebody listens in.
+   * @param {string} type
+   * @param {EventListenerOrEventListenerObject | null} listener
+   * @param {boolean | AddEventListenerOptions} [options]
+   * @override
+   */
+  addEventListener(type, listener, options) {
+    super.addEventListener(type, listener, options);
+    if (type !== "activity" || this.#watches) return;
+    this.#watches = true;
+    this.#post({ t: "watch" });
   }
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
@@ -355,12 +371,14 @@ export class Connection extends EventTarget {
   #attach() {
     this.#post({
       t: "attach",
-      tab: { id: this.tab.id, ...tabInfo(), ...(this.#approve ? { approve: this.#approve } : {}) },
+      tab: { id: this.tab.id, ...tabInfo(), watches: this.#watches, ...(this.#approve ? { approve: this.#approve } : {}) },
       lock: this.#life?.lock ?? "",
       server: this.#server,
       token: this.#credential.show(),
       modules: [...this.#modules],
       instance: this.instance,
+      readsText: true,
+      readsRequests: true,
       ...(this.#timing ? { timing: this.#timing } : {}),
       ...(this.#runPython ? { runPython: this.#runPython } : {}),
     });

@@ -88,7 +88,7 @@ export class Host {
     }
     this.#port.onmessage = ({ data }) => {
       clearTimeout(timer);
-      if (!watch.signal.aborted) this.#receive(data);
+      if (!watch.signal.aborted) this.#receive(typeof data === "string" ? JSON.parse(data) : data);
     };
   }
 

@@ -90,7 +90,7 @@ export class Offers {
   async run(message, context) {
     switch (message.kind) {
       case "tools":
-        return this.#runTool(message.name, message.arguments, context);
+        return this.#runTool(message.name, ("request" in message ? message.request.params : message).arguments, context);
       case "resources":
       case "templates": {
         /** @type {Resource} */

@@ -40,13 +40,18 @@ export type FromPage =
   // when the worker gets it, the tab is gone.
   | {
       t: "attach";
-      tab: TabInfo & { id: string; approve?: ConnectOptions["approve"] };
+      // `watches`: it wants to hear of every call. One that does not say does.
+      tab: TabInfo & { id: string; watches?: boolean; approve?: ConnectOptions["approve"] };
       lock: string;
       server: string;
       token: string;
       modules: string[];
       /** What this browser is called, where several offer the server. */
       instance: string;
+      /** It takes messages as JSON text too. A page with an older copy of the client gets objects. */
+      readsText?: boolean;
+      /** It takes a tool's arguments out of the caller's request: see CallMessage. An older copy of the client does not. */
+      readsRequests?: boolean;
       timing?: Timing;
       runPython?: RunPython;
     }
@@ -57,6 +62,8 @@ export type FromPage =
   | ({ t: "withdraw" } & Partial<Record<OfferKind, string[]>>)
   // A resource is not what it was.
   | { t: "updated"; uri: string }
+  // From now on it wants to hear of every call.
+  | { t: "watch" }
   // `returns`: maybe the page is only being loaded again, and will attach again under the same id.
   // `expected`: it said that it leads to a page of this origin.
   | { t: "detach"; returns?: boolean; expected?: boolean }
@@ -77,7 +84,7 @@ export type FromPage =
   | { t: "retry" }
   | { t: "stop" };
 
-// -- worker -> page ----------------------------------------------------------------------------------------------------
+// -- worker -> page: as objects or, if the page said that it reads it, as JSON text -----------------------------------
 
 export type BootMessage = { t: "boot" } & Boot;
 export type StateMessage = { t: "state" } & State;
@@ -86,7 +93,9 @@ export type ActivityMessage = { t: "activity" } & Activity;
 
 /** What a call is for. `name` is what the page called it: a name, a URI or a URI template. */
 export type Errand =
+  // `request`: the caller's own, as it came, if nothing but its arguments matters.
   | { kind: "tools"; name: string; arguments: Record<string, unknown> }
+  | { kind: "tools"; name: string; request: { params: { arguments: Record<string, unknown> } } }
   // For a template, `arguments` are the variables that the URI has.
   | { kind: "resources" | "templates"; name: string; uri: string; arguments: Record<string, string> }
   | { kind: "prompts"; name: string; arguments: Record<string, string> }
@@ -104,6 +113,7 @@ export type CallMessage = {
   t: "call";
   call: string;
   caller: Caller;
+  trace?: { traceparent: string; tracestate?: string; baggage?: string };
   /** Of a handler that is called again, with the answers it wanted. */
   responses?: Record<string, Record<string, unknown>>;
   state?: unknown;
@@ -145,6 +155,11 @@ export type FromWorker =
   | ({ t: "module_failed" } & ModuleFailed);
 
 // -- worker.js ---------------------------------------------------------------------------------------------------------
+
+/** A piece of Python's memory. */
+export interface Memory {
+  getBuffer(type: "u8"): { data: Uint8Array<ArrayBuffer>; release(): void };
+}
 
 export interface Manifest {
   version: string;

@@ -24,10 +24,11 @@ for (const [kind, { interpreter, files }] of Object.entries(KINDS)) {
   for (const script of document.querySelectorAll(`script[type="${kind}"]`)) {
     const own = read(script.getAttribute("config"));
     const main = { [at("client.js")]: "tabrelay", ...own.js_modules?.main };
+    const unused = UNUSED.filter((name) => !own.plugins?.includes(name)).map((name) => `!${name}`);
     script.setAttribute("config", JSON.stringify({
       interpreter,
-      plugins: UNUSED.map((name) => `!${name}`),
       ...own,
+      plugins: [...unused, ...(own.plugins ?? [])],
       files: { ...files, ...own.files },
       js_modules: { ...own.js_modules, main },
     }));
@@ -43,7 +44,7 @@ function read(config) {
   }
 }
 
-const { hooks } = await import(at("pyscript/core.js"));
+export const { hooks } = await import(at("pyscript/core.js"));
 // PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and a
 // page without 'unsafe-eval' stops right there. These pages start no PyScript worker.
 hooks.worker.onBeforeRunAsync.clear();

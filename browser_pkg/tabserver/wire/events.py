@@ -33,8 +33,10 @@ class Opened:
     caller: Caller
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Received(Generic[P]):
+    """Not frozen: there is one for each message, and in a browser that would take five times as long to make."""
+
     channel: str
     kind: Kind
     id: RequestId | None

@@ -8,9 +8,8 @@ asked, so that it runs once in every case.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from .jsonrpc import RequestId
 from .payload import Codec
@@ -29,11 +28,10 @@ class Standing(Enum):
 
     UNKNOWN = "never asked"
     RUNNING = "running"
-    FORGOTTEN = "answered, but the answer is gone"
+    FORGOTTEN = "answered or given up, and the answer is gone"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[P]):
+class Answer(NamedTuple, Generic[P]):
     payload: P
     size: int
     at: float
@@ -48,13 +46,15 @@ class Ledger(Generic[P]):
     def __init__(self, codec: Codec[P]) -> None:
         self._codec = codec
         self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
-        self._answers: OrderedDict[Key, None] = OrderedDict()
+        self._answers: OrderedDict[Key, Answer[P]] = OrderedDict()
         self._size = 0
 
     def begin(self, channel: str, id: RequestId) -> None:
         """A request came for the first time."""
-        self._forget((channel, id))
-        self._entries[channel, id] = Standing.RUNNING
+        key = (channel, id)
+        if key in self._entries:
+            self._forget(key)
+        self._entries[key] = Standing.RUNNING
 
     def finish(self, channel: str, id: RequestId, payload: P, now: float) -> None:
         """Its answer was given. What is not running has none: it was cancelled, or is not ours."""
@@ -63,7 +63,7 @@ class Ledger(Generic[P]):
             return
         answer = Answer(payload, self._codec.size(payload), now)
         self._entries[key] = answer
-        self._answers[key] = None
+        self._answers[key] = answer
         self._size += answer.size
         self._trim(now)
 
@@ -72,25 +72,32 @@ class Ledger(Generic[P]):
         return self._entries.get((channel, id), Standing.UNKNOWN)
 
     def close(self, channel: str) -> None:
-        """The caller has left: nobody will ask again for what runs on this channel."""
-        for key in [key for key, entry in self._entries.items() if key[0] == channel and entry is Standing.RUNNING]:
-            del self._entries[key]
+        """The caller has left. Should somebody ask again all the same, what ran on this channel must not run anew."""
+        for key, entry in self._entries.items():
+            if key[0] == channel and entry is Standing.RUNNING:
+                self._entries[key] = Standing.FORGOTTEN
+        self._trim_keys()
 
     def _trim(self, now: float) -> None:
-        while self._answers:
-            oldest = next(iter(self._answers))
-            answer = self._entries[oldest]
-            assert isinstance(answer, Answer)
-            if len(self._answers) <= MAX_ANSWERS and self._size <= MAX_SIZE and now - answer.at <= MAX_AGE_S:
-                break
-            del self._answers[oldest]
-            self._size -= answer.size
-            self._entries[oldest] = Standing.FORGOTTEN
+        answers = self._answers
+        while len(answers) > MAX_ANSWERS or self._size > MAX_SIZE:
+            self._drop_oldest()
+        while answers and now - next(iter(answers.values())).at > MAX_AGE_S:
+            self._drop_oldest()
+        self._trim_keys()
+
+    def _drop_oldest(self) -> None:
+        """Of the answers; that there was one is still known."""
+        key, answer = self._answers.popitem(last=False)
+        self._size -= answer.size
+        self._entries[key] = Standing.FORGOTTEN
+
+    def _trim_keys(self) -> None:
         while len(self._entries) > MAX_KEYS:
             self._forget(next(iter(self._entries)))
 
     def _forget(self, key: Key) -> None:
-        entry = self._entries.pop(key, None)
-        if isinstance(entry, Answer):
-            del self._answers[key]
-            self._size -= entry.size
+        del self._entries[key]
+        answer = self._answers.pop(key, None)
+        if answer is not None:
+            self._size -= answer.size

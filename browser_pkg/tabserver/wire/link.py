@@ -22,6 +22,7 @@ What is *not* here: who may connect (the relay's gate), what a payload means (th
 from __future__ import annotations
 
 import json
+import re
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -34,6 +35,7 @@ from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits
 from .payload import Codec, Text
 from .receiver import Receiver
+from .requests import Requests
 from .sender import Sender
 
 P = TypeVar("P")
@@ -71,6 +73,14 @@ ACCEPTS: Final[dict[tuple[Role, Phase], frozenset[str]]] = {
 }
 
 
+# The header of an ordinary answer, as this class writes it: nearly all that a relay reads. What is written in another
+# way is read in full.
+_NUMBER: Final = "(0|[1-9][0-9]{0,14})"
+_ANSWER: Final = re.compile(
+    rf'{{"t":"msg","s":{_NUMBER},"a":{_NUMBER},"c":"([0-9A-Za-z_-]+)","k":"res","i":{_NUMBER}}}', re.ASCII
+)
+
+
 class Link(Generic[P]):
     """One end of a link. Make it with `Link.dialer(...)` in a worker or `Link.accepter(...)` in the relay."""
 
@@ -90,6 +100,7 @@ class Link(Generic[P]):
         self._greeting = greeting
         self._terms = terms
         self._limits = limits
+        self._codec = codec
         self._sender = Sender(limits, codec, budget)
         self._receiver = Receiver(limits, codec, budget)
         self.phase = Phase.DOWN
@@ -98,6 +109,7 @@ class Link(Generic[P]):
         # How long the relay keeps a session without a socket: the worker learns it from the welcome.
         self.grace_s = limits.grace_s
         self._events: list[Event] = []
+        self._requests = Requests()
         self._timers: dict[str, float] = {}
 
     @classmethod
@@ -180,7 +192,7 @@ class Link(Generic[P]):
 
         `again`: this request was sent in an earlier session too, and may have arrived then.
         """
-        tail = f'"c":"{channel}","k":"{kind.value}"'
+        tail = f'"c":"{channel}","k":"{kind._value_}"'  # `value` is a descriptor, and ten times as slow
         if id is not None:
             tail += f',"i":{id}' if isinstance(id, int) else f',"i":{json.dumps(id)}'
         if related is not None:
@@ -190,6 +202,18 @@ class Link(Generic[P]):
         if again:
             tail += ',"d":1'
         self._push("msg", channel, tail, payload, now)
+
+    def reply(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
+        """Say an ordinary answer for a shell that writes it at once: the header to write with it. None, and nothing was
+        done, where anything else has to be written before it, and for what has to wait: that is for `send`."""
+        receiver = self._receiver
+        if self.phase is not Phase.UP or receiver.ack != receiver.rx:
+            return None
+        tail = f'"c":"{channel}","k":"res","i":{id if type(id) is int else json.dumps(id)}'
+        header = self._sender.push_now("msg", tail, payload, receiver.ack)
+        if header is not None:
+            self._acknowledged(now)
+        return header
 
     def close(self, channel: str, why: str, now: float) -> None:
         """Say that a channel ends: the caller left, or the session did."""
@@ -206,9 +230,10 @@ class Link(Generic[P]):
         if self.phase is Phase.OVER:
             raise LocalProtocolError("the session is over")
         is_live = self.phase is Phase.UP
-        said = self._sender.last
-        self._sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
-        if is_live and self._sender.last > said:
+        sender = self._sender
+        said = sender.last
+        sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
+        if is_live and sender.last > said:
             self._acknowledged(now)
 
     def _say(self, header: str) -> None:
@@ -223,6 +248,44 @@ class Link(Generic[P]):
             self._take(frames.decode(header), payload, len(header), now)
         except RemoteProtocolError as error:
             self._events.append(Violation(str(error), isinstance(error, TooMuch)))
+
+    def answer(self, header: str, payload: P, now: float) -> tuple[str, int] | None:
+        """Take an ordinary answer, which is nearly all that a relay hears: the channel and id that it is for, at once
+        instead of as an event. None, and nothing was done, for everything else, and for what is not in order: that is
+        `receive`'s."""
+        found = _ANSWER.fullmatch(header) if self.phase is Phase.UP else None
+        if found is None:
+            return None
+        seq, ack, channel, id = found.groups()
+        sender, receiver, upto = self._sender, self._receiver, int(ack)
+        if int(seq) != receiver.rx + 1 or upto > sender.last or self._events:
+            return None
+        sender.confirm(upto)
+        if receiver.take_next(len(header) + self._codec.size(payload)):
+            self._say_ack(now)
+        elif "ack" not in self._timers:
+            self._await_ack(now)
+        return channel, int(id)
+
+    def request(self, header: str, payload: P, now: float) -> Received[P] | None:
+        """The same for what a worker hears most: a request that opens its channel."""
+        try:
+            opening = self._requests.read(header) if self.phase is Phase.UP else None
+        except RemoteProtocolError:
+            return None
+        if opening is None:
+            return None
+        seq, upto, channel, id, caller = opening
+        sender, receiver, timers = self._sender, self._receiver, self._timers
+        if seq != receiver.rx + 1 or upto > sender.last or self._events:
+            return None
+        timers["watchdog"] = now + self._limits.watchdog_s
+        sender.confirm(upto)
+        if receiver.take_next(len(header) + self._codec.size(payload)):
+            self._say_ack(now)
+        elif "ack" not in timers:
+            self._await_ack(now)
+        return Received(channel, Kind.REQ, id, None, payload, caller)
 
     def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]
@@ -309,11 +372,16 @@ class Link(Generic[P]):
 
     def _owe(self, now: float, *, is_awaited: bool) -> None:
         """`is_awaited`: the other end sends its next slice only when it hears of this one."""
-        if self._receiver.must_tell or (is_awaited and self._receiver.advance()):
+        receiver = self._receiver
+        if receiver.must_tell or (is_awaited and receiver.advance()):
             self._say_ack(now)
-        elif self._receiver.owes:
-            held = not self._receiver.advance()
-            self._timers.setdefault("ack", now + (self._limits.hold_s if held else self._limits.ack_after_s))
+        elif "ack" not in self._timers and receiver.owes:
+            held = not receiver.advance()
+            self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
+
+    def _await_ack(self, now: float) -> None:
+        held = self._receiver.ack != self._receiver.rx
+        self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
 
     def _say_ack(self, now: float) -> None:
         self._receiver.advance()
@@ -322,10 +390,10 @@ class Link(Generic[P]):
 
     def _acknowledged(self, now: float) -> None:
         """A frame with the current `a` went out: no ack is owed, and the other end has heard from us."""
-        self._receiver.told()
-        self._timers.pop("ack", None)
-        if self._receiver.owes:
+        if self._receiver.told():
             self._timers["ack"] = now + self._limits.hold_s
+        else:
+            self._timers.pop("ack", None)
         if self._role is Role.ACCEPTER:
             self._timers["heartbeat"] = now + self._limits.heartbeat_s
 
@@ -359,6 +427,11 @@ class Link(Generic[P]):
             self._timers["ack"] = now + self._limits.hold_s
 
     # -- draining -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_frames(self) -> bool:
+        sender = self._sender
+        return bool(sender.outbox) or sender.is_sliced
 
     def frames(self) -> list[tuple[str, P | None]]:
         """What to write on the current socket, in order."""

@@ -13,6 +13,9 @@ class Codec(Protocol[P]):
     def size(self, payload: P) -> int:
         """What limits count: characters, for text."""
 
+    def weigh(self, payload: P) -> tuple[int, int]:
+        """The same, and how many bytes of memory one of these may take."""
+
     def cut(self, payload: P, start: int, end: int) -> P: ...
 
     def join(self, slices: list[P]) -> P: ...
@@ -23,6 +26,10 @@ class Text:
 
     def size(self, payload: str) -> int:
         return len(payload)
+
+    def weigh(self, payload: str) -> tuple[int, int]:
+        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        return len(payload), 1 if payload.isascii() else 4
 
     def cut(self, payload: str, start: int, end: int) -> str:
         return payload[start:end]

@@ -22,6 +22,7 @@ class _Partial(Generic[P]):
     count: int
     slices: list[P] = field(default_factory=list)
     size: int = 0
+    cost: int = 0  # in bytes of memory
 
 
 class Receiver(Generic[P]):
@@ -49,6 +50,16 @@ class Receiver(Generic[P]):
         self.advance()
         return True
 
+    def take_next(self, size: int) -> bool:
+        """The frame that had to come next is there. Must it be acknowledged at once?"""
+        self.rx += 1
+        self._bytes += size
+        if self._budget is None or self._budget.used < self._budget.limit:
+            self.ack = self.rx
+        untold = self.ack - self._told
+        limits = self._limits
+        return untold > 0 and (untold >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
+
     def advance(self) -> bool:
         """Let the acknowledgement catch up, unless memory is short: then the other end must wait before it sends on."""
         if self._budget is None or not self._budget.is_spent:
@@ -63,15 +74,15 @@ class Receiver(Generic[P]):
     @property
     def must_tell(self) -> bool:
         """Has enough come to acknowledge at once instead of waiting for something to say?"""
+        untold = self.ack - self._told
         limits = self._limits
-        return self.ack > self._told and (
-            self.ack - self._told >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes
-        )
+        return untold > 0 and (untold >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
-    def told(self) -> None:
-        """A frame with the current `ack` went out."""
+    def told(self) -> bool:
+        """A frame with the current `ack` went out. Is there still something that the other end was not told?"""
         self._told = self.ack
         self._bytes = 0
+        return self.rx > self.ack
 
     def assemble(self, part: dict[str, Any], payload: P | None) -> tuple[dict[str, Any], P] | None:
         """Take a slice; gives the whole frame with its last one. Slices of one frame come in order."""
@@ -83,15 +94,17 @@ class Receiver(Generic[P]):
             partial = self._begin(part, name, count)
         if partial is None or index != len(partial.slices) or count != partial.count:
             raise RemoteProtocolError(f"slice {index} of {count} does not continue frame {name}")
-        size = self._codec.size(payload)
+        size, width = self._codec.weigh(payload)
         if partial.size + size > self.max_message:
             raise TooMuch(f"a message of more than {self.max_message:,} characters")
-        if self._budget is not None and self._budget.used + size > self._budget.most:
+        cost = size * width
+        if self._budget is not None and self._budget.used + cost > self._budget.most:
             raise TooMuch("more large messages at once than the relay can hold")
         partial.slices.append(payload)
         partial.size += size
+        partial.cost += cost
         if self._budget is not None:
-            self._budget.add(size)
+            self._budget.add(cost)
         if len(partial.slices) < count:
             return None
         self._drop(name)
@@ -112,7 +125,7 @@ class Receiver(Generic[P]):
     def _drop(self, name: int) -> None:
         partial = self._partial.pop(name)
         if self._budget is not None:
-            self._budget.give(partial.size)
+            self._budget.give(partial.cost)
 
     def reset(self) -> None:
         self.rx = self.ack = self._told = self._bytes = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from .budget import Budget
 from .errors import BufferFull, MessageTooLarge
@@ -20,14 +20,14 @@ from .payload import Codec
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept(Generic[P]):
-    """A frame on its way: said, but not acknowledged."""
+class _Kept(NamedTuple, Generic[P]):
+    """A frame on its way: said, but not acknowledged. A tuple, as there is one for each message."""
 
     seq: int
     header: str
     payload: P | None
     size: int
+    cost: int  # in bytes of memory
     is_part: bool
 
 
@@ -39,6 +39,7 @@ class _Waiting(Generic[P]):
     tail: str
     payload: P | None
     size: int
+    width: int
     name: int
     slices: int
     said: int = 0
@@ -52,18 +53,21 @@ class Sender(Generic[P]):
         self._codec = codec
         self._budget = budget
         self.max_message = limits.max_message
+        self._max_part = limits.max_part
         self.last = 0
         self.outbox: list[tuple[str, P | None]] = []
         self._kept: deque[_Kept[P]] = deque()
         self._lanes: dict[str, deque[_Waiting[P]]] = {}
-        self._bytes = 0
+        self._size = 0  # characters
+        self._cost = 0  # bytes of memory
         self._parts = 0
         self._names = 0
         self._turn = 0
 
     @property
     def unacknowledged(self) -> int:
-        return len(self._kept) + sum(map(len, self._lanes.values()))
+        kept = len(self._kept)
+        return kept + sum(map(len, self._lanes.values())) if self._lanes else kept
 
     @property
     def is_sliced(self) -> bool:
@@ -72,19 +76,42 @@ class Sender(Generic[P]):
 
     def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
         """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
-        size = self._codec.size(payload) if payload is not None else 0
+        size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
         if size > self.max_message:
             raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
-        is_large = size > self._limits.max_part
-        slices = -(-size // self._limits.max_part) if is_large else 1
-        size += len(tail)
-        self._reserve(size)
-        if channel not in self._lanes and not is_large:
-            self._say(kind, tail, payload, size, ack, is_live=is_live, is_part=False)
+        is_large = size > self._max_part
+        whole = size + len(tail)
+        cost = whole * width
+        count = self.unacknowledged if self._lanes else len(self._kept)
+        if count >= self._limits.replay_messages or self._size + whole > self._limits.replay_bytes:
+            raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
+        if self._budget is not None and not self._budget.take(cost):
+            raise BufferFull("all links together wait for more than the memory they may use")
+        self._size += whole
+        self._cost += cost
+        if not is_large and channel not in self._lanes:
+            self._say(kind, tail, payload, whole, cost, ack, is_live, False)
             return
         self._names += 1
-        waiting = _Waiting(kind, tail, payload, size, self._names, slices)
+        slices = -(-size // self._max_part) if is_large else 1
+        waiting = _Waiting(kind, tail, payload, whole, width, self._names, slices)
         self._lanes.setdefault(channel, deque()).append(waiting)
+
+    def push_now(self, kind: str, tail: str, payload: P, ack: int) -> str | None:
+        """Take a small frame that nothing has to be written before, and give its header instead of putting it into the
+        outbox. None: it is none."""
+        size, width = self._codec.weigh(payload)
+        limits, whole = self._limits, size + len(tail)
+        if size > self._max_part or size > self.max_message or self.outbox or self._lanes:
+            return None
+        if len(self._kept) >= limits.replay_messages or self._size + whole > limits.replay_bytes:
+            return None
+        cost = whole * width
+        if self._budget is not None and not self._budget.take(cost):
+            return None
+        self._size += whole
+        self._cost += cost
+        return self._say(kind, tail, payload, whole, cost, ack, False, False)
 
     def fill(self, ack: int) -> None:
         """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
@@ -95,7 +122,8 @@ class Sender(Generic[P]):
             lane = self._lanes[channel]
             if lane[0].slices == 1:
                 small = lane.popleft()
-                self._say(small.kind, small.tail, small.payload, small.size, ack, is_live=True, is_part=False)
+                cost = small.size * small.width
+                self._say(small.kind, small.tail, small.payload, small.size, cost, ack, True, False)
             else:
                 self._say_slice(lane, ack)
             if not lane:
@@ -104,7 +132,7 @@ class Sender(Generic[P]):
     def _say_slice(self, lane: deque[_Waiting[P]], ack: int) -> None:
         large = lane[0]
         assert large.payload is not None
-        step = self._limits.max_part
+        step = self._max_part
         payload = self._codec.cut(large.payload, large.said * step, (large.said + 1) * step)
         tail = f'"f":{large.name},"q":{large.said},"n":{large.slices}'
         size = self._codec.size(payload)
@@ -115,25 +143,38 @@ class Sender(Generic[P]):
         large.said += 1
         if large.said == large.slices:
             lane.popleft()
-        self._say("part", tail, payload, size, ack, is_live=True, is_part=True)
+        self._say("part", tail, payload, size, size * large.width, ack, True, True)
 
     def _say(
-        self, kind: str, tail: str, payload: P | None, size: int, ack: int, *, is_live: bool, is_part: bool
-    ) -> None:
-        self.last += 1
-        header = f'{{"t":"{kind}","s":{self.last},"a":{ack},{tail}}}'
-        self._kept.append(_Kept(self.last, header, payload, size, is_part))
+        self,
+        kind: str,
+        tail: str,
+        payload: P | None,
+        size: int,
+        cost: int,
+        ack: int,
+        is_live: bool,
+        is_part: bool,
+    ) -> str:
+        self.last = seq = self.last + 1
+        header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
+        self._kept.append(_Kept(seq, header, payload, size, cost, is_part))
         self._parts += is_part
         if is_live:
             self.outbox.append((header, payload))
+        return header
 
     def confirm(self, upto: int) -> None:
         """The other end has everything up to this number."""
         kept = self._kept
+        size = cost = 0
         while kept and kept[0].seq <= upto:
             done = kept.popleft()
             self._parts -= done.is_part
-            self._release(done.size)
+            size += done.size
+            cost += done.cost
+        if size:
+            self._release(size, cost)
 
     def replay(self) -> None:
         """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
@@ -141,22 +182,14 @@ class Sender(Generic[P]):
 
     def reset(self) -> None:
         """A new session: whoever waited for these frames is gone."""
-        self._release(self._bytes)
+        self._release(self._size, self._cost)
         self.last = self._parts = 0
         self._kept.clear()
         self._lanes.clear()
         self.outbox.clear()
 
-    def _reserve(self, size: int) -> None:
-        limits = self._limits
-        count = self.unacknowledged
-        if count >= limits.replay_messages or self._bytes + size > limits.replay_bytes:
-            raise BufferFull(f"{count} frames, {self._bytes:,} characters wait to be acknowledged")
-        if self._budget is not None and not self._budget.take(size):
-            raise BufferFull("all links together wait for more than the memory they may use")
-        self._bytes += size
-
-    def _release(self, size: int) -> None:
-        self._bytes -= size
+    def _release(self, size: int, cost: int) -> None:
+        self._size -= size
+        self._cost -= cost
         if self._budget is not None:
-            self._budget.give(size)
+            self._budget.give(cost)

@@ -1,0 +1,317 @@
+"""The calls that run in the worker and its tabs: each is sent where it belongs, waits, and ends once.
+
+Who is there is kept in `presence`, who gets a call is decided in `places`, who must allow it in `approvals`. What there
+is to call, and what a request for it means, is the hub's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+from .approvals import Approvals, Asked
+from .context import Cancel, Done, Request
+from .errands import Errand
+from .listing import Listing
+from .offers import Item
+from .places import Astray, Place, asleep, fell_silent, find_place, left, stayed_away, went
+from .plain import Plain
+from .presence import Presence
+from .pulse import Later, Pulse
+from .runs import Introduction, Run
+from .tabs import Message, Port, Tab
+from .timing import Timing
+from .tools import text_result
+
+RELOADING_MS: Final = 200.0
+
+
+class Traffic:
+    """`listing` is what can be called now. `changed` is told when a tab does not answer any more."""
+
+    def __init__(
+        self,
+        presence: Presence,
+        listing: Callable[[], Listing],
+        changed: Callable[[], None],
+        *,
+        now_ms: Callable[[], float],
+        later: Later,
+    ) -> None:
+        self.approvals = Approvals(later)
+        self.now_ms = now_ms
+        self.presence, self._listing, self._changed = presence, listing, changed
+        self._later = later
+        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
+        self._introduction = Introduction()
+        self._running: dict[str, Run] = {}
+        # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
+        self._held: dict[str, Errand] = {}
+        self._numbers = itertools.count(1)
+        # Calls that went by the lane, by number; how one of them becomes a Run; and the one that does so right now.
+        self.plain: dict[str, Plain] = {}
+        self.unfold: Callable[[Plain], None] = lambda plain: None
+        self.adopted: Plain | None = None
+
+    def use_timing(self, timing: Timing) -> None:
+        self._pulse.timing = self.approvals.timing = timing
+
+    @property
+    def watchers(self) -> list[Port]:
+        return self.presence.watchers
+
+    # -- what tabs say ------------------------------------------------------------------------------------------------
+
+    def heard(self, tab: Tab) -> None:
+        """It said something, whatever that was."""
+        self._pulse.heard(tab)
+
+    def froze(self, tab: Tab) -> None:
+        self._pulse.froze(tab)
+
+    def hear(self, tab: Tab, kind: str, message: Message) -> None:
+        """What it says of a call. It may speak of its own only; a late answer to one that is over has no reader."""
+        plain = self.plain.get(message["call"])
+        if plain is not None and plain.tab is tab:
+            self.unfold(plain)
+        run = self._running.get(message["call"])
+        if run is not None and run.tab is tab:
+            run.hear(kind, message)
+
+    def hear_result(self, tab: Tab, call: str, json: str, is_plain: bool) -> None:
+        """The same, of what nearly all calls end with. `is_plain`: it may be passed on unread."""
+        run = self._running.get(call)
+        if run is not None and run.tab is tab:
+            run.hear_result(json, is_plain)
+
+    def left(self, tab: Tab) -> None:
+        """Its page went."""
+        self.approvals.left(tab)
+        self._fail(tab, went)
+
+    def _silent(self, tab: Tab) -> None:
+        """It keeps its tools, for when it wakes up; until then another tab that offers the same comes first."""
+        tab.is_silent = True
+        for run in self._fail(tab, fell_silent):
+            tab.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
+        self._changed()
+
+    def _fail(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
+        """Tell whoever waits for this tab, and only those, what became of it."""
+        for plain in [plain for plain in self.plain.values() if plain.tab is tab]:
+            self.unfold(plain)
+        failed = [run for run in self._running.values() if run.tab is tab and run.call not in self._held]
+        for run in failed:
+            run.fail(why(tab, run.name))
+        return failed
+
+    # -- beginning ----------------------------------------------------------------------------------------------------
+
+    def begin(self, errand: Errand, request: Request, done: Done, unknown: Callable[[str], Exception]) -> Cancel:
+        """Start a call where what it wants lives. Raises `unknown`, Astray, and what the worker's own raises."""
+        place = self._place(errand)
+        if place is None:
+            raise unknown(errand.key)
+        if place.tab is not None and errand.target is not None and errand.target.pins:
+            request.pin(place.tab.id)
+        run = Run(self, self.next_call(), errand.purpose, errand.key, place.tab, request, done)
+        asked = self._question(errand, place, request)
+        if asked is not None:
+            return self._ask_first(run, errand, asked, request, done)
+        return self._run_at(run, errand, place)
+
+    def _run_at(self, run: Run, errand: Errand, place: Place) -> Cancel:
+        return self._run_own(run, errand.own) if place.tab is None else self._start(run, errand, place)
+
+    def next_call(self) -> str:
+        """What the next call is called between the worker and its tabs."""
+        return str(next(self._numbers))
+
+    # -- calls that went by the lane ----------------------------------------------------------------------------------
+
+    def find_plain(self, name: str) -> Place | None:
+        """Where a tool is called without any wait: see Hub."""
+        presence = self.presence
+        place = find_place(self._listing(), presence.tabs, presence.departed, "tools", name, None)
+        item = None if place is None else self._tool(name, place)
+        if place is None or item is None or not place.is_ready:
+            return None
+        return None if self.approvals.is_wanted(place.key, item, place.tab, presence.present) else place
+
+    def sent(self, plain: Plain, tab: Tab) -> None:
+        """It is under way to its tab."""
+        self.plain[plain.call] = plain
+        tab.calls += 1
+        if tab.calls == 1:
+            self._pulse.watch(tab, plain.began_ms)
+
+    def ended(self, plain: Plain, tab: Tab) -> None:
+        """Its tab has answered."""
+        del self.plain[plain.call]
+        tab.calls -= 1
+        if tab.calls:
+            self._pulse.heard(tab)
+        else:
+            self._pulse.release(tab)
+
+    def take_over(self, plain: Plain, request: Request, done: Done) -> Cancel:
+        """It runs on as if it had begun here."""
+        self.adopted = None
+        run = Run(self, plain.call, "tools", plain.name, plain.tab, request, done, plain.began_ms)
+        if plain.own is not None:
+            return self._run_own(run, plain.own)
+        run.is_sent = True
+        self._running[run.call] = run
+        return self._cancel(run)
+
+    def _question(self, errand: Errand, place: Place, request: Request) -> Asked | None:
+        """What somebody has to allow first; None for what is no tool, and for a call that goes on.
+
+        A call that asked its client something comes again with the state that this worker sealed, and only once, or, in
+        a session, with the answers that the worker itself asked for: it was allowed before.
+        """
+        item = self._tool(errand.key, place) if errand.purpose == "tools" else None
+        if item is None or not self.approvals.is_wanted(place.key, item, place.tab, self.presence.present):
+            return None
+        if request.goes_on:
+            return None
+        asked = Asked(place.key, item, place.tab, request.caller, errand.arguments)
+        return None if self.approvals.is_granted(asked) else asked
+
+    def _tool(self, key: str, place: Place) -> Item | None:
+        """The tool, as whoever offers it there defines it now."""
+        entry = self._listing().find("tools", key)
+        if entry is None:
+            return None
+        offer = place.tab.offers["tools"].get(place.key) if place.tab is not None else None
+        return offer.item if offer is not None else entry.item
+
+    def _ask_first(self, run: Run, errand: Errand, asked: Asked, request: Request, done: Done) -> Cancel:
+        """The call waits until somebody has allowed it."""
+        begun: list[Cancel] = []
+        is_cancelled = False
+
+        def go() -> None:
+            try:
+                place = self._place(errand)
+                item = None if place is None else self._tool(errand.key, place)
+                # What was allowed is what was shown: this tool of this tab, as it was defined then.
+                if place is None or item is None or not asked.is_still(place.key, item, place.tab):
+                    raise _changed_meanwhile(errand.key)
+                begun.append(self._run_at(run, errand, place))
+            except Astray as error:
+                run.fail(error)
+            except Exception as error:  # it is too late to raise: whoever called has long been told to wait
+                done(text_result(str(error), is_error=True))
+
+        def ask() -> None:
+            tab = asked.owner or max(self.presence.present, key=lambda tab: tab.rank, default=None)
+            if is_cancelled:
+                return
+            if tab is not None and tab.port is None and self.presence.tabs.get(tab.id) is tab:
+                self._later(RELOADING_MS, ask)  # its page is being loaded again
+            elif tab is not None and not tab.is_awake:
+                run.fail(asleep(tab, errand.key))
+            else:
+                self.approvals.ask(run.call, asked, tab, go, run.fail)
+
+        def cancel(reason: str) -> None:
+            nonlocal is_cancelled
+            is_cancelled = True
+            if begun:
+                begun[0](reason)
+            else:
+                self.approvals.drop(run.call)
+                run.abandon("cancelled")
+
+        request.progress(0, None, f'Waiting until the user allows "{errand.key}" in the page')
+        ask()
+        return cancel
+
+    def _place(self, errand: Errand) -> Place | None:
+        presence = self.presence
+        return find_place(self._listing(), presence.tabs, presence.departed, errand.kind, errand.key, errand.target)
+
+    def _start(self, run: Run, errand: Errand, place: Place) -> Cancel:
+        """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
+        self._running[run.call] = run
+        self._send(run, errand, place)
+        return self._cancel(run)
+
+    def _cancel(self, run: Run) -> Cancel:
+        def cancel(reason: str) -> None:
+            if run.call in self._running:
+                if run.call not in self._held and run.tab is not None:
+                    run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
+                run.abandon("cancelled")
+
+        return cancel
+
+    def _send(self, run: Run, errand: Errand, place: Place) -> None:
+        tab = run.tab = place.tab
+        assert tab is not None
+        if not place.is_ready:
+            self._held[run.call] = errand
+            if not tab.is_expected:
+                self._later(self.presence.timing.tab_doubt_s * 1000, lambda: self._doubt(run.call))
+        elif not tab.is_awake:
+            run.fail(asleep(tab, errand.key))
+        else:
+            run.is_sent = True
+            tab.calls += 1
+            self._pulse.watch(tab, self.now_ms())
+            tab.post(run.text(errand.message(place.key), self._introduction))
+
+    def _run_own(self, run: Run, own: Callable[[Request, Done], Cancel]) -> Cancel:
+        try:
+            stop = own(run, run.finish)
+        except Exception as error:
+            run.abandon("failed", error=str(error))
+            raise
+
+        def cancel(reason: str) -> None:
+            run.abandon("cancelled")
+            stop(reason)
+
+        return cancel
+
+    # -- calls that wait for a page to come back, and the end of each ------------------------------------------------
+
+    def _doubt(self, call: str) -> None:
+        """A tab that was left without a word is not back: whoever calls it need not wait for what may never come."""
+        errand, run = self._held.get(call), self._running.get(call)
+        if errand is not None and run is not None and run.tab is not None and run.tab.port is None:
+            run.fail(left(run.tab, errand.key))
+
+    def release_held(self) -> None:
+        """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
+        for call, errand in list(self._held.items()):
+            run = self._running[call]
+            try:
+                place = self._place(errand)
+            except Astray as error:
+                run.fail(error)
+                continue
+            if place is None or place.tab is None:
+                assert run.tab is not None
+                run.fail(stayed_away(run.tab, errand.key))
+            elif place.is_ready:
+                del self._held[call]
+                self._send(run, errand, place)
+
+    def forget(self, run: Run) -> None:
+        self._running.pop(run.call, None)
+        self._held.pop(run.call, None)
+        if run.is_sent and run.tab is not None:
+            run.tab.calls -= 1
+            if not run.tab.calls:
+                self._pulse.release(run.tab)
+
+
+def _changed_meanwhile(name: str) -> Astray:
+    return Astray(f'"{name}" was changed, or is another page\'s now. Try again. It was not run.', "tab_gone")
+
+
+def _ask(tab: Tab) -> None:
+    tab.send({"t": "ping"})

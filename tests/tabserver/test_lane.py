@@ -1,0 +1,467 @@
+"""The lane: whatever a call does, nobody can tell whether it went by the lane or the ordinary way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tabserver.context import Context
+from tabserver.hub import Hub
+from tabserver.messages import Refusal
+from tabserver.questions import Elicit, InputRequired
+from tabserver.toolbox import Toolbox, tool
+from tabserver.wire.errors import MessageTooLarge
+from tabserver.wire.frames import Acp, Kind
+from tests.support.core import MODERN, READY, Bench
+from tests.support.port import FakePort
+
+PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
+DELETE = {"name": "delete", "annotations": {"destructiveHint": True}}
+ASKS = replace(MODERN, capabilities={"elicitation": {"form": {}}})
+TRACE = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+
+
+class DeafPort(FakePort):
+    """A page that can't be posted to any more."""
+
+    def post(self, text: str) -> None:
+        raise OSError("the port is closed")
+
+
+class Rig:
+    """A core and a hub with two tabs; remembers everything that callers and pages are told."""
+
+    def __init__(self, has_lane: bool, reads_requests: bool = False) -> None:
+        self.now_ms = 1000.0
+        self.ran: list[str] = []
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+        box = Toolbox()
+        self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
+        self.bench = Bench(self.hub, has_lane=has_lane)
+        self.a, self.b = FakePort(), FakePort()
+        for port, id in ((self.a, "a"), (self.b, "b")):
+            port.reads_requests = reads_requests
+            self.hub.attach(port, {"id": id, "title": id.upper(), "visible": id == "a", "watches": False})
+        self.hub.receive(self.a, {"t": "offer", "tools": [{"name": "info"}, {"name": "same"}, DELETE]})
+        self.hub.receive(self.b, {"t": "offer", "tools": [{"name": "same"}, {"name": "info", "title": "Other"}]})
+        self._offer(box)
+
+    def _later(self, delay_ms: float, ring: Callable[[], None]) -> None:
+        self.timers.append((self.now_ms + delay_ms, ring))
+
+    def _offer(self, box: Toolbox) -> None:
+        ran = self.ran
+
+        @tool(toolbox=box)
+        def say(text: str, times: int = 1) -> str:
+            ran.append(text)
+            return text * times
+
+        @tool(toolbox=box)
+        def fail(text: str) -> str:
+            ran.append(text)
+            raise RuntimeError(text)
+
+        @tool(toolbox=box)
+        def leave() -> None:
+            raise SystemExit(1)
+
+        @tool(toolbox=box)
+        def refuse() -> None:
+            raise Refusal(-32000, "no", {"a": 1})
+
+        @tool(toolbox=box)
+        def strange() -> Any:
+            ran.append("strange")
+            return {"content": [], "structuredContent": math.nan}
+
+        @tool(toolbox=box)
+        def structured() -> Any:
+            return {"a": 1}
+
+        @tool(toolbox=box)
+        def require() -> InputRequired:
+            ran.append("require")
+            return InputRequired({"name": Elicit("Who?", {"type": "object", "properties": {"a": {"type": "string"}}})})
+
+        @tool(toolbox=box)
+        async def slow(text: str) -> str:
+            await asyncio.sleep(0)
+            return text
+
+        @tool(toolbox=box)
+        def later(text: str) -> Any:
+            async def answer() -> str:
+                ran.append(text)
+                await asyncio.sleep(0)
+                return text
+
+            return answer()
+
+        @tool(toolbox=box)
+        def whose(ctx: Context) -> str:
+            return ctx.caller.principal
+
+    def call(self, name: str, arguments: Any = None, channel: str = "m", meta: Any = None, **more: Any) -> Any:
+        params = {"name": name, "arguments": arguments or {}, "_meta": meta or {}} | more.pop("params", {})
+        return self.bench.modern("tools/call", params, channel=channel, **more)
+
+    def tell(self, kind: str, port: FakePort | None = None, call: int = -1, **more: Any) -> None:
+        """What a page says of the last call that it got, or of another."""
+        port = port or self.a
+        number = port.of("call")[call]["call"]
+        if kind == "result":
+            self.hub.receive_result(port, number, more.get("json", PLAIN), more.get("is_plain", True))
+        else:
+            self.hub.receive(port, {"t": kind, "call": number, **more})
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_ms += seconds * 1000
+        due = [timer for timer in self.timers if timer[0] <= self.now_ms]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now_ms]
+        for _, ring in due:
+            ring()
+
+    def transcript(self) -> Any:
+        """Everything that was said. Numbers of calls are their order: the lane counts only those that tabs get."""
+        numbers: dict[str, int] = {}
+
+        def told(message: Mapping[str, Any]) -> Any:
+            call = {"call": numbers.setdefault(message["call"], len(numbers))} if "call" in message else {}
+            given = {"arguments": message["request"]["params"]["arguments"]} if "request" in message else {}
+            return {key: value for key, value in {**message, **call, **given}.items() if key != "request"}
+
+        # A state is sealed with a number of its own each time.
+        sent = json.loads(re.sub(r'("requestState": ")[^"]+', r"\1", json.dumps(self.bench.sent)))
+        pages = [[told(message) for message in port.sent] for port in (self.a, self.b)]
+        return sent, pages, self.ran, [tab.calls for tab in self.hub.known_tabs.values()]
+
+
+Scenario = Callable[[Rig], Awaitable[None] | None]
+SCENARIOS: list[Scenario] = []
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS.append(function)
+    return function
+
+
+@scenario
+def answers_in_any_order(rig: Rig) -> None:
+    for n, name in enumerate(("info", "same", "info")):
+        rig.call(name, {"n": n, "text": 'ä "quoted" \\ '}, f"c{n}", id=f'id "{n}"' if n else 7)
+    for n in (2, 0, 1):
+        rig.tell("result", call=n)
+    rig.call("info", channel="c9")
+    rig.tell("result")
+
+
+@scenario
+def results_that_must_be_read(rig: Rig) -> None:
+    for n, text in enumerate(('{"content":[],"isError":true}', "null", '{"content":[],"_meta":{"x":1}}', PLAIN)):
+        rig.call("info", channel=f"c{n}")
+        rig.tell("result", json=text, is_plain=False)
+
+
+@scenario
+def a_result_twice_and_one_of_another_tab(rig: Rig) -> None:
+    rig.call("info")
+    rig.hub.receive_result(rig.b, rig.a.last("call")["call"], PLAIN, True)
+    rig.tell("result")
+    rig.tell("result")
+    rig.tell("progress", progress=1)
+
+
+@scenario
+def a_result_that_is_too_large(rig: Rig) -> None:
+    def refuse(kind: Kind, text: str) -> None:
+        if len(text) > 1000:
+            raise MessageTooLarge("too much")
+
+    rig.bench.refuse = refuse
+    rig.call("info")
+    rig.tell("result", json=json.dumps({"content": [{"type": "text", "text": "x" * 2000}]}))
+    rig.call("say", {"text": "y" * 2000}, "n")
+
+
+@scenario
+def an_error(rig: Rig) -> None:
+    rig.call("info")
+    rig.tell("error", message="no")
+    rig.call("info", channel="n")
+    rig.tell("error", message="no", code=-32000, data={"a": 1}, name="McpError")
+
+
+@scenario
+def progress_and_log(rig: Rig) -> None:
+    rig.call("info", meta={"progressToken": "p"})
+    rig.tell("progress", progress=1, total=2)
+    rig.tell("result")
+    rig.call("info", channel="n")
+    rig.tell("progress", progress=1)
+    rig.tell("log", level="error", data="lost")
+    rig.tell("result")
+    level = {"io.modelcontextprotocol/logLevel": "info"}
+    for n in range(2):
+        rig.call("info", channel=f"o{n}", meta=level)
+        rig.tell("log", level="debug", data="unheard")
+        rig.tell("log", level="error", data="heard")
+        rig.tell("result")
+
+
+@scenario
+def a_page_that_asks_without_waiting(rig: Rig) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": schema}}
+    rig.call("info", caller=ASKS)
+    rig.tell("required", requests={"who": question})
+    assert len(rig.bench.sent) == 1
+
+
+@scenario
+def callers_that_leave(rig: Rig) -> None:
+    rig.call("info", channel="c1")
+    rig.call("info", channel="c2")
+    rig.bench.close("c1", "gone")
+    rig.tell("result", call=0)
+    rig.tell("result", call=1)
+
+
+@scenario
+def a_channel_that_is_opened_again(rig: Rig) -> None:
+    rig.call("info")
+    rig.call("same")
+    rig.call("say", {"text": "x"})
+    rig.tell("result", call=0)
+    rig.tell("result", call=1)
+
+
+@scenario
+def another_request_on_the_channel(rig: Rig) -> None:
+    rig.call("info")
+    rig.bench.request("tools/call", {"name": "same", "arguments": {}, "_meta": {}}, id=2, channel="m")
+    rig.bench.request("tools/call", {"name": "same", "arguments": {}, "_meta": {}}, id=1, channel="m")
+    rig.tell("result")
+    rig.tell("result", call=0)
+
+
+@scenario
+def tabs_that_go(rig: Rig) -> None:
+    for n, returns in enumerate((False, True)):
+        rig.call("same", channel=f"a{n}")
+        rig.call("say", {"text": "here"}, f"b{n}")
+        rig.hub.detach(rig.a, returns=returns)
+        rig.call("same", channel=f"c{n}")
+        rig.pass_time(100)
+        rig.tell("result", rig.b)
+        rig.hub.attach(rig.a, {"id": "a", "title": "A", "visible": True, "watches": False})
+        rig.hub.receive(rig.a, {"t": "offer", "tools": [{"name": "same"}]})
+
+
+@scenario
+def tabs_that_fall_silent(rig: Rig) -> None:
+    rig.call("info")
+    for _ in range(10):
+        rig.pass_time(15)
+    rig.call("info", channel="n")
+    rig.call("same", channel="o")
+    rig.hub.receive(rig.a, {"t": "pong"})
+    rig.call("info", channel="p")
+    rig.tell("result", call=0)
+    rig.tell("result")
+
+
+@scenario
+def tabs_that_freeze(rig: Rig) -> None:
+    rig.call("info")
+    rig.hub.receive(rig.a, {"t": "tab", "title": "A", "visible": False, "frozen": True})
+    rig.call("info", channel="n")
+    rig.tell("result")
+    rig.call("info", channel="o")
+    rig.tell("result")
+
+
+@scenario
+def somebody_watches(rig: Rig) -> None:
+    rig.call("info", channel="c1")
+    rig.now_ms += 5
+    rig.hub.receive(rig.b, {"t": "watch"})
+    rig.tell("result")
+    rig.call("info", channel="c2")
+    rig.tell("result")
+    rig.call("say", {"text": "x"}, "c3")
+
+
+@scenario
+def the_front_tab_gets_it_and_says_what_it_is_called_now(rig: Rig) -> None:
+    rig.call("same", channel="c1")
+    rig.hub.receive(rig.b, {"t": "tab", "title": "B", "visible": True, "focused": True})
+    rig.call("same", channel="c2")
+    rig.hub.receive(rig.a, {"t": "tab", "title": "Another", "visible": False})
+    rig.tell("result", rig.a)
+    rig.tell("result", rig.b)
+
+
+@scenario
+def tools_that_come_and_go(rig: Rig) -> None:
+    rig.call("info", channel="c1")
+    rig.hub.receive(rig.a, {"t": "withdraw", "tools": ["info"]})
+    rig.call("info", channel="c2")
+    rig.tell("progress", progress=1)
+    rig.tell("result")
+    rig.call("say", {"text": "x"}, "c3")
+    suffixed = next(name for each in rig.hub.tools() if (name := each["name"]).startswith("info"))
+    rig.call(suffixed, channel="c4")
+    rig.tell("result", rig.b)
+
+
+@scenario
+def names_with_a_suffix(rig: Rig) -> None:
+    for n, name in enumerate(each["name"] for each in rig.hub.tools() if each["name"].startswith("info")):
+        rig.call(name, channel=f"c{n}")
+    rig.tell("result", rig.a)
+    rig.tell("result", rig.b)
+
+
+@scenario
+def what_somebody_must_allow(rig: Rig) -> None:
+    rig.call("delete", channel="c1")
+    rig.hub.receive(rig.a, {"t": "approval", "call": rig.a.last("approve")["call"], "decision": "once"})
+    rig.tell("result")
+    rig.call("info", channel="c2")
+    rig.tell("result")
+    rig.hub.use_approval("all")
+    rig.call("info", channel="c3")
+    rig.call("say", {"text": "x"}, "c4")
+    rig.hub.use_approval("none")
+    rig.call("delete", channel="c5")
+    rig.tell("result")
+    rig.hub.use_approval("page")
+    rig.hub.attach(rig.a, {"id": "a", "title": "A", "visible": True, "watches": False, "approve": ["info", "say"]})
+    rig.call("info", channel="c6")
+    rig.call("say", {"text": "x"}, "c7")
+
+
+@scenario
+def tabs_by_name_and_pins(rig: Rig) -> None:
+    rig.hub.use_statics(True)
+    rig.call("same", channel="c1", meta={"tabrelay/tab": "b"})
+    rig.call("same", {"_tab": "b"}, "c2")
+    rig.call("same", channel="c3", caller=replace(MODERN, tab="b"))
+    rig.call("same", channel="c4", meta={"tabrelay/pin": True})
+    rig.call("tabs_list", channel="c5")
+    for n in range(len(rig.b.of("call"))):
+        rig.tell("result", rig.b, call=n)
+    rig.tell("result", rig.a)
+
+
+@scenario
+def callers_of_all_kinds(rig: Rig) -> None:
+    acp = Acp("s", "demo", None, "agent")
+    rig.call("info", channel="c1", caller=replace(MODERN, principal="relay"))
+    rig.call("info", channel="c2", caller=replace(MODERN, client=None))
+    rig.call("info", channel="c3", meta={"tabrelay/acp": acp.to_dict()})
+    rig.call("info", channel="c4", meta=TRACE)
+    rig.call("info", channel="c5")
+    rig.bench.open(READY, "l")
+    rig.bench.request("tools/call", {"name": "info", "arguments": {}}, channel="l")
+    rig.bench.request("tools/call", {"name": "say", "arguments": {"text": "x"}}, id=2, channel="l")
+    rig.hub.changed()
+    rig.bench.server.tabs_changed()
+    for n in range(6):
+        rig.tell("result", call=n)
+
+
+@scenario
+def requests_that_are_wrong(rig: Rig) -> None:
+    for n, params in enumerate(
+        (
+            {"name": 1},
+            {"name": "info", "arguments": []},
+            {"name": "info", "arguments": None},
+            {"name": "nothing"},
+            {"name": "info", "_meta": {"progressToken": 1.5}},
+            {"name": "info", "_meta": []},
+            {"name": "info", "requestState": "forged"},
+            {"name": "info", "inputResponses": {"a": 1}},
+            {"name": "say", "arguments": {"text": 1}},
+            {"name": "say", "arguments": {"texts": "x"}},
+        )
+    ):
+        rig.call("info", channel=f"c{n}", params=params)
+    for n, text in enumerate(
+        (
+            "{",
+            "[]",
+            '{"jsonrpc":"2.0","id":true,"method":"tools/call","params":{"name":"info","arguments":{},"_meta":{}}}',
+            '{"jsonrpc":"2.0","id":1.0,"method":"tools/call","params":{"name":"info","arguments":{},"_meta":{}}}',
+            '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"info","arguments":{},"_meta":{}}}',
+            '{"jsonrpc":"2.0","id":1,"method":"tools/calls","params":{"name":"info","arguments":{},"_meta":{}}}',
+            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"info","arguments":{"a":NaN},"_meta":{}}}',
+            '{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"info","arguments":{},"_meta":{}}}',
+        )
+    ):
+        rig.bench.raw(text, channel=f"r{n}", caller=MODERN)
+
+
+@scenario
+def a_port_that_is_deaf(rig: Rig) -> None:
+    deaf = DeafPort()
+    rig.hub.attach(deaf, {"id": "d", "title": "D", "visible": True, "watches": False})
+    rig.hub.receive(deaf, {"t": "offer", "tools": [{"name": "unheard"}]})
+    rig.call("unheard")
+
+
+@scenario
+async def tools_of_the_worker(rig: Rig) -> None:
+    rig.call("say", {"text": "x", "times": 2}, "c1")
+    rig.call("say", {"text": "half a pair \ud800"}, "c2")
+    for n, name in enumerate(("fail", "slow", "later")):
+        rig.call(name, {"text": name}, f"d{n}")
+        await rig.bench.reply(f"d{n}")
+    for n, name in enumerate(("leave", "refuse", "strange", "structured", "whose", "require")):
+        rig.call(name, channel=f"e{n}", caller=ASKS)
+    rig.call("later", {"text": "nobody waits"}, "f1")
+    rig.bench.close("f1")
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("reads_requests", [True, False])
+@pytest.mark.parametrize("play", SCENARIOS, ids=lambda each: each.__name__)
+async def test_nobody_can_tell_which_way_a_call_went(play: Scenario, reads_requests: bool) -> None:
+    told = []
+    for has_lane in (True, False):
+        rig = Rig(has_lane, reads_requests)
+        if (playing := play(rig)) is not None:
+            await playing
+        told.append(rig.transcript())
+    assert told[0] == told[1]
+    assert any(told[0][:2])
+
+
+def test_a_plain_call_makes_no_session_until_something_happens_to_it() -> None:
+    rig = Rig(has_lane=True)
+    rig.call("info")
+    assert len(rig.hub.traffic.plain) == 1 and "m" not in rig.bench.server.channels
+    rig.tell("progress", progress=1)
+    assert not rig.hub.traffic.plain and "m" in rig.bench.server.channels
+    rig.tell("result")
+    assert "m" not in rig.bench.server.channels
+    assert rig.call("say", {"text": "x"}, "n")["result"]["content"] == [{"type": "text", "text": "x"}]
+
+
+def test_the_lane_keeps_nothing_of_calls_that_are_over() -> None:
+    rig = Rig(has_lane=True)
+    for n in range(100):
+        rig.call("info", channel=f"c{n}")
+    for n in range(100):
+        rig.tell("result", call=n)
+    assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0, 0]
+    assert len(rig.bench.sent) == 100
