@@ -1,0 +1,70 @@
+"""Figures for Prometheus: families of samples, and their text. Pure: what is counted stands in `meter` and `gauges`.
+
+The text is that of the exposition format 0.0.4, which every Prometheus and OpenMetrics scraper reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Kind = Literal["counter", "gauge", "histogram"]
+Labels = tuple[tuple[str, str], ...]
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`suffix`: of the family's name, for the parts of a histogram."""
+
+    value: float
+    labels: Labels = ()
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All samples of one name."""
+
+    name: str
+    kind: Kind
+    help: str
+    samples: tuple[Sample, ...]
+
+
+def gauge(name: str, help: str, *samples: Sample) -> Family:
+    return Family(name, "gauge", help, samples)
+
+
+def counter(name: str, help: str, *samples: Sample) -> Family:
+    return Family(name, "counter", help, samples)
+
+
+def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labels: Labels) -> list[Sample]:
+    """`counts`: how many fell into each bucket, the last one being that above all bounds."""
+    samples, so_far = [], 0
+    for bound, count in zip([*map(_number, bounds), "+Inf"], counts, strict=True):
+        so_far += count
+        samples.append(Sample(so_far, (*labels, ("le", bound)), "_bucket"))
+    return [*samples, Sample(total, labels, "_sum"), Sample(so_far, labels, "_count")]
+
+
+def render(families: Iterable[Family]) -> str:
+    lines: list[str] = []
+    for family in families:
+        lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+        lines += [f"{family.name}{each.suffix}{_braced(each.labels)} {_number(each.value)}" for each in family.samples]
+    return "\n".join([*lines, ""])
+
+
+def _braced(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in labels) + "}"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(value)
