@@ -9,12 +9,14 @@ import { pair, storedToken, TOKEN_KEY } from "/-/pairing.js";
 import { callsPanel } from "./calls.js";
 import { command, sibling, startCommand } from "./clients.js";
 import { byId, setText } from "./element.js";
+import { nodesPanel } from "./nodes.js";
 import { pairsPanel } from "./pairs.js";
 import { serverCard } from "./server.js";
 
 /**
  * @typedef {import("./server.js").Server} Server
- * @typedef {{ version: string, build: string, url: string, token_command: string, servers: Server[] }} Status
+ * @typedef {{ version: string, build: string, url: string, token_command: string, servers: Server[],
+ *   nodes?: import("./nodes.js").RelayNode[] }} Status
  * @typedef {{ lamp: "clear" | "stop", state: string, title: string, text: string, command?: string }} Notice
  */
 
@@ -28,6 +30,7 @@ const list = byId("servers", HTMLElement);
 const cards = new Map();
 const pairs = pairsPanel(decide);
 const calls = callsPanel();
+const nodes = nodesPanel();
 
 /** How this relay is called on the command line; it says so itself once it has let us in. */
 let tokenCommand = "tabrelay token";
@@ -53,6 +56,7 @@ function sayNotPaired() {
   house.hidden = true;
   pairs.hide();
   calls.hide();
+  nodes.hide();
   say({
     lamp: "stop",
     state: "not_paired",
@@ -89,6 +93,7 @@ function showStatus(status) {
   setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
   byId("servers-empty", HTMLElement).hidden = total > 0;
   showServers(status);
+  nodes.update(status.nodes, status.version);
 }
 
 /** @param {Status} status */

@@ -1,0 +1,126 @@
+"""Several processes on one port, each a relay of its own on the same bus. This one only watches over them.
+
+They share the listening socket, so that a process that ends leaves no connection behind that nobody would answer. The
+first is there before the others start: what people are told, it tells.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+ENVIRONMENT: Final = "TABRELAY_WORKER"
+READY: Final = b"+"
+PAUSE_S: Final = 1.0
+SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What a process of the crew was given. `is_new`: it is the first to have this number."""
+
+    number: int
+    is_new: bool
+    listener: int
+    ready: int
+    watch: int
+
+    @classmethod
+    def read(cls) -> Post | None:
+        """None in a process that is of no crew."""
+        text = os.environ.pop(ENVIRONMENT, "")
+        if not text:
+            return None
+        number, is_new, listener, ready, watch = map(int, text.split(","))
+        return cls(number, bool(is_new), listener, ready, watch)
+
+    def socket(self) -> socket.socket:
+        return socket.socket(fileno=self.listener)
+
+    def report(self) -> None:
+        """Answers from now on; and ends when whoever watches over it does, however that ends."""
+        os.write(self.ready, READY)
+        os.close(self.ready)
+        threading.Thread(target=self._outlive, daemon=True).start()
+
+    def _outlive(self) -> None:
+        os.read(self.watch, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Crew:
+    """The processes, and this one's end when they have ended."""
+
+    def __init__(self, sock: socket.socket, arguments: Sequence[str], count: int) -> None:
+        """`arguments`: of the command that each of them runs."""
+        self._sock = sock
+        self._arguments = arguments
+        self._count = count
+        self._crew: dict[int, subprocess.Popen[bytes]] = {}
+        self._stopping = False
+        # Nothing is ever written: whoever reads wakes up when this process is gone.
+        self._watch, self._life = os.pipe()
+
+    def run(self) -> int:
+        """Until they were told to stop, and have."""
+        before = {number: signal.signal(number, self._pass) for number in SIGNALS}
+        try:
+            for number in range(self._count):
+                if not self._stopping and not self._start(number, is_new=True):
+                    return self._end(self._crew[number].wait())
+            return self._look_after()
+        finally:
+            for signalled, handler in before.items():
+                signal.signal(signalled, handler)
+
+    def _start(self, number: int, *, is_new: bool) -> bool:
+        """Start one, and wait until it answers; False if it ended first."""
+        ready, said = os.pipe()
+        given = (self._sock.fileno(), said, self._watch)
+        environment = {**os.environ, ENVIRONMENT: ",".join(map(str, (number, int(is_new), *given)))}
+        self._crew[number] = subprocess.Popen(
+            [sys.executable, "-m", "tabrelay", *self._arguments],
+            env=environment,
+            pass_fds=given,
+            start_new_session=True,  # a terminal's Ctrl+C is for this process, which passes it on
+        )
+        os.close(said)
+        try:
+            return os.read(ready, 1) == READY
+        finally:
+            os.close(ready)
+
+    def _pass(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = self._stopping or number != getattr(signal, "SIGHUP", None)
+        for process in self._crew.values():
+            if process.poll() is None:
+                process.send_signal(number)
+
+    def _look_after(self) -> int:
+        while True:
+            for number, process in list(self._crew.items()):
+                if process.poll() is not None and not self._stopping:
+                    print(f"Process {number + 1} ended with {process.returncode}; starting it anew.", file=sys.stderr)
+                    time.sleep(PAUSE_S)
+                    if not self._stopping:
+                        self._start(number, is_new=False)
+            if self._stopping:
+                return self._end(0)
+            time.sleep(0.2)
+
+    def _end(self, code: int) -> int:
+        """None is left behind."""
+        for process in self._crew.values():
+            if not self._stopping and process.poll() is None:
+                process.terminate()
+        codes = [process.wait() for process in self._crew.values()]
+        return code or max((abs(one) for one in codes), default=0)

@@ -1,0 +1,347 @@
+"""Which relay has the browser of a name: asked when somebody wants it, then followed by what its relay tells of it.
+
+Nobody keeps a list of everything. A relay listens on a subject of each server that it has browsers of, and that is the
+record: the bus says at once when nobody does, and a relay that dies leaves nothing behind. Our own browsers are in the
+`Holdings`. How a call gets to another relay is the `RemotePeer`'s business, and what comes back that of `Returns`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.backplane import envelope
+from tabrelay.backplane.backplane import BusDown, Message
+from tabrelay.backplane.cluster import Cluster
+from tabrelay.backplane.envelope import BadEnvelope
+from tabrelay.backplane.fault import unreachable
+from tabrelay.calls import Peer, Pending
+from tabrelay.config import Settings
+from tabrelay.errors import BrowserGone, RelayError, UnknownServer
+from tabrelay.instances import Tab
+from tabrelay.peers.holdings import Held, Holdings
+from tabrelay.peers.remote import Place, RemotePeer
+from tabrelay.peers.returns import Returns
+from tabrelay.peers.socket import SocketPeer
+from tabrelay.peers.tab import TabPeer
+from tabrelay.registry import Registry
+from tabrelay.shelf import Catalogue
+from tabserver.wire.frames import CLOSE_REPLACED
+from tabserver.wire.names import server_of
+from tabserver.wire.roster import Roster
+
+LOCATE_S: Final = 1.0
+# Where several browsers share a name, more than one relay may answer.
+GATHER_S: Final = 0.05
+MAX_FOLLOWED: Final = 4096
+
+
+@dataclass(slots=True)
+class Followed:
+    """A server whose news we hear. `is_located`: since the bus was last there, its relay was asked for."""
+
+    close: Callable[[], None]
+    is_located: bool = False
+    asking: asyncio.Task[None] | None = None
+
+
+class Atlas:
+    """One per relay that is on a bus."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        rosters: dict[str, Roster[Pending]],
+        settings: Settings,
+        *,
+        on_up: Callable[[str], None],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._registry = registry
+        self._rosters = rosters
+        self._settings = settings
+        self._on_up = on_up
+        self._on_gone = on_gone
+        self._followed: dict[str, Followed] = {}
+        self._remote: dict[str, RemotePeer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # A call of another relay, which follows the browser by itself? Then it is let go of.
+        self.has_moved: Callable[[Pending], bool] = lambda pending: False
+        self._holdings = Holdings(cluster, registry, on_first=self._follow, displace=self._displace)
+        self._returns = Returns(
+            cluster,
+            registry,
+            rosters,
+            self._remote,
+            wait_s=settings.away_wait_s,
+            find=self.find,
+            drop=self._drop,
+        )
+        cluster.on_up.append(self._bus_up)
+        cluster.on_lost.append(self._node_lost)
+        cluster.on_stall.append(self._stalled)
+        cluster.question("known", self._known)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def is_held(self, server: str) -> bool:
+        """Is it certain, without asking anybody, who gets this server's calls?"""
+        peer = self._registry.holder(server)
+        if peer is None or (not peer.is_up and not self._is_ours(peer)):
+            return False
+        followed = self._followed.get(server_of(server))
+        return (followed is not None and followed.is_located) or server_of(server) not in self._settings.instances
+
+    def _is_ours(self, peer: Peer) -> bool:
+        return not isinstance(peer, RemotePeer)
+
+    def has(self, server: str) -> bool:
+        """Is a browser of this server connected here?"""
+        return self._holdings.has(server)
+
+    def local(self, address: str) -> Peer | None:
+        """The browser at this address, if it is ours."""
+        held = self._holdings.get(address)
+        return held.peer if held is not None else None
+
+    async def find(self, server: str) -> None:
+        """Make the registry know whoever has this server; raises when nobody can be asked, and nobody is here."""
+        if self.is_held(server):
+            return
+        if not self._cluster.is_up:
+            peer = self._registry.holder(server)
+            if peer is None or not self._is_ours(peer):
+                raise unreachable()
+            return
+        followed = self._follow(server_of(server))
+        if followed.asking is None:
+            followed.asking = asyncio.create_task(self._locate(server_of(server), followed))
+        with suppress(BusDown):
+            await asyncio.shield(followed.asking)
+
+    def _follow(self, server: str) -> Followed:
+        """From now on, we hear where this server's browsers are."""
+        known = self._followed.pop(server, None)
+        if known is None:
+            known = Followed(self._cluster.bus.listen(self._cluster.subjects.news(server), self._news))
+        self._followed[server] = known  # the one that was wanted last is last
+        if len(self._followed) - len(self._holdings) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
+            self._forget_idle()
+        return known
+
+    def _forget_idle(self) -> None:
+        """What nobody wanted for longest is asked for anew when somebody does."""
+        remote: dict[str, list[str]] = {}
+        for address in self._remote:
+            remote.setdefault(server_of(address), []).append(address)
+        others = [(server, one) for server, one in self._followed.items() if not self._holdings.has(server)]
+        for server, followed in others[: MAX_FOLLOWED // 4]:
+            addresses = remote.get(server, [])
+            if not all(self._remote[address].is_idle for address in addresses):
+                continue
+            for address in addresses:
+                self._registry.release(address, self._remote.pop(address))
+            followed.close()
+            del self._followed[server]
+
+    async def _locate(self, server: str, followed: Followed) -> None:
+        heard = asyncio.Event()
+        found: list[dict[str, Any]] = []
+
+        def hear(data: bytes | None) -> None:
+            if data is not None:
+                with suppress(BadEnvelope):
+                    found.extend(envelope.unpack(data)[0].get("places", ()))
+            heard.set()
+
+        close = None
+        try:
+            data = envelope.pack({"op": "who", "from": self._cluster.id})
+            close = self._cluster.bus.send(self._cluster.subjects.owner(server), data, hear)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOCATE_S):
+                    await heard.wait()
+            if found and server in self._settings.instances:
+                await asyncio.sleep(GATHER_S)
+            for row in found:
+                self._learn(row)
+            followed.is_located = True
+            if (peer := self._registry.holder(server)) is None or not peer.is_up:
+                await self._inquire(server)
+        finally:
+            followed.asking = None
+            if close is not None:
+                close()
+
+    async def _inquire(self, server: str) -> None:
+        """Nobody has it now. Did anybody ever? A client that is told of an unknown server gives it up for good."""
+        try:
+            if self._registry.find(server).catalogue is not None:
+                return
+        except UnknownServer:
+            pass
+        answers = await self._cluster.ask_all("known", {"server": server})
+        if not answers:
+            return
+        self._registry.declare(server)
+        seen = [answer for answer in answers if isinstance(answer.get("catalogue"), dict)]
+        if seen:
+            newest = max(seen, key=lambda answer: float(answer.get("last_seen") or 0.0))
+            catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), newest.get("last_seen")
+            if catalogue is not None:
+                self._registry.learn(server, catalogue, last_seen if isinstance(last_seen, int | float) else None)
+
+    def _known(self, question: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            entry = self._registry.find(str(question.get("server")))
+        except UnknownServer:
+            return None
+        said: dict[str, Any] = {"last_seen": entry.last_seen}
+        if entry.catalogue is not None and entry.size < self._cluster.bus.max_payload // 2:
+            said["catalogue"] = entry.catalogue.to_dict()
+        return said
+
+    def _displace(self, address: str) -> Place | None:
+        """A browser of ours has this address now."""
+        before = self._remote.pop(address, None)
+        if before is None:
+            return None
+        before.close()
+        return before.place
+
+    # -- browsers of others -------------------------------------------------------------------------------------------
+
+    def _news(self, message: Message) -> None:
+        with suppress(BadEnvelope):
+            self._learn(envelope.unpack(message.data)[0])
+
+    def _learn(self, row: dict[str, Any]) -> None:
+        place, state = Place.read(row), row.get("state")
+        if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
+            return
+        known, held = self._remote.get(place.address), self._holdings.get(place.address)
+        if state == "gone":
+            if known is not None and known.place == place:
+                self._drop(known)
+            return
+        if held is not None and not self._yields(held, place, state):
+            return
+        if known is not None and known.place.node == place.node and known.place.gen == place.gen:
+            self._hear_again(known, row)
+        elif known is None or place.beats(known.place):
+            self._adopt(place, row)
+
+    def _yields(self, held: Held, place: Place, state: object) -> bool:
+        """Two have one name. The one that should not drops its socket, whichever hears of it first."""
+        if state != "up" or (not place.beats(held.place) and held.is_up):
+            if state == "up":
+                self._holdings.announce(held, "up")
+            return False
+        return True
+
+    def _hear_again(self, known: RemotePeer, row: dict[str, Any]) -> None:
+        address = known.place.address
+        was_there, known.is_there = known.is_there, row.get("state") == "up"
+        if known.is_there and not was_there:
+            self._registry.take(address, known)
+            self._describe(address, row)
+            self._on_up(address)
+        elif known.is_there:
+            self._describe(address, row)
+        elif was_there:
+            self._registry.away(address, known)
+        if known.is_there and row.get("sync") is True:
+            for pending in list(self._roster(address).values()):
+                known.ask_again(pending)
+
+    def _adopt(self, place: Place, row: dict[str, Any]) -> None:
+        """A browser is at another relay now, with the calls that it has."""
+        address = place.address
+        roster = self._roster(address)
+        if (before := self._remote.get(address)) is not None:
+            before.close()
+        peer = self._remote[address] = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
+        peer.is_there = row.get("state") == "up"
+        displaced = self._registry.take(address, peer)
+        self._holdings.let_go(address)
+        if isinstance(displaced, TabPeer):
+            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
+        elif isinstance(displaced, SocketPeer):
+            displaced.stand_down()
+        self._registry.introduce(address, place.browser)
+        self._describe(address, row)
+        if not peer.is_there:
+            self._registry.away(address, peer)
+            return
+        again, lost = roster.claim(place.inst)
+        for pending in again:
+            if self.has_moved(pending):
+                roster.pop((pending.call.channel, pending.call.id), None)
+            else:
+                peer.ask_again(pending)
+        for pending in lost:
+            if not self.has_moved(pending):
+                pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
+        self._on_up(address)
+
+    def _describe(self, address: str, row: dict[str, Any]) -> None:
+        tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
+        if isinstance(tabs, list) and isinstance(turns, int):
+            with suppress(TypeError, ValueError):
+                known = tuple(Tab(str(id), str(title), visible is True) for id, title, visible in tabs)
+                self._registry.know_tabs(address, known, turns)
+        if isinstance(used, int | float):
+            self._registry.used_at(address, float(used))
+
+    def _roster(self, address: str) -> Roster[Pending]:
+        return self._rosters.setdefault(address, Roster())
+
+    def _drop(self, peer: RemotePeer) -> None:
+        address = peer.place.address
+        if self._remote.get(address) is peer:
+            del self._remote[address]
+            peer.close()
+            self._registry.release(address, peer)
+            self._on_gone(address)
+
+    def _node_lost(self, node: str) -> None:
+        """Whatever it had is unknown: it may have run, and it may still run."""
+        for peer in [peer for peer in self._remote.values() if peer.place.node == node]:
+            lost = self._roster(peer.place.address).abandon()
+            self._drop(peer)
+            for pending in lost:
+                text = f'The relay of "{peer.place.address}" is gone, and its browser did not come to another in time.'
+                pending.fail(BrowserGone(text))
+
+    def _stalled(self) -> None:
+        """We were taken for lost, and our calls with us: the browsers of others were told to stop."""
+        for address in list(self._remote):
+            for pending in self._roster(address).abandon():
+                text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
+                pending.fail(BrowserGone(text))
+
+    def _bus_up(self) -> None:
+        """What was said while it was away is lost: tell all of ours, and ask for all that we wait for."""
+        self._spawn(self._holdings.tell_all())
+        for followed in self._followed.values():
+            followed.is_located = False
+        for server in {server_of(address) for address, peer in self._remote.items() if not peer.is_idle}:
+            self._spawn(self._resume(server))
+
+    async def _resume(self, server: str) -> None:
+        with suppress(RelayError, BusDown):
+            await self._locate(server, self._follow(server))
+        for address, peer in list(self._remote.items()):
+            if server_of(address) == server:
+                for pending in list(self._roster(address).values()):
+                    peer.ask_again(pending)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

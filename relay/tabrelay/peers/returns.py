@@ -1,0 +1,130 @@
+"""What other relays say of the calls that we sent them: notices and answers, and calls that come back untaken.
+
+A call that was not taken did not run. It goes wherever its browser is now, for as long as a new call would wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.backplane import fault
+from tabrelay.backplane.cluster import Cluster
+from tabrelay.calls import Notice, Pending, Reply
+from tabrelay.errors import RelayError
+from tabrelay.peers.remote import RemotePeer
+from tabrelay.registry import Registry
+from tabserver.wire.roster import Roster
+
+# A call that a relay did not take, because its browser had just left, is tried anew after this.
+PAUSE_S: Final = 0.05
+
+
+class Returns:
+    """One per relay that is on a bus."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        rosters: dict[str, Roster[Pending]],
+        remote: dict[str, RemotePeer],
+        *,
+        wait_s: float,
+        find: Callable[[str], Awaitable[None]],
+        drop: Callable[[RemotePeer], None],
+    ) -> None:
+        """`remote`: the browsers at other relays, which the atlas keeps. `wait_s`: how long a call is tried anew.
+        `find`: learn who has a name; `drop`: forget a browser that is not where it was."""
+        self._registry = registry
+        self._rosters = rosters
+        self._remote = remote
+        self._wait_s = wait_s
+        self._find = find
+        self._drop = drop
+        self._waiting: dict[Pending, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        for op, handler in (
+            ("done", self._done),
+            ("fail", self._failed),
+            ("note", self._noted),
+            ("pin", self._pinned),
+            ("refused", self._refused),
+            ("heard", self._heard),
+        ):
+            cluster.handle(op, handler)
+
+    def _take(self, header: dict[str, Any]) -> Pending | None:
+        address, channel, id = str(header.get("a")), str(header.get("c")), header.get("i")
+        roster, peer = self._rosters.get(address), self._remote.get(address)
+        if peer is not None:
+            peer.settle((channel, id))  # type: ignore[arg-type]
+        return roster.pop((channel, id), None) if roster is not None and id is not None else None
+
+    def _get(self, header: dict[str, Any]) -> Pending | None:
+        roster, id = self._rosters.get(str(header.get("a"))), header.get("i")
+        return roster.get((str(header.get("c")), id)) if roster is not None and id is not None else None
+
+    def _done(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        pending, code = self._take(header), header.get("code")
+        if pending is not None and payload is not None:
+            pending.finish(Reply(payload, code if isinstance(code, int) else None))
+
+    def _failed(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        pending = self._take(header)
+        if pending is not None:
+            pending.fail(fault.from_dict(header.get("error")))
+
+    def _noted(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        pending = self._get(header)
+        if pending is not None and payload is not None:
+            pending.notify(Notice(payload, ends_stream=header.get("ends") is True))
+
+    def _pinned(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        pending, tab = self._get(header), header.get("tab")
+        if pending is not None and pending.on_pin is not None and (tab is None or isinstance(tab, str)):
+            pending.on_pin(tab)
+
+    def _heard(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        peer = self._remote.get(str(header.get("a")))
+        if peer is not None and payload is not None:
+            peer.heard(str(header.get("c")), payload)
+
+    # -- calls that were not taken ------------------------------------------------------------------------------------
+
+    def _refused(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        """The relay has the browser no longer, or it is away for a moment: nothing ran."""
+        peer = self._remote.get(str(header.get("a")))
+        pending = self._get(header)
+        if pending is None or peer is None or peer.place.node != node:
+            return  # it went on to another one meanwhile
+        if header.get("why") == "away" and peer.is_there:
+            peer.is_there = False
+            self._registry.away(peer.place.address, peer)
+        self.not_taken(peer, pending, is_gone=header.get("why") != "away")
+
+    def not_taken(self, peer: RemotePeer, pending: Pending, *, is_gone: bool = True) -> None:
+        address, call = peer.place.address, pending.call
+        peer.settle((call.channel, call.id))
+        if self._remote.get(address) is peer and is_gone:
+            self._drop(peer)
+        roster = self._rosters.get(address)
+        if roster is not None and roster.pop((call.channel, call.id), None) is not None:
+            task = asyncio.create_task(self._place_again(address, pending))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _place_again(self, address: str, pending: Pending) -> None:
+        loop = asyncio.get_running_loop()
+        due = self._waiting.setdefault(pending, loop.time() + self._wait_s)
+        try:
+            await asyncio.sleep(PAUSE_S)
+            await self._find(address)
+            _, peer = await self._registry.reach(address, max(due - loop.time(), 0.0))
+            if not pending.is_done:
+                peer.start(pending)
+        except RelayError as error:
+            pending.fail(error)
+        finally:
+            self._waiting = {one: at for one, at in self._waiting.items() if not one.is_done}

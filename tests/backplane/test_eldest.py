@@ -1,0 +1,86 @@
+"""Requests that only the eldest relay of a bus can answer, and what becomes of them when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from tabrelay.backplane.cluster import Cluster
+from tabrelay.backplane.memory import Hub, Memory
+from tabrelay.faces.eldest import Eldest
+from tests.support.waiting import until
+
+
+class Room:
+    """An application that takes its time: it answers when it may."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.asked += 1
+        await self.may_answer.wait()
+        await PlainTextResponse("the eldest says so")(scope, receive, send)
+
+
+class Duo:
+    """Two nodes on one bus. The first is the elder."""
+
+    def __init__(self) -> None:
+        self.hub = Hub()
+        self.elder, self.younger = (Cluster(Memory(self.hub), b"key", beat_s=0.2) for _ in range(2))
+        self.elder.since -= 10
+        self.room = Room()
+        Eldest(self.room, self.elder)
+        self.face = Eldest(Room(), self.younger)
+
+    async def ask(self) -> tuple[int, bytes]:
+        """A request at the younger one: status and body of the answer."""
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/-/ask", "headers": [], "query_string": b""}
+        await self.face(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]
+
+
+@pytest.fixture
+async def duo() -> AsyncIterator[Duo]:
+    duo = Duo()
+    for node in (duo.elder, duo.younger):
+        await node.start()
+    await until(lambda: len(duo.younger.nodes) == 1)
+    yield duo
+    for node in (duo.elder, duo.younger):
+        await node.stop()
+
+
+async def test_the_eldest_answers_what_another_was_asked(duo: Duo) -> None:
+    asking = asyncio.create_task(duo.ask())
+    await until(lambda: duo.room.asked == 1)
+    duo.room.may_answer.set()
+    assert await asking == (200, b"the eldest says so")
+
+
+@pytest.mark.parametrize("fault", ["it stops", "the bus is lost"])
+async def test_whoever_waits_for_the_eldest_is_told_at_once_when_it_is_gone(duo: Duo, fault: str) -> None:
+    asking = asyncio.create_task(duo.ask())
+    await until(lambda: duo.room.asked == 1)
+    if fault == "it stops":
+        await duo.elder.stop()
+    else:
+        duo.hub.cut()
+    async with asyncio.timeout(5):
+        status, body = await asking
+    assert status == 503 and b"relay_unavailable" in body

@@ -1,0 +1,83 @@
+"""Ten thousand names on three nodes: who has which is asked of the bus, and known at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from tabrelay.errors import UnknownServer
+from tabrelay.peers.atlas import MAX_FOLLOWED
+from tests.support.house import House
+from tests.support.nats import NatsServer
+from tests.support.waiting import until
+
+NAMES = 10_000
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[list[House]]:
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(NatsServer(tmp_path))
+        made = [House(bus, tmp_path, 2 * NAMES) for _ in range(3)]
+        for house in made:
+            await house.cluster.start()
+            stack.push_async_callback(house.cluster.stop)
+        await until(lambda: all(len(house.cluster.nodes) == 2 for house in made))
+        yield made
+
+
+async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
+    first, second, third = three
+    for number in range(NAMES):
+        three[number % 3].hold(f"name-{number}")
+        if number % 500 == 499:
+            await asyncio.sleep(0)  # as browsers come: not all in one turn
+
+    async def is_found() -> bool:  # the last wish to listen has reached the server
+        await first.atlas.find(f"name-{NAMES - 2}")
+        return first.held_by(f"name-{NAMES - 2}") is not None
+
+    await until(is_found)
+    for number in range(0, NAMES, 97):
+        await first.atlas.find(f"name-{number}")
+        expected = None if number % 3 == 0 else three[number % 3].cluster.id
+        assert first.held_by(f"name-{number}") == expected
+    # Nobody keeps what nobody asked for.
+    assert len(second.registry.entries()) <= NAMES // 3 + 1
+
+    await first.atlas.find("nobody")
+    with pytest.raises(UnknownServer):
+        first.registry.find("nobody")
+
+    # A node that dies says nothing, and leaves nothing.
+    await third.nats.stop()
+
+    async def is_gone() -> bool:
+        await second.atlas.find("name-2")
+        return second.held_by("name-2") is None
+
+    await until(is_gone)
+    await until(lambda: third.cluster.id not in first.cluster.nodes)
+    assert [name for name in (f"name-{n}" for n in range(2, NAMES, 3)) if first.held_by(name) is not None] == []
+    assert first.held_by("name-97") == second.cluster.id
+
+
+async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: list[House]) -> None:
+    """Nor is each of them, past that number, a reason to look through all."""
+    first, second, _ = three
+    second.hold("far")
+
+    async def is_found() -> bool:
+        await first.atlas.find("far")
+        return first.held_by("far") is not None
+
+    await until(is_found)
+    for number in range(MAX_FOLLOWED + 10):
+        first.hold(f"near-{number}")
+        if number % 500 == 499:
+            await asyncio.sleep(0)
+    assert first.held_by("far") == second.cluster.id

@@ -1,0 +1,55 @@
+"""What must not be lost with the bus is kept within bounds, and heard once."""
+
+from __future__ import annotations
+
+from tabrelay.backplane.repeats import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SIZE, Once, Repeats
+
+
+def said(repeats: Repeats, node: str, now: float = 0.0) -> list[str | None]:
+    return [kept.payload for kept in repeats.due(node, now)]
+
+
+def test_what_was_said_is_due_to_those_it_was_for_in_its_order() -> None:
+    repeats = Repeats(10.0)
+    repeats.keep(frozenset({"b"}), {"op": "x"}, "1", 0.0)
+    repeats.keep(frozenset({"c"}), {"op": "x"}, "2", 0.0)
+    repeats.keep(frozenset({"b", "c"}), {"op": "x"}, "3", 0.0)
+    assert (said(repeats, "b"), said(repeats, "c"), said(repeats, "d")) == (["1", "3"], ["2", "3"], [])
+
+
+def test_nobody_gets_what_nobody_waits_for_any_more() -> None:
+    repeats = Repeats(10.0)
+    repeats.keep(frozenset({"b"}), {}, "old", 0.0)
+    repeats.keep(frozenset({"b"}), {}, "new", 8.0)
+    assert said(repeats, "b", 10.0) == ["old", "new"]
+    assert said(repeats, "b", 11.0) == ["new"]
+    repeats.keep(frozenset({"b"}), {}, "newest", 12.0)
+    assert len(repeats) == 2  # and it is not kept either
+
+
+def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
+    repeats = Repeats(10.0)
+    for number in range(MOST + 5):
+        repeats.keep(frozenset({"b"}), {}, str(number), 0.0)
+    assert said(repeats, "b")[:1] == ["5"]
+    large = "x" * MOST_OF_ONE
+    for _ in range(20):
+        repeats.keep(frozenset({"b"}), {}, large, 0.0)
+    assert said(repeats, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
+    repeats.keep(frozenset({"b"}), {}, "x" * (MOST_OF_ONE + 1), 0.0)
+    assert said(repeats, "b") == [large] * (MOST_SIZE // MOST_OF_ONE)
+
+
+def test_a_number_is_heard_once_of_each_sender() -> None:
+    once = Once()
+    assert [once.is_new("a", 1), once.is_new("b", 1), once.is_new("a", 1), once.is_new("a", 2)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+    for number in range(3, MOST_HEARD + 10):
+        assert once.is_new("a", number)
+    assert not once.is_new("a", MOST_HEARD + 9)
+    once.forget("a")
+    assert once.is_new("a", MOST_HEARD + 9)

@@ -1,0 +1,136 @@
+"""`--bus` and `--workers` on the command line: several processes on one port, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.support.demo import Demo
+from tests.support.nats import NatsServer
+from tests.support.relay import ACCEPT, modern
+from tests.support.waiting import until
+from tests.support.worker import SyntheticWorker
+
+
+@pytest.fixture(scope="module")
+async def bus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsServer]:
+    async with NatsServer(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+def refused(home: Path, *flags: str, **environment: str) -> str:
+    """What the command says when it does not start."""
+    command = [sys.executable, "-m", "tabrelay", "serve", "--port", "0", "--json", "--home", str(home), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=60)
+    assert done.returncode != 0
+    return done.stderr
+
+
+def test_workers_without_a_bus_are_refused_and_told_why(tmp_path: Path) -> None:
+    said = refused(tmp_path, "--workers", "2")
+    assert "--workers needs --bus" in said and "only over a bus" in said
+
+
+@pytest.mark.parametrize("url", ["nats://ada:secret@127.0.0.1:4222", "nats://secret@127.0.0.1:4222"])
+def test_a_password_on_the_command_line_is_refused_and_not_repeated(tmp_path: Path, url: str) -> None:
+    said = refused(tmp_path, "--bus", url)
+    assert "TABRELAY_BUS" in said and "--bus-credentials" in said and "secret" not in said
+
+
+def test_a_bus_that_is_no_address_of_nats_is_refused(tmp_path: Path) -> None:
+    assert "nats://HOST" in refused(tmp_path, "--bus", "redis://127.0.0.1")
+    assert "there is no file" in refused(tmp_path, "--bus", "nats://127.0.0.1", "--bus-credentials", "/nowhere")
+    (tmp_path / "empty.creds").touch()
+    said = refused(tmp_path, "--bus", "nats://127.0.0.1", "--bus-credentials", str(tmp_path / "empty.creds"))
+    assert "no credentials file of NATS" in said and "Traceback" not in said
+
+
+class Crew:
+    """A relay of several processes, asked over a new connection each time."""
+
+    def __init__(self, demo: Demo) -> None:
+        self.demo = demo
+        self.base = f"http://127.0.0.1:{demo.port}"
+
+    async def get(self, path: str) -> Any:
+        headers = {"Authorization": f"Bearer {self.demo.token}"}
+        async with httpx2.AsyncClient(base_url=self.base, headers=headers, trust_env=False, timeout=30) as http:
+            return (await http.get(path)).json()
+
+    async def nodes(self) -> set[str]:
+        return {node["id"] for node in (await self.get("/-/status"))["nodes"]}
+
+    async def call(self, arguments: dict[str, Any]) -> Any:
+        headers = {"Authorization": f"Bearer {self.demo.token}", "Accept": ACCEPT}
+        async with httpx2.AsyncClient(base_url=self.base, headers=headers, trust_env=False, timeout=30) as http:
+            params = {"name": "echo", "arguments": arguments}
+            return (await http.post("/notes", **modern("tools/call", params))).json()
+
+
+async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Path, bus: NatsServer) -> None:
+    flags = ("notes", "--bus", bus.url, "--workers", "2")
+    async with Demo(tmp_path, *flags, verb="serve", bus_beat_s=0.4, drain_spread_s=0.1) as demo:
+        crew = Crew(demo)
+
+        async def are_there() -> bool:
+            return len(await crew.nodes()) == 2
+
+        await until(are_there)
+        async with SyntheticWorker(crew.base, demo.token, "notes") as worker:
+            for number in range(30):
+                answer = await crew.call({"x": number})
+                assert answer["result"]["content"][0]["text"] == f'{{"x": {number}}}'
+            assert len(worker.calls) == 30
+        # The code that was printed is known to one process; the page's request may reach any.
+        code = httpx2.URL(demo.url).fragment.removeprefix("pair=")
+        async with httpx2.AsyncClient(base_url=crew.base, trust_env=False, timeout=30) as http:
+            answer = await http.post("/-/pair", json={"code": code}, headers={"Origin": crew.base})
+            assert answer.status_code == 200, answer.text
+
+        before = await crew.nodes()
+        [victim, *_] = children(demo.pid)
+        os.kill(victim, signal.SIGKILL)
+
+        async def is_replaced() -> bool:
+            try:
+                now = await crew.nodes()
+            except httpx2.HTTPError:  # it was the one that was asked
+                return False
+            return len(now) == 2 and now != before
+
+        await until(is_replaced)
+        family = children(demo.pid)
+        assert await demo.stop() == 0
+        assert [pid for pid in family if is_alive(pid)] == []
+
+
+def children(pid: int) -> list[int]:
+    return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def test_a_bus_with_a_password_is_reached_by_the_environment_and_the_password_told_to_nobody(
+    tmp_path: Path,
+) -> None:
+    config = 'authorization { user: ada, password: "correct-horse-battery" }\n'
+    async with NatsServer(tmp_path / "nats", config=config) as bus:
+        url = f"nats://ada:correct-horse-battery@127.0.0.1:{bus.port}"
+        async with Demo(tmp_path / "home", "notes", verb="serve", bus=url) as demo:
+            await demo.until(lambda: any("is there" in line and "bus" in line for line in demo.log))
+        assert "correct-horse" not in "".join(demo.log)
+        async with Demo(tmp_path / "home", "notes", "--bus", bus.url, verb="serve") as demo:
+            await demo.until(lambda: any("Can't reach the bus" in line for line in demo.log))

@@ -1,0 +1,50 @@
+"""What a node of a bus knows of names, without the faces and links of a relay: for very many names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tabrelay.backplane.cluster import Cluster
+from tabrelay.backplane.nats import Access, Nats
+from tabrelay.config import Settings
+from tabrelay.peers.atlas import Atlas
+from tabrelay.peers.remote import RemotePeer
+from tabrelay.peers.socket import SocketPeer
+from tabrelay.registry import Registry
+from tabrelay.shelf import Shelf
+from tabrelay.translation.parking import Parking
+from tests.support.nats import NatsServer
+
+KEY = b"a key that all nodes have"
+
+
+class House:
+    """One node. Start its `cluster`, and stop it."""
+
+    def __init__(self, bus: NatsServer, home: Path, most: int) -> None:
+        """`most`: names that it may know."""
+        self.nats = Nats((bus.url,), Access(), "test")
+        self.cluster = Cluster(self.nats, KEY, beat_s=1.0)
+        self.registry = Registry(Shelf(None, most=most), most=most)
+        settings = Settings(home=home, away_wait_s=1.0)
+        self.atlas = Atlas(
+            self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None
+        )
+
+    def hold(self, name: str) -> None:
+        parking: Parking[Any] = Parking(ttl_s=1.0, most=1)
+        peer = SocketPeer(
+            name,
+            parking=parking,
+            in_flight_limit=1,
+            repeat_s=1.0,
+            on_up=lambda peer: None,
+            on_away=lambda peer: None,
+        )
+        self.registry.take(name, peer)
+
+    def held_by(self, name: str) -> str | None:
+        """The node that has it; None if that is not another one."""
+        peer = self.registry.holder(name)
+        return peer.place.node if isinstance(peer, RemotePeer) else None
