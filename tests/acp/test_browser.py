@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from tabrelay.acp import access, conductor
 from tabrelay.acp.access import Access
-from tabrelay.faces.editors import FORGET_S, MAX_CONDUCTORS, Editors
+from tabrelay.cli import main
+from tabrelay.faces.editors import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors
 from tabrelay.verbs.status import text
 from tabserver import Context
 from tabserver.toolbox import Toolbox, tool
-from tests.support.acp import WAIT_S, Stage, is_free
+from tests.support.acp import WAIT_S, NoRelay, Stage, is_free
 from tests.support.cpython_worker import CPythonWorker
+from tests.support.node import MODULES
 from tests.support.relay import RunningRelay, modern
+from tests.support.waiting import until
 
 META = modern("x")["json"]["params"]["_meta"]
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
@@ -69,6 +75,14 @@ async def scene(home: Path, *, names: tuple[str, ...] = (), **options: Any) -> A
         await relay.has_read("notes")
         async with Stage(Access(home, lambda: relay.url, names), **options) as stage:
             yield Scene(relay, tools, stage)
+
+
+def check_schema(value: Any, version: str, name: str) -> None:
+    """Against the protocol's own schema, with what is not stable in it."""
+    path = MODULES / "@agentclientprotocol" / "sdk" / "schema" / version / "schema.unstable.json"
+    schema = {**json.loads(path.read_text()), "$ref": f"#/$defs/{name}"}
+    del schema["anyOf"]
+    Draft202012Validator(schema).validate(value)
 
 
 def whose(answer: Any) -> Any:
@@ -136,11 +150,84 @@ async def test_an_agent_calls_a_browser_tool_and_the_tool_knows_the_session(tmp_
         assert row["is_used"]
 
 
+async def test_a_page_that_is_closed_and_opened_again_is_the_same_server_of_a_session(tmp_path: Path) -> None:
+    call = {"name": "whose", "arguments": {}, "_meta": META}
+    async with (
+        RunningRelay(tmp_path, away_wait_s=0.1, grace_s=0.1) as relay,
+        Stage(Access(tmp_path, lambda: relay.url)) as stage,
+    ):
+        await stage.greet()
+        async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
+            await relay.has_read("notes")
+            [server] = await stage.open()
+            plug = await stage.plug(server)
+            plug.send(id=1, method="tools/call", params=call)
+            assert whose(await plug.next())["session"] == "s1"
+        async with asyncio.timeout(WAIT_S):
+            refused: Any = {}
+            while "error" not in refused:  # the relay may not have noticed yet
+                plug.send(id=2, method="tools/call", params=call)
+                refused = await plug.until(lambda one: one.get("id") == 2)
+        assert refused["error"]["data"]["reason"] in ("server_offline", "browser_gone")
+        async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
+            await relay.has_read("notes")
+            plug.send(id=3, method="tools/call", params=call)
+            assert whose(await plug.until(lambda one: one.get("id") == 3))["session"] == "s1"
+
+
+async def test_a_relay_that_is_restarted_during_a_session_hears_of_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conductor, "REPORT_S", 0.1)
+    call = {"name": "whose", "arguments": {}, "_meta": META}
+    url = ""
+    async with Stage(Access(tmp_path, lambda: url)) as stage:
+        await stage.greet()
+        for number in range(2):
+            async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
+                url = relay.url
+                await relay.has_read("notes")
+                if number == 0:
+                    [server] = await stage.open()
+                    plug = await stage.plug(server)
+                seen = Scene(relay, Tools(), stage)
+                assert [row["session"] for row in await seen.sessions()] == ["s1"]
+                plug.send(id=number, method="tools/call", params=call)
+                assert whose(await plug.next())["session"] == "s1"
+
+
+async def test_a_token_that_is_replaced_during_a_session_is_read_anew(tmp_path: Path) -> None:
+    async with scene(tmp_path) as set:
+        await set.stage.greet()
+        [server] = await set.stage.open()
+        plug = await set.stage.plug(server)
+        old = set.relay.token
+        assert main(["token", "revoke", "default", "--home", str(tmp_path)]) == 0
+        async with httpx2.AsyncClient(trust_env=False, headers={"Authorization": f"Bearer {old}"}) as http:
+            async with asyncio.timeout(WAIT_S):
+                while (await http.get(f"{set.relay.url}/-/status")).status_code != 401:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        plug.send(id=1, method="tools/list", params={"_meta": META})
+        answer = await plug.next()
+        # The browser's token is gone too, but the agent's call got in: the list is kept for it.
+        assert answer["id"] == 1 and "401" not in json.dumps(answer)
+
+
 async def test_only_the_conductor_can_say_whose_call_it_is(tmp_path: Path) -> None:
     async with scene(tmp_path) as set:
         forged = {"tabrelay/acp": {"session": "forged", "server": "x"}}
         answer = await set.relay.call("notes", "whose", _meta=forged)
         assert whose(answer.json()) == {}
+
+
+async def test_the_status_calls_an_agent_what_it_calls_itself(tmp_path: Path) -> None:
+    async with scene(tmp_path) as set:
+        set.stage.editor.send(id=0, method="initialize", params={})
+        await set.stage.agent.next()
+        set.stage.agent.send(id=0, result={"protocolVersion": 1, "agentInfo": {"name": "opencode", "version": "1"}})
+        await set.stage.editor.next()
+        await set.stage.open()
+        assert [row["agent"] for row in await set.sessions()] == ["opencode"]
 
 
 async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Path) -> None:
@@ -155,6 +242,40 @@ async def test_the_status_says_so_when_an_agent_ignores_its_servers(tmp_path: Pa
         set.stage.agent.send(id=9, result={})
         await set.stage.editor.next()
         assert await set.sessions(lambda rows: rows == []) == []
+
+
+class Slow(NoRelay):
+    """A relay that takes its time with one report, when it is told to."""
+
+    def __init__(self, *servers: str) -> None:
+        super().__init__(*servers)
+        self.is_slow = False
+        self.is_asked, self.may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
+        if self.is_slow:
+            self.is_slow = False
+            self.is_asked.set()
+            await self.may_go_on.wait()
+        await super().report(agent, sessions)
+
+
+async def test_what_the_relay_hears_last_is_what_is_so() -> None:
+    relay = Slow("notes")
+    async with Stage(relay) as stage, asyncio.timeout(WAIT_S):
+        await stage.greet()
+        [server] = await stage.open()
+        relay.is_slow = True
+        await stage.plug(server)
+        await relay.is_asked.wait()
+        await stage.ask_for_session(id=2)
+        stage.agent.send(id=2, result={"sessionId": "s2"})
+        for _ in range(100):  # whatever may happen meanwhile, happens
+            await asyncio.sleep(0)
+        relay.may_go_on.set()
+        assert (await stage.editor.next())["id"] == 2
+        await until(lambda: len(relay.reports) == 3)
+        assert [row["session"] for row in relay.reports[-1]] == ["s1", "s2"]
 
 
 async def test_a_conductor_that_ends_is_forgotten_at_once(tmp_path: Path) -> None:
@@ -180,12 +301,15 @@ async def test_over_http_an_agent_gets_the_relays_address_and_a_token_for_that_s
         call["headers"] |= headers | {"Accept": "application/json, text/event-stream"}
         async with httpx2.AsyncClient(trust_env=False, timeout=WAIT_S) as http:
             [row] = await set.sessions()
+            assert not row["is_used"]
             assert whose((await http.post(server["url"], **call)).json()) == {
                 "session": "s1",
                 "server": row["server_id"],
                 "connection": None,
                 "agent": "played",
             }
+            status = (await relay.http.get("/-/status")).json()
+            assert status["acp"] == [{**row, "is_used": True}] and "over HTTP" in text(status)
             assert (await http.post(f"{relay.url}/other", **call)).status_code == 403
             stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
             await stage.agent.next()
@@ -201,6 +325,43 @@ async def test_an_agent_that_can_not_do_http_gets_a_program_all_the_same(tmp_pat
         await set.stage.greet()
         [server] = await set.stage.open()
         assert server["args"][0] == "mcp"
+
+
+@pytest.mark.parametrize(
+    ("can", "kind"),
+    [
+        ({"stdio": {}, "http": {}}, "stdio"),
+        ({"stdio": {}}, "stdio"),
+        ({"http": {}}, "http"),
+        ({"stdio": {}, "http": {}, "acp": {}}, "acp"),
+        ({"stdio": None}, None),
+        ({}, None),
+    ],
+)
+async def test_an_agent_of_acp_2_gets_the_kind_of_server_that_it_says_it_takes(
+    tmp_path: Path, can: Any, kind: str | None
+) -> None:
+    async with scene(tmp_path) as set:
+        stage = set.stage
+        greeted = await stage.greet_with({"session": {"mcp": can}}, version=2)
+        assert greeted["result"]["capabilities"]["session"]["mcp"] == {**can, "acp": {}}
+        theirs = {"type": "acp", "name": "theirs", "serverId": "t"}
+        stage.editor.send(id=1, method="session/new", params={"cwd": "/", "mcpServers": [theirs]})
+        asked = (await stage.agent.next())["params"]
+        check_schema(asked, "v2", "NewSessionRequest")
+        # What the agent can not use at all, it is the agent's to say something to.
+        assert (asked["mcpServers"][0] == theirs) == (kind != "stdio")
+        assert [one["type"] for one in asked["mcpServers"][1:]] == ([] if kind is None else [kind])
+        stage.agent.send(id=1, result={"sessionId": "s1"})
+        assert (await stage.editor.next())["id"] == 1
+
+
+@pytest.mark.parametrize("can", [{}, {"http": True}, {"acp": True}])
+async def test_what_an_agent_of_acp_1_gets_is_what_the_protocol_has(tmp_path: Path, can: Any) -> None:
+    async with scene(tmp_path, wants_http=True) as set:
+        await set.stage.greet(**can)
+        theirs = {"type": "acp", "name": "theirs", "serverId": "t"}
+        check_schema({"cwd": "/", "mcpServers": await set.stage.open(theirs)}, "v1", "NewSessionRequest")
 
 
 # -- agents that take MCP over ACP themselves --------------------------------------------------------------------------
@@ -286,7 +447,14 @@ async def test_a_native_agent_uses_a_browser_in_envelopes(tmp_path: Path) -> Non
 
         ask(1, "tools/call", name="whose", arguments={}, _meta=META)
         carried = (await agent.next())["result"]
-        assert carried["result"]["structuredContent"]["session"] == "s1"
+        [row] = await set.sessions(lambda rows: rows[0]["connections"])
+        [connection] = row["connections"]
+        assert whose(carried) == {
+            "session": "s1",
+            "server": row["server_id"],
+            "connection": connection,
+            "agent": "played",
+        }
         ask(2, "tools/call", name="nothing", arguments={}, _meta=META)
         assert (await agent.next())["result"]["error"]["code"] == -32602
         ask(3, "tools/list")
@@ -299,6 +467,8 @@ async def test_a_native_agent_uses_a_browser_in_envelopes(tmp_path: Path) -> Non
         assert note["params"]["params"]["progressToken"] == "p"
         ask(6, "tools/list", "slow", _meta=META)
         assert (await agent.next())["error"]["code"] == -32602, "the same request id, while it runs"
+        ask(5, "tools/list", "other", _meta=META)
+        assert (await agent.next())["error"]["code"] == -32602, "the same id of the envelope, while it runs"
         agent.send(method="$/cancel_request", params={"requestId": 5})
         assert (await agent.next())["error"]["code"] == -32800
         async with asyncio.timeout(WAIT_S):
@@ -309,6 +479,25 @@ async def test_a_native_agent_uses_a_browser_in_envelopes(tmp_path: Path) -> Non
         await set.stage.editor.next()
         ask(7, "tools/list", _meta=META)
         assert (await agent.next())["error"]["code"] == -33001
+
+
+async def test_each_session_of_a_native_agent_is_a_connection_of_its_own(tmp_path: Path) -> None:
+    async with scene(tmp_path) as set:
+        agent = set.stage.agent
+        await set.stage.greet(acp=True)
+        servers = [(await set.stage.open(session=f"s{number}", id=number))[0] for number in (1, 2)]
+        seen = []
+        for number, server in enumerate([*servers, *servers], 10):
+            params = {"name": "whose", "arguments": {}, "_meta": META}
+            inner = {"serverId": server["serverId"], "requestId": "r", "method": "tools/call", "params": params}
+            agent.send(id=number, method="mcp/message", params=inner)
+            seen.append(whose((await agent.next())["result"]))
+        assert [one["session"] for one in seen] == ["s1", "s2", "s1", "s2"]
+        assert seen[:2] == seen[2:] and seen[0]["connection"] != seen[1]["connection"]
+        rows = await set.sessions(lambda rows: all(row["connections"] for row in rows))
+        assert {row["session"]: row["connections"] for row in rows} == {
+            one["session"]: [one["connection"]] for one in seen
+        }
 
 
 async def test_no_more_than_64_requests_in_envelopes_run_at_a_time(tmp_path: Path) -> None:
@@ -333,8 +522,85 @@ async def test_a_relay_that_is_gone_is_a_failed_backend(tmp_path: Path) -> None:
         assert error["code"] == -33002 and "127.0.0.1:1" in error["message"]
 
 
-async def test_without_a_relay_the_agent_works_as_ever() -> None:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with Stage(Access(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
+        await stage.greet()
+        assert warnings(caplog) == [], "an editor that only looks whether the agent is there needs no relay"
+        assert await stage.open() == []
+        assert await stage.open(session="s2", id=2) == []
+    [said] = warnings(caplog)
+    assert said.startswith("No relay answers at http://127.0.0.1:1") and "tabrelay demo" in said
+
+
+async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:1"
+    async with Stage(Access(tmp_path, lambda: url)) as stage:
+        await stage.greet()
+        assert await stage.open() == []
+        async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
+            url = relay.url
+            await relay.has_read("notes")
+            [server] = await stage.open(session="s2", id=2)
+            plug = await stage.plug(server)
+            plug.send(id=1, method="tools/call", params={"name": "whose", "arguments": {}, "_meta": META})
+            assert whose(await plug.next())["session"] == "s2"
+
+
+async def test_a_relay_that_does_not_know_the_token_is_said_to_refuse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with scene(tmp_path / "one") as set, Stage(Access(tmp_path / "two", lambda: set.relay.url)) as stage:
+        await stage.greet()
+        assert await stage.open() == []
+        assert "refused (401)" in caplog.text and "--home" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "5",
+        "[]",
+        "no JSON",
+        "{}",
+        '{"servers": 5}',
+        '{"servers": [1, null, {}, {"kind": "browser", "state": "online"}]}',
+    ],
+)
+async def test_somebody_else_at_the_relays_port_does_no_harm(tmp_path: Path, said: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said.encode()))
+        writer.close()
+
+    other = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with other, Stage(Access(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
+        await stage.greet()
+        assert await stage.open() == []
+
+
+async def test_whoever_has_the_relays_port_and_says_nothing_holds_a_session_up_only_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "ASK_S", 0.2)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        with suppress(ConnectionError):
+            while True:  # never so slow that a wait for the next byte would end
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+
+    other = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    async with other, Stage(Access(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
         await stage.greet()
         assert await stage.open() == []
 
@@ -363,6 +629,16 @@ def test_the_relay_keeps_no_more_conductors_than_it_can() -> None:
     with pytest.raises(ValueError):
         editors.report("one more", report("x"))
     editors.report("0", report("again"))
+
+
+def test_the_relay_remembers_no_more_of_those_who_called_than_it_can() -> None:
+    editors = Editors(lambda: 0.0)
+    for number in range(MAX_CALLED + 1):
+        editors.stamp(f"id{number} c", {"id": 1, "method": "x", "params": {}})
+    editors.stamp("x" * 5000, {"id": 1, "method": "x", "params": {}})
+    for id, is_used in (("id0", False), ("id1", True), (f"id{MAX_CALLED}", True), ("x" * 256, False)):
+        editors.report("one", report(id))
+        assert [row["is_used"] for row in editors.describe(lambda name: True)] == [is_used], id
 
 
 def test_who_may_not_see_a_server_does_not_see_its_sessions() -> None:

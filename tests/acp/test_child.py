@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support.acp import WAIT_S
+from tabrelay.acp.component import Component, ComponentError
 from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
+from tests.support.program import children, gone, memory, quiet
 from tests.support.relay import RunningRelay
+from tests.support.waiting import until
 
 
 @asynccontextmanager
 async def child(home: Path, *flags: str, agent: tuple[str, ...] = (sys.executable, AGENT)) -> AsyncIterator[Child]:
     async with Child("--home", home, "--port", "1", *flags, "--", *agent) as found:
         yield found
-
-
-async def gone(pid: int) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while True:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return
-            if _has_ended(pid):
-                return
-            await asyncio.sleep(0.02)
-
-
-def _has_ended(pid: int) -> bool:
-    """Also one that nobody has collected yet: that is up to whoever started it."""
-    stat = Path(f"/proc/{pid}/stat")
-    try:
-        return ") Z " in stat.read_text()
-    except OSError:
-        return True
 
 
 @pytest.mark.parametrize("when", ["early", "late"])
@@ -77,10 +57,22 @@ async def test_the_agents_own_flags_and_its_exit_code_are_its_own(tmp_path: Path
         assert await editor.ended() == 7
 
 
+async def test_an_agent_that_is_killed_is_said_to_be_and_counts_as_failed(tmp_path: Path) -> None:
+    async with child(tmp_path) as editor:
+        await editor.ask(0, "initialize")
+        [agent] = children(editor.process.pid)
+        os.kill(agent, signal.SIGSTOP)
+        editor.send(id=1, method="session/list")
+        os.kill(agent, signal.SIGKILL)
+        answer = await editor.next()
+        assert answer["id"] == 1 and "SIGKILL" in answer["error"]["message"]
+        assert await editor.ended() == 128 + signal.SIGKILL
+
+
 async def test_an_agent_that_does_not_want_to_end_is_ended(tmp_path: Path) -> None:
     async with child(tmp_path, agent=(sys.executable, AGENT, "stubborn")) as editor:
         await editor.ask(0, "initialize")
-        [agent] = _children(editor.process.pid)
+        [agent] = children(editor.process.pid)
         editor.stdin.close()
         assert await editor.ended() == 0
         await gone(agent)
@@ -90,7 +82,7 @@ async def test_an_agent_that_does_not_want_to_end_is_ended(tmp_path: Path) -> No
 async def test_a_signal_ends_it_and_its_agent(tmp_path: Path, number: signal.Signals) -> None:
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")
-        [agent] = _children(editor.process.pid)
+        [agent] = children(editor.process.pid)
         editor.process.send_signal(number)
         assert await editor.ended() == 0
         await gone(agent)
@@ -99,8 +91,8 @@ async def test_a_signal_ends_it_and_its_agent(tmp_path: Path, number: signal.Sig
 async def test_an_editor_that_no_longer_reads_ends_it(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")
-        [agent] = _children(editor.process.pid)
-        editor._stdout._transport.close()  # type: ignore[attr-defined]
+        [agent] = children(editor.process.pid)
+        editor.close_output()
         editor.send(id=1, method="session/list")
         assert await editor.ended() == 0
         await gone(agent)
@@ -114,12 +106,91 @@ async def test_a_program_that_there_is_not_is_said_to_the_editor(tmp_path: Path)
         assert "no-such-agent" in await editor.log()
 
 
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("#!/no/such/interpreter\n", 0o700, "first line names"),
+        ("#!/bin/sh\n", 0o600, "chmod +x"),
+        ("no program", 0o700, "Exec format error"),
+        (None, 0o700, "folder"),
+    ],
+)
+async def test_an_agent_that_can_not_be_started_is_said_with_what_to_do(
+    tmp_path: Path, text: str | None, mode: int, said: str
+) -> None:
+    program = tmp_path / "agent"
+    if text is None:
+        program.mkdir()
+    else:
+        program.write_text(text)
+        program.chmod(mode)
+    unstarted = Component([str(program)])
+    with pytest.raises(ComponentError) as problem:
+        await unstarted.start()
+    assert said in str(problem.value) and str(program) in str(problem.value)
+
+
+def is_started(pid: int) -> bool:
+    """Is the agent among its children? A library asks the system for its own libraries before, by a child as well; and
+    each of them has its parent's command line at first, in which the agent is named too."""
+    with suppress(OSError):  # one has just ended
+        lines = [Path(f"/proc/{child}/cmdline").read_text() for child in children(pid)]
+        return any(line.split("\0")[1:2] == [AGENT] for line in lines)
+    return False
+
+
+@pytest.mark.parametrize("stage", ["starting", "opening", "open", "talking"])
+async def test_a_signal_at_any_time_leaves_no_process(tmp_path: Path, stage: str) -> None:
+    """The agent writes down which processes it starts."""
+    noted = tmp_path / "pids"
+    async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
+        await relay.has_read("notes")
+        agent = (sys.executable, AGENT, "early", f"note={noted}")
+        async with Child("--home", tmp_path, "--port", str(relay.port), "--", *agent) as editor:
+            editor.send(id=0, method="initialize", params={"protocolVersion": 1})
+            if stage == "starting":
+                await until(lambda: is_started(editor.process.pid))
+            else:
+                await editor.until(lambda message: message.get("id") == 0)
+                editor.send(id=1, method="session/new", params={"cwd": "/", "mcpServers": []})
+            if stage == "opening":
+                await until(lambda: noted.exists() and noted.read_text().endswith("\n"))
+            elif stage in ("open", "talking"):
+                await editor.until(lambda message: message.get("id") == 1)
+            if stage == "talking":
+                for id in range(2, 50):
+                    editor.send(id=id, method="session/prompt", params={"prompt": [{"text": "call notes add {}"}]})
+            pids = [*children(editor.process.pid), *map(int, noted.read_text().split() if noted.exists() else ())]
+            assert pids
+            editor.process.send_signal(signal.SIGTERM)
+            assert await editor.ended() == 0
+            for pid in pids:
+                await gone(pid)
+
+
+async def test_an_editor_that_leaves_at_once_gets_no_agent_and_no_complaint(tmp_path: Path) -> None:
+    async with child(tmp_path, agent=(sys.executable, "-c", "raise SystemExit('started')")) as editor:
+        editor.stdin.close()
+        assert await editor.ended() == 0
+        assert await editor.log() == ""
+
+
+async def test_what_an_agent_says_on_stderr_is_the_editors_however_much_it_is(tmp_path: Path) -> None:
+    noise = "import sys; [sys.stderr.write('n' * 1023 + '\\n') for _ in range(4096)]; print(sys.stdin.readline())"
+    async with child(tmp_path, agent=(sys.executable, "-c", noise)) as editor:
+        editor.send(id=0, method="initialize", params={})
+        assert (await editor.next())["method"] == "initialize", "it echoes"
+        assert await editor.ended() == 0
+        assert (await editor.log()).count("n" * 1023) == 4096
+
+
 async def test_what_the_editor_said_before_it_left_is_still_answered(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
-        editor.send(id=0, method="initialize", params={})
-        editor.send(id=1, method="nonsense", params={})
+        await editor.ask(0, "initialize")  # then it runs: how long it takes to start is not what is tried here
+        for number in (1, 2, 3):
+            editor.send(id=number, method="nonsense", params={})
         editor.stdin.close()
-        assert [(await editor.next())["id"] for _ in range(2)] == [0, 1]
+        assert [(await editor.next())["id"] for _ in range(3)] == [1, 2, 3]
         assert await editor.ended() == 0
 
 
@@ -133,6 +204,43 @@ async def test_large_lines_pass_and_larger_ones_are_refused(tmp_path: Path) -> N
         assert await editor.prompt(3, "still there") == "still there"
 
 
+LINES, SIZE = 48, 1 << 20
+GROWTH = 24 << 20
+"""Half of what nobody reads. However much that is, 6 to 9 MiB were seen on the way down, and 13 on the way up."""
+
+
+async def test_an_agent_that_does_not_read_makes_the_editor_wait_and_nothing_piles_up(tmp_path: Path) -> None:
+    async with child(tmp_path) as editor:
+        await editor.ask(0, "initialize")
+        [agent] = children(editor.process.pid)
+        before = memory(editor.process.pid)
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            for number in range(LINES):
+                editor.send(id=number, method="nothing", params={"text": "x" * SIZE})
+            await quiet(editor.process.pid)
+            assert editor.stdin.transport.get_write_buffer_size() > (LINES - 8) * SIZE, "it took what nobody wants"
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        assert [(await editor.next())["id"] for _ in range(LINES)] == list(range(LINES))
+        assert memory(editor.process.pid) - before < GROWTH
+
+
+async def test_an_editor_that_does_not_read_makes_the_agent_wait_and_nothing_piles_up(tmp_path: Path) -> None:
+    async with child(tmp_path) as editor:
+        await editor.ask(0, "initialize")
+        before = memory(editor.process.pid)
+        editor.pause()
+        prompt = [{"type": "text", "text": f"flood {LINES} {SIZE}"}]
+        editor.send(id=1, method="session/prompt", params={"prompt": prompt})
+        await quiet(editor.process.pid)
+        editor.resume()
+        numbers = [(await editor.next())["params"].get("number") for _ in range(LINES)]
+        assert numbers == list(range(LINES))
+        assert (await editor.until(lambda message: message.get("id") == 1))["result"]
+        assert memory(editor.process.pid) - before < GROWTH
+
+
 async def test_proxies_stand_between_the_two_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
     proxy = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parent / 'peers' / 'proxy.py'))}"
     async with child(tmp_path, "--proxy", f"{proxy} first", "--proxy", f"{proxy} second") as editor:
@@ -140,10 +248,26 @@ async def test_proxies_stand_between_the_two_in_the_order_in_which_they_were_nam
         assert greeted["result"]["agentCapabilities"]["mcpCapabilities"] == {"acp": True}
         await editor.ask(1, "session/new", cwd="/", mcpServers=[])
         assert await editor.prompt(2, "hello") == "second first hello"
-        pids = _children(editor.process.pid)
+        pids = children(editor.process.pid)
         assert len(pids) == 3
         editor.stdin.close()
         assert await editor.ended() == 0
+        for pid in pids:
+            await gone(pid)
+
+
+async def test_a_proxy_that_is_killed_leaves_no_process_and_nobody_waiting(tmp_path: Path) -> None:
+    proxy = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parent / 'peers' / 'proxy.py'))}"
+    async with child(tmp_path, "--proxy", f"{proxy} first", "--proxy", f"{proxy} second") as editor:
+        await editor.ask(0, "initialize", protocolVersion=1)
+        pids = children(editor.process.pid)
+        assert len(pids) == 3
+        editor.send(id="h", method="hang", params={})
+        os.kill(pids[1], signal.SIGKILL)  # the agent was started first
+        answer = await editor.next()
+        assert answer["id"] == "h" and "A proxy is gone" in answer["error"]["message"]
+        assert "SIGKILL" in answer["error"]["message"]
+        assert await editor.ended() == 128 + signal.SIGKILL
         for pid in pids:
             await gone(pid)
 
@@ -152,7 +276,3 @@ async def test_a_proxy_that_can_not_be_read_is_a_mistake_of_the_command(tmp_path
     async with child(tmp_path, "--proxy", "it's") as editor:
         assert await editor.ended() == 2
         assert "--proxy" in await editor.log()
-
-
-def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -84,10 +84,10 @@ async def test_the_nonce_is_the_first_line_and_then_every_byte_passes() -> None:
     async with Harbour() as harbour, child(harbour.port) as process:
         assert process.stdin and process.stdout
         reader, writer = await harbour.accept()
-        assert await reader.readline() == b"secret\n"
         data = bytes(range(256)) * 4096  # no lines, no UTF-8, no JSON
         process.stdin.write(data)
         async with asyncio.timeout(WAIT_S):
+            assert await reader.readline() == b"secret\n"
             assert await reader.readexactly(len(data)) == data
             writer.write(data[::-1])
             assert await process.stdout.readexactly(len(data)) == data[::-1]
@@ -117,8 +117,9 @@ async def test_it_ends_with_its_stdin_even_if_the_conductor_does_not_hang_up() -
         process.stdin.close()
         assert await ended(process) == 0
         writer.close()
-        with suppress(ConnectionError):
-            await reader.read()
+        async with asyncio.timeout(WAIT_S):
+            with suppress(ConnectionError):
+                await reader.read()
 
 
 async def test_it_ends_when_the_conductor_is_gone() -> None:

@@ -116,6 +116,22 @@ def test_an_agent_that_takes_servers_over_acp_is_known_and_its_answer_passes(res
     assert rules.router.is_native and rules.router.takes_http
 
 
+@pytest.mark.parametrize(
+    ("result", "name"),
+    [
+        ({"protocolVersion": 1, "agentInfo": {"name": "OpenCode", "version": "1"}}, "OpenCode"),
+        ({"protocolVersion": 2, "info": {"name": "pi", "version": "1"}}, "pi"),
+        ({"protocolVersion": 1, "agentInfo": None}, ""),
+        ({"protocolVersion": 1, "agentInfo": {"name": 5}}, ""),
+    ],
+)
+def test_an_agent_is_called_what_it_calls_itself(result: Any, name: str) -> None:
+    rules = Rules()
+    rules.above(id=0, method="initialize")
+    rules.below(id=0, result=result)
+    assert rules.router.agent == name
+
+
 def test_only_the_answer_to_initialize_is_changed() -> None:
     rules = Rules()
     rules.above(id=0, method="initialize")
@@ -194,6 +210,27 @@ def test_a_session_is_closed_when_the_agent_agrees() -> None:
     rules.above(id=2, method="session/close", params={"sessionId": "s2"})
     assert rules.below(id=1, result={})[0] == Close("s1")
     assert [type(effect) for effect in rules.below(id=2, error={"code": 1, "message": "no"})] == [Up]
+
+
+@pytest.mark.parametrize("method", ["session/new", "session/prompt", "initialize", "session/close"])
+def test_an_id_that_still_opens_a_session_is_not_taken_for_another_request(method: str) -> None:
+    rules = Rules()
+    [first] = rules.above(id=1, method="session/new", params={"mcpServers": []})
+    [refused] = shown(rules.above(id=1, method=method, params={"mcpServers": [], "sessionId": "x"}))
+    assert (refused["id"], refused["error"]["code"]) == (1, -32600)
+    settled, _ = rules.below(id=1, result={"sessionId": "s1"})
+    assert isinstance(first, Open) and settled == Settle(first.opening, "s1")
+    assert [type(effect) for effect in rules.above(id=1, method="session/new", params={})] == [Open]
+
+
+def test_editor_and_agent_may_use_the_same_ids() -> None:
+    rules = Rules()
+    rules.above(id=1, method="session/new", params={"mcpServers": []})
+    asked = line(id=1, method="fs/read_text_file", params={})
+    assert rules.router.below(asked) == [Up(asked.raw)]
+    answer = line(id=1, result={"content": "x"})
+    assert rules.router.above(answer) == [Down(answer.raw)]
+    assert [type(one) for one in rules.below(id=1, result={"sessionId": "s"})] == [Settle, Up]
 
 
 def test_ids_of_different_types_are_different_ids() -> None:

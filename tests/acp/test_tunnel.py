@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import socket
+import time
 from typing import Any
 
 import pytest
 
-from tabrelay.acp import outlet
-from tabrelay.acp.profile import G2, G4
-from tests.support.acp import ACP, URL, Plug, Stage, is_free
+from tabrelay.acp import outlet, tunnel
+from tabrelay.acp.profile import G1, G2, G3, G4, Profile
+from tests.support.acp import ACP, URL, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 SESSION = {"tabrelay/sessionId": "s1"}
@@ -149,7 +150,8 @@ async def test_the_fourth_shape_is_found_by_connecting() -> None:
         [other] = await stage.open(ACP | {"serverId": "other"}, session="s2", id=2)
         second = await stage.plug(other)
         second.send(id=1, method="tools/list", params=modern())
-        assert (await stage.editor.next())["params"]["serverId"] == "other"
+        asked = await stage.editor.next()
+        assert (asked["method"], asked["params"]["serverId"]) == ("mcp/message", "other")
 
 
 @pytest.mark.parametrize(
@@ -286,12 +288,30 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_editor() -> None:
         assert (await stage.agent.next())["id"] == 50, "a late answer went to the agent"
 
 
+async def test_the_session_id_is_there_from_the_beginning_if_it_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnel, "SESSION_S", WAIT_S)
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.ask_for_session(URL)
+        await stage.plug(server)
+        # Whoever came later has been seen to, so the first one is waiting.
+        assert await (await stage.plug(server, nonce="guess")).line() == b""
+        assert stage.editor.is_silent
+        stage.agent.send(id=1, result={"sessionId": "s1"})
+        said = [await stage.editor.next(), await stage.editor.next()]
+        assert [one["params"]["session_id"] for one in said if one.get("method") == "_mcp/connect"] == ["s1"]
+
+
 async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() -> None:
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(URL)
+        before = time.monotonic()
         plug = await stage.plug(server)
         asked = await connect(stage)
+        waited = time.monotonic() - before
+        assert waited >= 0.25, "agents that answer at once would be unknown to the server that they connect to"
+        assert waited < 2, "agents that connect before they answer would be held up"
         assert asked["params"] == {"acp_url": "acp:7d0", "session_id": None}
         plug.send(id=1, method="tools/list")
         first = await stage.editor.next()
@@ -302,6 +322,89 @@ async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() ->
         assert (await stage.editor.next())["id"] == 1
         plug.send(id=2, method="tools/list")
         assert (await stage.editor.next())["params"]["_meta"] == SESSION
+
+
+async def test_the_ports_accept_before_the_agent_hears_of_the_session() -> None:
+    came: list[socket.socket] = []
+
+    class Eager(PlayedComponent):
+        """Connects the moment that it is told where to: our loop has done nothing since."""
+
+        async def write(self, line: bytes) -> None:
+            for server in json.loads(line).get("params", {}).get("mcpServers", ()):
+                came.append(socket.create_connection(("127.0.0.1", int(server["args"][-1])), WAIT_S))
+            await super().write(line)
+
+    async with Stage(NoRelay("notes"), agent=Eager()) as stage:
+        await stage.greet()
+        servers = await stage.open(ACP)
+        assert len(came) == len(servers) == 2
+        for line in came:
+            line.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "session"), [("session/load", "old"), ("session/resume", "old"), ("session/fork", "s2")]
+)
+async def test_a_session_that_is_taken_up_again_has_its_servers_too(method: str, session: str) -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.ask_for_session(ACP, method=method, sessionId="old")
+        early = await stage.plug(server)
+        # Only a fork has an id that nobody knows yet.
+        about = (await connect(stage, "early"))["params"].get("_meta", {}).get("tabrelay/sessionId")
+        assert about == (None if method == "session/fork" else "old")
+        stage.agent.send(id=1, result={"sessionId": "s2"} if method == "session/fork" else {})
+        assert (await stage.editor.next())["id"] == 1
+        await stage.plug(server)
+        assert (await connect(stage, "late"))["params"]["_meta"] == {"tabrelay/sessionId": session}
+        early.send(id=1, method="ping")
+        assert (await stage.editor.next())["params"]["_meta"] == {"tabrelay/sessionId": session}
+
+
+async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [old] = await stage.open(ACP)
+        plug = await stage.plug(old)
+        await connect(stage)
+        [new] = await stage.ask_for_session(ACP, method="session/load", id=2, sessionId="s1")
+        plug.send(id=1, method="ping")
+        assert (await stage.editor.next())["method"] == "mcp/message", "the old ones go when the new ones are there"
+        stage.agent.send(id=2, result=None)
+        assert (await stage.editor.until(lambda message: message.get("id") == 2))["result"] is None
+        assert await plug.line() == b""
+        assert await is_free(int(old["args"][-1]))
+        await stage.plug(new)
+        assert (await stage.editor.until(lambda message: message.get("method") == "mcp/connect"))["id"]
+
+
+async def test_sessions_that_are_opened_at_once_are_told_apart_whoever_is_answered_first() -> None:
+    ids: list[Any] = [1, 2, "1"]
+    async with Stage() as stage:
+        await stage.greet()
+        servers = [(await stage.ask_for_session(ACP, id=id))[0] for id in ids]
+        plugs = [await stage.plug(server) for server in servers]
+        for number in range(3):
+            await connect(stage, f"c{number}")
+        for id in reversed(ids):
+            stage.agent.send(id=id, result={"sessionId": f"session {id!r}"})
+            assert (await stage.editor.next())["id"] == id
+        seen = []
+        for plug in plugs:
+            plug.send(id=0, method="ping")
+            seen.append((await stage.editor.next())["params"]["_meta"]["tabrelay/sessionId"])
+        assert seen == [f"session {id!r}" for id in ids]
+
+
+async def test_lines_may_come_in_pieces_of_any_size_and_with_any_ends() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        line = '{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"ü€😀"}}'.encode()
+        for end in (b"\n", b"\r\n", b"\n\n \n"):
+            for byte in line + end:
+                stage.editor.chunks_in.put_nowait(bytes([byte]))
+            assert await stage.agent.line() == line
 
 
 async def test_two_servers_have_ports_of_their_own_and_one_session() -> None:
@@ -487,7 +590,77 @@ async def test_no_more_calls_are_taken_than_can_run() -> None:
         for number in range(150):
             plug.send(id=number, method="tools/call", params={})
         calls = [await stage.editor.next() for _ in range(128)]
-        await asyncio.sleep(0)
-        assert stage.editor.is_silent
+        stage.agent.send(method="session/update", params={})
+        assert (await stage.editor.next())["method"] == "session/update", "more were taken, or others have to wait"
         stage.editor.send(id=calls[0]["id"], result={})
         assert (await stage.editor.next())["method"] == "mcp/message"
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+async def test_no_more_calls_go_out_in_envelopes_than_their_provider_takes(era: str) -> None:
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        if era == "handshake":
+            plug.send(id="i", method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {}})
+            found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "resultType": "complete"}
+            stage.editor.send(id=(await stage.editor.next())["id"], result={"result": found})
+            assert (await plug.next())["id"] == "i"
+        for number in range(100):
+            plug.send(id=number, method="tools/call", params=modern(name="x") if era == "modern" else {"name": "x"})
+        calls = [await stage.editor.next() for _ in range(64)]
+        stage.agent.send(method="session/update", params={})
+        assert (await stage.editor.next())["method"] == "session/update", "more were taken, or others have to wait"
+        stage.editor.send(id=calls[0]["id"], result={"result": {"resultType": "complete", "content": []}})
+        assert (await plug.next())["id"] == 0
+        assert (await stage.editor.next())["method"] == "mcp/message"
+
+
+@pytest.mark.parametrize(
+    ("profile", "declared", "method", "params"),
+    [
+        (G1, ACP, "_mcp/connect", {"acp_url": "acp:7d0", "session_id": "s1", "_meta": SESSION}),
+        (G2, ACP, "_mcp/connect", {"acp_url": "acp:7d0", "_meta": SESSION}),
+        (G3, URL, "mcp/connect", {"serverId": "7d0", "_meta": SESSION}),
+    ],
+)
+async def test_the_override_decides_how_a_server_is_named_however_it_was_declared(
+    profile: Profile, declared: Any, method: str, params: Any
+) -> None:
+    async with Stage(profile=profile) as stage:
+        await stage.greet()
+        [server] = await stage.open(declared)
+        await stage.plug(server)
+        asked = await stage.editor.next()
+        assert (asked["method"], asked["params"]) == (method, params)
+
+
+async def test_a_server_with_a_url_is_named_without_its_scheme_in_envelopes() -> None:
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        plug = await stage.plug(server)
+        plug.send(id=7, method="tools/list", params=modern())
+        asked = (await stage.editor.next())["params"]
+        assert asked["serverId"] == "7d0"
+        note = {"serverId": "7d0", "requestId": asked["requestId"], "method": "notifications/progress"}
+        stage.editor.send(method="mcp/message", params=note)
+        assert (await plug.next())["method"] == "notifications/progress"
+
+
+@pytest.mark.parametrize("shown", ["_mcp/request", "_mcp/notification", "_mcp/message"])
+async def test_a_peer_that_speaks_first_shows_its_shape(shown: str) -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(URL)
+        plug = await stage.plug(server)
+        await connect(stage)
+        inner = {"connectionId": "c1", "method": "notifications/x"}
+        stage.editor.send(method=shown, params=inner)
+        assert (await plug.next())["method"] == "notifications/x"
+        plug.send(id=1, method="tools/list")
+        asked = await stage.editor.next()
+        assert asked["method"] == ("_mcp/message" if shown == "_mcp/message" else "_mcp/request")
+        stage.editor.send(id=asked["id"], error={"code": -32601, "message": "no such method of the server's"})
+        assert (await plug.next())["error"]["code"] == -32601, "it was asked again in another shape"

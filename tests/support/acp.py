@@ -75,14 +75,18 @@ class PlayedComponent(Component, Side):
         Component.__init__(self, ["played"])
         Side.__init__(self)
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
-        self.is_started = False
+        self.starts = 0
         self.is_ended = False
         self.exit_code: int | None = None
         self.reads = asyncio.Event()
         self.reads.set()
 
     async def start(self) -> None:
-        self.is_started = True
+        self.starts += 1
+
+    @property
+    def is_started(self) -> bool:
+        return self.starts > 0
 
     @property
     def code(self) -> int | None:
@@ -92,9 +96,9 @@ class PlayedComponent(Component, Side):
         await self.reads.wait()
         self.got.put_nowait(line)
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def _chunks(self) -> AsyncIterator[bytes]:
         while line := await self.out.get():
-            yield line
+            yield line + b"\n"
 
     def raw(self, line: bytes) -> None:
         self.out.put_nowait(line)
@@ -141,9 +145,10 @@ class Stage:
         profile: Profile | None = None,
         wants_http: bool = False,
         proxies: int = 0,
+        agent: PlayedComponent | None = None,
     ) -> None:
         self.editor = PlayedEditor()
-        self.agent = PlayedComponent()
+        self.agent = agent or PlayedComponent()
         self.proxies = [PlayedComponent() for _ in range(proxies)]
         self.access = access or NoRelay()
         options = Options(PROGRAM, wants_http=wants_http, profile=profile)
@@ -167,9 +172,13 @@ class Stage:
 
     async def greet(self, **capabilities: Any) -> Any:
         """`initialize`, with an agent that can what is said; gives what the editor gets."""
-        self.editor.send(id=0, method="initialize", params={"protocolVersion": 1})
+        return await self.greet_with({"mcpCapabilities": capabilities})
+
+    async def greet_with(self, capabilities: Any, version: int = 1) -> Any:
+        self.editor.send(id=0, method="initialize", params={"protocolVersion": version})
         assert (await self.agent.next())["method"] == "initialize"
-        self.agent.send(id=0, result={"protocolVersion": 1, "agentCapabilities": {"mcpCapabilities": capabilities}})
+        name = "agentCapabilities" if version == 1 else "capabilities"
+        self.agent.send(id=0, result={"protocolVersion": version, name: capabilities})
         return await self.editor.next()
 
     async def ask_for_session(self, *servers: Any, method: str = "session/new", id: Any = 1, **params: Any) -> Any:

@@ -42,7 +42,16 @@ def start(declared: list[Message]) -> None:
         servers[entry["name"]] = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
         )
+        note(servers[entry["name"]].pid)
         greet(entry["name"])
+
+
+def note(pid: int) -> None:
+    """For a test that wants to see that everything is ended."""
+    for word in sys.argv:
+        if word.startswith("note="):
+            with open(word.removeprefix("note="), "a") as file:
+                file.write(f"{pid}\n")
 
 
 def greet(server: str) -> None:
@@ -58,12 +67,20 @@ def prompt(params: Message) -> str:
     words = params["prompt"][0]["text"].split(" ", 3)
     if words[0] == "die":
         sys.exit(int(words[1]))
+    if words[0] == "flood":
+        flood(int(words[1]), int(words[2]))
     if words[0] == "pids":
         return json.dumps([one.pid for one in servers.values()])
     if words[0] == "call":
         answer = ask(words[1], "tools/call", {"name": words[2], "arguments": json.loads(words[3])}, 1)
         return json.dumps(answer.get("result", answer.get("error")))
     return " ".join(words)
+
+
+def flood(lines: int, size: int) -> None:
+    """As many updates as that, each with its number."""
+    for number in range(lines):
+        write(method="session/update", params={"number": number, "text": "x" * size})
 
 
 def handle(message: Message) -> None:
@@ -82,6 +99,8 @@ def handle(message: Message) -> None:
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": said}}
         write(method="session/update", params={"sessionId": "s1", "update": update})
         write(id=id, result={"stopReason": "end_turn"})
+    elif method == "hang":
+        pass  # never answered
     elif id is not None and method is not None:
         write(id=id, error={"code": -32601, "message": f"no such method: {method}"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Callable
@@ -36,14 +37,20 @@ class Access:
         self._id = secrets.token_hex(8)
         self._http = httpx2.AsyncClient(trust_env=False, timeout=ASK_S)
         self._credentials = TokenFile(home / "token", HINT, is_required=False)
+        self._complaint: str | None = ""  # what was said last, so that it is said once; None: say nothing
 
     async def servers(self) -> list[str]:
         """Browser servers to offer; none without a relay, which is no fault: the agent works without."""
         if self._names:
             return list(self._names)
         status = await self._ask("GET", "/-/status")
-        rows = status.get("servers", ()) if isinstance(status, dict) else ()
-        return [row["name"] for row in rows if row.get("kind") == "browser" and row.get("state") == "online"]
+        rows = status.get("servers") if isinstance(status, dict) else None
+        if not isinstance(rows, list):
+            return []
+        found = [row["name"] for row in rows if _is_there(row)]
+        if not found:
+            log.info("No page is connected to the relay: the session gets no browser tools.")
+        return found
 
     def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
         """The way to a browser's server. The relay tells its tools which session calls by the header."""
@@ -63,21 +70,42 @@ class Access:
         await self._ask("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
 
     async def leave(self) -> None:
+        self._complaint = None  # it is of no use to anybody any more
         await self._ask("DELETE", f"/-/acp/{self._id}")
         await self._http.aclose()
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
         """None when there is no relay."""
+        base = self.base()
         try:
             authorization = await self._credentials.header()
             headers = {} if authorization is None else {"Authorization": authorization}
-            answer = await self._http.request(method, f"{self.base()}{path}", json=body, headers=headers)
-            return answer.raise_for_status().json()
+            async with asyncio.timeout(ASK_S):  # of the whole: whoever has the port may be slow on purpose
+                answer = await self._http.request(method, f"{base}{path}", json=body, headers=headers)
+            said = answer.raise_for_status().json()
         except CredentialsError as problem:
-            log.warning("%s", problem)
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
-            log.info("No relay answers at %s: %s", self.base(), problem)
+            self._complain(str(problem))
+        except httpx2.HTTPStatusError as refused:
+            code = refused.response.status_code
+            self._complain(f"The relay at {base} refused ({code}). {HINT if code in (401, 403) else 'Is it a relay?'}")
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
+            log.info("%s%s: %s", base, path, str(problem) or type(problem).__name__)
+            self._complain(f"No relay answers at {base}: the agent gets no browser tools. Start one: tabrelay demo")
+        else:
+            self._complaint = ""
+            return said
         return None
+
+    def _complain(self, text: str) -> None:
+        if self._complaint is not None and text != self._complaint:
+            self._complaint = text
+            log.warning("%s", text)
+
+
+def _is_there(row: Any) -> bool:
+    """Is it a browser's server that is connected? Whoever has the port may be no relay, and say anything."""
+    is_row = isinstance(row, dict) and isinstance(row.get("name"), str)
+    return is_row and row.get("kind") == "browser" and row.get("state") == "online"
 
 
 def _revoke(tokens: Tokens, name: str) -> None:

@@ -77,8 +77,10 @@ class Carrier:
             raise
         finally:
             self._errands.pop(errand.id, None)
-        if (error := answer.part("error")) is not None:
-            return Outcome(error=error)
+        if answer.error is not None:
+            if _is_error((answer.value or {}).get("error")):
+                return Outcome(error=answer.error)
+            return _failed("The server's provider failed, and did not say why.")
         carried = (answer.value or {}).get("result")
         # Senders must include exactly one outcome. Receivers prefer `result` if both are present.
         if isinstance(carried, dict) and "result" in carried:
@@ -92,7 +94,8 @@ class Carrier:
         await self._peer.cancel(errand.asked)
 
     def owns(self, frame: Frame) -> bool:
-        return frame.params.get("requestId") in self._errands
+        id = frame.params.get("requestId")
+        return isinstance(id, str) and id in self._errands
 
     async def hear(self, frame: Frame) -> None:
         """A notice of the server's for one of the requests."""

@@ -15,7 +15,7 @@ from typing import Final
 from tabrelay.acp import frame as frames
 from tabrelay.acp import splice
 from tabrelay.acp.frame import Frame, Ids
-from tabrelay.acp.router import CANCEL, with_capability
+from tabrelay.acp.router import CANCEL, MAX_WAITING, with_capability
 from tabrelay.bridge.message import Key, key
 from tabserver.wire import jsonrpc
 
@@ -63,12 +63,17 @@ class Chain:
         self._ids = ids
         self._links = [Link(prefix or CURRENT, prefix is not None) for _ in range(proxies)]
         self._greetings: set[Key] = set()
+        self._waiting: dict[Key, str] = {}  # requests of the editor's that were not answered yet
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
     def from_editor(self, frame: Frame) -> list[Step]:
-        if self._links and frame.is_request and frame.method == "initialize":
-            self._greetings.add(frame.key)
+        if self._links and frame.is_request:
+            if len(self._waiting) >= MAX_WAITING:
+                self._waiting.pop(next(iter(self._waiting)))
+            self._waiting[frame.key] = frame.id_text
+            if frame.method == "initialize":
+                self._greetings.add(frame.key)
         return self._down(0, frame)
 
     def _down(self, place: int, frame: Frame) -> list[Step]:
@@ -130,9 +135,11 @@ class Chain:
     def _up(self, place: int, frame: Frame) -> list[Step]:
         """To the component at `place`, from whoever comes after it."""
         if place < 0:
-            if frame.is_response and frame.key in self._greetings:
-                self._greetings.discard(frame.key)
-                frame = with_capability(frame)
+            if frame.is_response:
+                self._waiting.pop(frame.key, None)
+                if frame.key in self._greetings:
+                    self._greetings.discard(frame.key)
+                    frame = with_capability(frame)
             return [ToEditor(frame.raw)]
         link = self._links[place]
         if frame.value is None:
@@ -153,6 +160,14 @@ class Chain:
         ours = self._ids.next()
         link.given[ours] = frame.id_text
         return [ToProxy(place, frames.request(ours, method, inside))]
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def ended(self, why: str) -> list[Step]:
+        """A part of it is gone, and the others go too: the editor hears it from us, since nobody else is left."""
+        steps: list[Step] = [ToEditor(frames.refusal(id, jsonrpc.INTERNAL_ERROR, why)) for id in self._waiting.values()]
+        self._waiting.clear()
+        return steps
 
 
 def _greeting(frame: Frame, prefix: str) -> bytes:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
+import shlex
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from tabrelay import family
-from tabrelay.lines import Lines, TooLong
+from tabrelay.acp import inlet
+from tabrelay.lines import TooLong
 
-MAX_LINE: Final = 50 << 20
 CHUNK: Final = 1 << 18
 LEAVE_S: Final = 2.0
 TERM_S: Final = 2.0
@@ -21,6 +25,26 @@ TERM_S: Final = 2.0
 
 class ComponentError(Exception):
     """It can't be started; the text says why."""
+
+
+def _why(program: str, error: Exception) -> str:
+    """Why a program could not be started, and what to do."""
+    found = shutil.which(program, os.F_OK) or (program if os.sep in program and os.path.exists(program) else None)
+    if found is None and isinstance(error, FileNotFoundError | PermissionError):
+        return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATHS}'
+    hint = ""
+    if isinstance(error, FileNotFoundError):
+        hint = f" The program that its first line names to run it is not there: {_PATHS}"
+    elif found is not None and os.path.isdir(found):
+        hint = " It is a folder."
+    elif isinstance(error, PermissionError):
+        hint = f" Is it a program that you may run? If so: chmod +x {shlex.quote(found or program)}"
+    elif getattr(error, "errno", None) == errno.ENOEXEC:
+        hint = " It is no program for this computer, or a script whose first line does not say what runs it."
+    return f'"{program}" could not be started: {getattr(error, "strerror", None) or error}.{hint}'
+
+
+_PATHS: Final = "editors often have another PATH than your shell."
 
 
 class Component:
@@ -34,11 +58,8 @@ class Component:
         pipe = asyncio.subprocess.PIPE
         try:
             self._process = await family.begin(*self.command, stdin=pipe, stdout=pipe)
-        except FileNotFoundError:
-            raise ComponentError(f'There is no program "{self.command[0]}".') from None
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ComponentError(f'"{self.command[0]}" could not be started: {why}.') from None
+            raise ComponentError(_why(self.command[0], error)) from None
 
     @property
     def code(self) -> int | None:
@@ -53,13 +74,13 @@ class Component:
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:
         """Until it closes its output."""
+        async for line in inlet.cut(self._chunks()):
+            yield line
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
         assert self._process is not None and self._process.stdout is not None
-        lines = Lines(MAX_LINE)
         while data := await self._process.stdout.read(CHUNK):
-            for line in lines.feed(data):
-                yield line
-        if (last := lines.close()) is not None:
-            yield last
+            yield data
 
     async def farewell(self) -> str:
         """How it ended, when its output has."""

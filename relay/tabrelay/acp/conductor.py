@@ -12,14 +12,15 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
-from tabrelay.acp import declaration
+from tabrelay.acp import declaration, inlet
 from tabrelay.acp import frame as frames
 from tabrelay.acp.access import Access
 from tabrelay.acp.board import Board
 from tabrelay.acp.chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
-from tabrelay.acp.component import LEAVE_S, MAX_LINE, Component, ComponentError
+from tabrelay.acp.component import LEAVE_S, Component, ComponentError
 from tabrelay.acp.declaration import Declared
 from tabrelay.acp.frame import Frame, Ids
 from tabrelay.acp.listener import Listener
@@ -43,14 +44,12 @@ from tabrelay.acp.router import (
 from tabrelay.acp.session import Offer, Session
 from tabrelay.acp.tunnel import Knowledge, Tunnel
 from tabrelay.bridge.bridge import Bridge, Output
-from tabrelay.bridge.message import load
-from tabrelay.lines import Lines, TooLong
 from tabrelay.tokens import StateError
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
 
-REPORT_S: Final = 20.0
+REPORT_S: Final = 5.0  # a relay that was restarted knows its sessions again about when its browsers are back
 CHUNK: Final = 1 << 16
 
 
@@ -90,6 +89,7 @@ class Conductor:
         self._started = asyncio.Event()
         self._problem: str | None = None
         self._has_told = False
+        self._telling = asyncio.Lock()  # what was said last must be what is so
 
     # -- from begin to end ---------------------------------------------------------------------------------------------
 
@@ -134,7 +134,11 @@ class Conductor:
         why = await component.farewell()
         if component.code:
             log.error("%s", why)
-        await self._do(self._router.ended(f"The agent is gone. {why}."))
+        told = self._router.ended(f"The agent is gone. {why}.")
+        if self._proxies:
+            told = [effect for effect in told if not isinstance(effect, Up)]
+        await self._do(told)
+        await self._walk(self._chain.ended(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}."))
         code = component.code or 0
         return code if code >= 0 else 128 - code
 
@@ -153,26 +157,16 @@ class Conductor:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def _read_editor(self, chunks: AsyncIterator[bytes]) -> None:
-        lines = Lines(MAX_LINE)
-        async for chunk in chunks:
-            for line in lines.feed(chunk):
-                await self._from_editor(line)
-        if (last := lines.close()) is not None:
-            await self._from_editor(last)
+        async for line in inlet.carried(inlet.cut(chunks), "the editor", self._editor.write):
+            frame = Frame.read(line)
+            if not self._started.is_set() and self._problem is None:
+                await self._start()
+            if self._problem is None:
+                await self._walk(self._chain.from_editor(frame))
+            elif frame.is_request:
+                await self._editor.write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, self._problem))
 
-    async def _from_editor(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
-            log.warning("Passed over a line of %d bytes from the editor.", line.size)
-            if line.id is not None:
-                text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
-                await self._editor.write(frames.refusal(line.id.decode(), jsonrpc.INVALID_REQUEST, text))
-            return
-        frame = Frame.read(line)
-        if not self._started.is_set() and not await self._start(frame):
-            return
-        await self._walk(self._chain.from_editor(frame))
-
-    async def _start(self, frame: Frame) -> bool:
+    async def _start(self) -> None:
         """With the editor's first word, not before: editors start agents to look whether they are there."""
         try:
             for component in (self._agent, *self._proxies):
@@ -180,37 +174,20 @@ class Conductor:
         except ComponentError as problem:
             self._problem = str(problem)
             log.error("%s", problem)
-            if frame.is_request:
-                await self._editor.write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, str(problem)))
             self._stopped.set()
-            return False
+            return
         self._readers.append(asyncio.create_task(self._read_agent()))
         for place, proxy in enumerate(self._proxies):
             self._readers.append(asyncio.create_task(self._read_proxy(place, proxy)))
         self._started.set()
-        return True
 
     async def _read_agent(self) -> None:
-        async for line in self._agent.lines():
-            if isinstance(line, TooLong):
-                await self._too_long(line)
-            else:
-                await self._do(self._router.below(Frame.read(line)))
-
-    async def _too_long(self, line: TooLong) -> None:
-        """An answer that can't be carried is still an answer: whoever waits for it must not wait for ever."""
-        log.warning("Passed over a line of %d bytes from the agent.", line.size)
-        if line.id is not None:
-            text = f"The agent's answer has {line.size} bytes; at most {MAX_LINE >> 20} MiB are carried."
-            value = {"id": load(line.id), "error": {"code": jsonrpc.INTERNAL_ERROR, "message": text}}
-            await self._do(self._router.below(Frame(frames.refusal(line.id.decode(), -32603, text), value)))
+        async for line in inlet.carried(self._agent.lines(), "the agent", self._agent.write):
+            await self._do(self._router.below(Frame.read(line)))
 
     async def _read_proxy(self, place: int, proxy: Component) -> None:
-        async for line in proxy.lines():
-            if isinstance(line, TooLong):
-                log.warning("Passed over a line of %d bytes from %s.", line.size, proxy.command[0])
-            else:
-                await self._walk(self._chain.from_proxy(place, Frame.read(line)))
+        async for line in inlet.carried(proxy.lines(), proxy.command[0], proxy.write):
+            await self._walk(self._chain.from_proxy(place, Frame.read(line)))
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
@@ -256,17 +233,20 @@ class Conductor:
         """Every port is open before the agent hears of the session."""
         session = self._openings[opening] = Session(opening.session, self._changed.set)
         replaced, added = {}, []
-        if not self._router.is_native:
+        if not self._router.is_native and self._router.takes_stdio:
             for place, declared in opening.declared.items():
-                replaced[place] = await self._bridged(session, declared, opening.frame.params["mcpServers"][place])
+                entry = opening.frame.params["mcpServers"][place]
+                if (bridged := await self._bridged(session, declared, entry)) is not None:
+                    replaced[place] = bridged
         taken = set(opening.names)
         for server in await self._access.servers():
             name = declaration.free_name(server, taken)
             taken.add(name)
-            added.append(await self._offered(session, name, server))
+            if (offered := await self._offered(session, name, server)) is not None:
+                added.append(offered)
         await self._agent.write(opening.rewritten(replaced, added))
 
-    async def _bridged(self, session: Session, declared: Declared, entry: dict[str, Any]) -> str:
+    async def _bridged(self, session: Session, declared: Declared, entry: dict[str, Any]) -> str | None:
         """A server of the editor's, for an agent that can't reach it itself."""
         offer = Offer(session, declared.name, None, declared.id, "stdio")
 
@@ -281,22 +261,23 @@ class Conductor:
                 declared, self._above, self._board, self._knowledge, outlet.write, lambda: session.id, connected
             )
             try:
-                await tunnel.run(_lines(reader, outlet), session.known.wait())
+                lines = inlet.carried(inlet.cut(_chunks(reader)), "an MCP client", outlet.write)
+                await tunnel.run(lines, session.known.wait())
             finally:
                 for id in connections:
                     offer.disconnected(id)
 
         return await self._listened(offer, Listener(serve), entry.get("_meta"))
 
-    async def _offered(self, session: Session, name: str, server: str) -> str:
-        """A browser's server, in the way that suits the agent."""
+    async def _offered(self, session: Session, name: str, server: str) -> str | None:
+        """A browser's server, in the way that suits the agent; None if it takes servers in no way at all."""
         offer = Offer(session, name, server, str(uuid.uuid4()), "stdio")
         if self._router.is_native:
             offer.how = "acp"
             session.offers.append(offer)
             self._provider.offer(offer)
             return declaration.native(name, offer.server_id, by_url=self._options.profile in (G1, G2))
-        if self._options.wants_http and self._router.takes_http:
+        if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
             try:
                 token, offer.revoke = self._access.token(server)
             except StateError as problem:
@@ -305,6 +286,9 @@ class Conductor:
                 offer.how = "http"
                 session.offers.append(offer)
                 return declaration.http(name, f"{self._access.base()}/{server}", token, offer.server_id)
+        if not self._router.takes_stdio:
+            log.warning("The agent takes no MCP servers that are programs: it does not get %s.", name)
+            return None
 
         async def serve(reader: asyncio.StreamReader, outlet: Outlet) -> None:
             id = uuid.uuid4().hex[:12]
@@ -318,8 +302,12 @@ class Conductor:
 
         return await self._listened(offer, Listener(serve), None)
 
-    async def _listened(self, offer: Offer, listener: Listener, meta: Any) -> str:
-        await listener.start()
+    async def _listened(self, offer: Offer, listener: Listener, meta: Any) -> str | None:
+        try:
+            await listener.start()
+        except OSError as problem:
+            log.error("No port can be had for %s, which the agent does not get: %s", offer.name, problem)
+            return None
         offer.listener = listener
         offer.session.offers.append(offer)
         program, is_typed = self._options.program, self._router.is_typed
@@ -355,21 +343,11 @@ class Conductor:
             await asyncio.sleep(0.1)  # many changes that come together are told together
 
     async def _tell(self) -> None:
-        rows = [session.describe() for session in self._sessions.values()]
-        if self._has_told or any(offer["server"] is not None for row in rows for offer in row["servers"]):
-            self._has_told = True
-            await self._access.report(self._agent.command[0], rows)
-
-
-async def _lines(reader: asyncio.StreamReader, outlet: Outlet) -> AsyncIterator[bytes]:
-    lines = Lines(MAX_LINE)
-    async for chunk in _chunks(reader):
-        for line in lines.feed(chunk):
-            if isinstance(line, TooLong):
-                id = "null" if line.id is None else line.id.decode()
-                await outlet.write(frames.refusal(id, jsonrpc.INVALID_REQUEST, "The message is too long."))
-            else:
-                yield line
+        async with self._telling:
+            rows = [session.describe() for session in self._sessions.values()]
+            if self._has_told or any(offer["server"] is not None for row in rows for offer in row["servers"]):
+                self._has_told = True
+                await self._access.report(self._router.agent or PurePath(self._agent.command[0]).name, rows)
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

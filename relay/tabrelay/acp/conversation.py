@@ -25,6 +25,9 @@ log = logging.getLogger("tabrelay.acp")
 MAX_RUNNING: Final = 128
 CANCEL: Final = "notifications/cancelled"
 
+# Names that only one of the two has which connect alike.
+_SHOWS: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
+
 Write = Callable[[bytes], Awaitable[None]]
 
 
@@ -61,10 +64,9 @@ class Conversation:
             await self._cancel(frame)
         elif frame.method is not None:
             await self._peer.notify(self.profile.notification, self._params(frame.method, frame.part("params")))
-        elif frame.is_response and frame.id in self._inbound:
+        elif frame.is_response and isinstance(frame.id, str) and frame.id in self._inbound:
             _, outer = self._inbound.pop(frame.id)
-            error = frame.part("error")
-            await self._peer.answer(outer, result=None if error else frame.part("result"), error=error)
+            await self._peer.answer(outer, result=frame.result, error=frame.error)
 
     async def _odd(self, line: bytes) -> None:
         """An array of messages, as one version has them; or nothing that can be understood."""
@@ -95,9 +97,7 @@ class Conversation:
                 answer = await self._again(frame, answer)
             else:
                 self._is_certain = True
-            error = answer.part("error")
-            result = answer.part("result") if error is None else None
-            await self._write(frames.answer(frame.id_text, result=result, error=error))
+            await self._write(frames.answer(frame.id_text, result=answer.result, error=answer.error))
         except PeerGone:
             await self._write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
         except asyncio.CancelledError:
@@ -132,18 +132,20 @@ class Conversation:
 
     async def hear(self, frame: Frame) -> None:
         """A message for this connection."""
-        if frame.method == G2.request:
-            self.profile, self._is_certain = G2, True
+        if frame.method in _SHOWS:
+            self.profile, self._is_certain = _SHOWS[frame.method], True
         method, params = frame.params.get("method"), frame.part("params", "params")
+        inner = frame.params.get("params")
+        about = inner.get("requestId") if isinstance(inner, dict) else None
         if not isinstance(method, str):
             if frame.is_request:
                 await self._peer.refuse(frame.id_text, jsonrpc.INVALID_PARAMS, "params.method is missing.")
         elif frame.is_request:
-            inner = f"acp-{next(self._ids)}"
-            self._inbound[inner] = (frame.key, frame.id_text)
-            await self._write(frames.request(inner, method, params))
-        elif method == CANCEL and self.is_asked(frame.params["params"].get("requestId")):
-            await self.cancelled(frame.params["params"]["requestId"])
+            id = f"acp-{next(self._ids)}"
+            self._inbound[id] = (frame.key, frame.id_text)
+            await self._write(frames.request(id, method, params))
+        elif method == CANCEL and self.is_asked(about):
+            await self.cancelled(about)
         else:
             await self._write(frames.notification(method, params))
 

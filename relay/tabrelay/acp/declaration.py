@@ -27,6 +27,15 @@ class Declared:
     style: Literal["url", "acp"]
     key: str = "serverId"
 
+    @property
+    def url(self) -> str:
+        """The id as the shapes have it that know URLs; `bare`: as the others do. The user may want either."""
+        return self.id if self.style == "url" else f"acp:{self.id}"
+
+    @property
+    def bare(self) -> str:
+        return self.id.removeprefix("acp:") if self.style == "url" else self.id
+
 
 def read(entry: Any) -> Declared | None:
     """None: a server of another kind, which is none of our business. Raises BadDeclaration."""

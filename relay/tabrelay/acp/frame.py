@@ -70,6 +70,16 @@ class Frame:
         return self.method is None and "id" in value and ("result" in value or "error" in value)
 
     @property
+    def error(self) -> str | None:
+        """The text of an answer's error. Some write a null beside every result: that is none."""
+        return None if (self.value or {}).get("error") is None else self.part("error")
+
+    @property
+    def result(self) -> str | None:
+        """The text of an answer's result, if it has no error."""
+        return None if self.error is not None else self.part("result") or "null"
+
+    @property
     def error_code(self) -> int | None:
         error = (self.value or {}).get("error")
         code = error.get("code") if isinstance(error, dict) else None

@@ -14,6 +14,8 @@ from tabrelay.acp import frame as frames
 from tabrelay.acp.carrier import Carrier, Errand, Outcome
 from tabrelay.acp.conversation import Write
 from tabrelay.acp.frame import Frame
+from tabrelay.acp.profile import MAX_ACTIVE
+from tabrelay.bridge.message import load
 from tabrelay.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.translation import envelope
@@ -38,6 +40,7 @@ class Interpreting:
         self._interpreter = Interpreter(self, INFO)
         self._errands: dict[Pending, Errand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(MAX_ACTIVE)
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
@@ -45,7 +48,8 @@ class Interpreting:
         if frame.method == "initialize" and frame.is_request:
             await self._greet(frame)
         elif frame.is_request:
-            self._spawn(self._call(frame))
+            await self._room.acquire()
+            self._spawn(self._take_turn(frame))
         elif frame.value is not None:
             self._interpreter.notify(CHANNEL, frame.value)
 
@@ -63,7 +67,7 @@ class Interpreting:
         if outcome.result is None:
             await self._write(frames.answer(frame.id_text, error=outcome.error))
             return
-        found = json.loads(outcome.result)
+        found = load(outcome.result.encode())
         self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
         self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
         self._spawn(self._call(frame))
@@ -76,6 +80,12 @@ class Interpreting:
 
         params = json.dumps(envelope.modern_params({}, modern, None))
         return await self._carrier.outcome(await self._carrier.begin('"discover"', "server/discover", params, told))
+
+    async def _take_turn(self, frame: Frame) -> None:
+        try:
+            await self._call(frame)
+        finally:
+            self._room.release()
 
     async def _call(self, frame: Frame) -> None:
         assert frame.method is not None
@@ -118,7 +128,7 @@ class Interpreting:
             return
         finally:
             self._errands.pop(pending, None)
-        code = None if outcome.error is None else json.loads(outcome.error).get("code")
+        code = None if outcome.error is None else load(outcome.error.encode())["code"]
         payload = frames.answer(frame.id_text, result=outcome.result, error=outcome.error).decode()
         pending.finish(Reply(payload, code))
 

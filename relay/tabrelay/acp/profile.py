@@ -37,14 +37,14 @@ class Profile:
     has_session: bool = False
 
     def connect_params(self, declared: Declared, session: str | None) -> str:
-        if declared.style == "url":
-            params: dict[str, Any] = {"acp_url": declared.id}
+        if self.connect.startswith("_"):
+            params: dict[str, Any] = {"acp_url": declared.url}
             if self.has_session:
                 params["session_id"] = session
         else:
-            params = {"serverId": declared.id}
+            params = {"serverId": declared.bare}
             if declared.key != "serverId":
-                params["acpId"] = declared.id
+                params["acpId"] = declared.bare
         return json.dumps(params | meta(session))
 
     def message_params(self, connection: str, method: str, params: str | None, session: str | None) -> str:

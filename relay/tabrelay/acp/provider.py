@@ -85,7 +85,8 @@ class Provider:
         if frame.method == "$/cancel_request":
             await self._cancel(params["requestId"])
         elif frame.method in profile.CONNECTS:
-            await self._connect(frame)
+            if frame.is_request:
+                await self._connect(frame)
         elif frame.method in profile.DISCONNECTS:
             await self._disconnect(str(profile.connection_of(params)))
             if frame.is_request:
@@ -150,13 +151,21 @@ class Provider:
             return
         one = frame.key
         envelope = self._envelopes[one] = Envelope(offer, frame.id_text, frame.params["requestId"])
-        offer.connected(G4.name)
+        connection = self._connection(offer)
 
         async def deliver(line: bytes) -> None:
             await self._said(one, Frame.read(line))
 
-        envelope.line = BrowserLine(self._reach(offer, G4.name), deliver, has_listener=False)
+        envelope.line = BrowserLine(self._reach(offer, connection), deliver, has_listener=False)
         await envelope.line.say(frames.request(envelope.id, frame.params["method"], frame.part("params", "params")))
+
+    def _connection(self, offer: Offer) -> str:
+        """This shape knows none. What an agent asks of one server in one session is one conversation all the same, from
+        the first request until the session ends: people see it as one, and tools may keep it apart from others."""
+        if offer.carried is None:
+            offer.carried = f"{G4.name}-{secrets.token_hex(4)}"
+            offer.connected(offer.carried)
+        return offer.carried
 
     def _problem(self, frame: Frame) -> tuple[int, str] | None:
         """Why it is refused: code and text."""
@@ -168,6 +177,8 @@ class Provider:
             return profile.INVALID, "params has to be an object."
         if server not in self._offers:
             return profile.UNAVAILABLE, "This MCP server is no longer available."
+        if frame.key in self._envelopes:
+            return profile.INVALID, "A request with this id is still running."
         active = [one for one in self._envelopes.values() if one.offer.server_id == server]
         if any(one.id == id for one in active):
             return profile.INVALID, "A request with this requestId is still running."
@@ -195,16 +206,14 @@ class Provider:
             await self._peer.notify(G4.notification, splice.build(parts))
 
     async def _answer(self, envelope: Envelope, frame: Frame) -> None:
-        error = frame.part("error")
-        if error is not None and frame.error_code in BACKEND:
-            said = json.loads(error)
+        if frame.error is not None and frame.error_code in BACKEND:
+            said = (frame.value or {})["error"]
             text = str(said.get("message", "The browser's server could not be reached."))
             await self._peer.answer(
                 envelope.outer, error=json.dumps({"code": profile.FAILED, "message": text, "data": said.get("data")})
             )
             return
-        carried = {"error": error} if error is not None else {"result": frame.part("result")}
-        await self._peer.answer(envelope.outer, result=splice.build(carried))
+        await self._peer.answer(envelope.outer, result=splice.build({"error": frame.error, "result": frame.result}))
 
     async def _cancelled(self, one: Key) -> None:
         envelope = self._envelopes.pop(one, None)

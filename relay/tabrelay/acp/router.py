@@ -121,7 +121,9 @@ class Router:
         self._waiting: dict[Key, str] = {}
         self.is_native = False
         self.takes_http = False
+        self.takes_stdio = True
         self.is_typed = False
+        self.agent = ""  # what it calls itself
 
     # -- from the editor -----------------------------------------------------------------------------------------------
 
@@ -132,6 +134,10 @@ class Router:
             return self._mcp_above(frame)
         if not frame.is_request:
             return [Down(frame.raw)]
+        if frame.key in self._openings:
+            # Which of the two the agent's answer were for, nobody could tell, nor whose servers those are.
+            text = "A request with this id is still waiting for its answer."
+            return [Up(frames.refusal(frame.id_text, jsonrpc.INVALID_REQUEST, text))]
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.pop(next(iter(self._waiting)))
         self._waiting[frame.key] = frame.id_text
@@ -156,8 +162,10 @@ class Router:
     def _opened(self, frame: Frame) -> list[Effect]:
         opening = Opening(frame)
         servers = frame.params.get("mcpServers")
+        if not isinstance(servers, list | None):
+            return [Down(frame.raw)]  # whatever it is: the agent will say what it thinks of it
         try:
-            for place, entry in enumerate(servers if isinstance(servers, list) else ()):
+            for place, entry in enumerate(servers or ()):
                 opening.names.append(str(entry.get("name", "")) if isinstance(entry, dict) else "")
                 declared = read(entry)
                 if declared is not None:
@@ -185,7 +193,7 @@ class Router:
             return [self._settled(self._openings.pop(one), frame), Up(frame.raw)]
         if one in self._closings:
             session = self._closings.pop(one)
-            return [Up(frame.raw)] if frame.error_code is not None else [Close(session), Up(frame.raw)]
+            return [Up(frame.raw)] if frame.error is not None else [Close(session), Up(frame.raw)]
         return [Up(frame.raw)]
 
     def _greeted(self, frame: Frame) -> bytes:
@@ -194,13 +202,17 @@ class Router:
             return frame.raw
         self.is_typed = isinstance(result.get("protocolVersion"), int) and result["protocolVersion"] >= 2
         can = _member(result, *(_CAPABILITIES_2 if self.is_typed else _CAPABILITIES))
+        name = _member(result, "info" if self.is_typed else "agentInfo").get("name")
+        self.agent = name if isinstance(name, str) else ""
         self.is_native = _is_on(can.get("acp"))
         self.takes_http = _is_on(can.get("http"))
+        # All agents of ACP 1 start programs; those of ACP 2 say so.
+        self.takes_stdio = not self.is_typed or _is_on(can.get("stdio"))
         return with_capability(frame).raw
 
     def _settled(self, opening: Opening, frame: Frame) -> Effect:
         result = (frame.value or {}).get("result")
-        if frame.error_code is not None or "error" in (frame.value or {}):
+        if frame.error is not None:
             return Abandon(opening)
         session = result.get("sessionId") if isinstance(result, dict) else None
         session = session if isinstance(session, str) else opening.session

@@ -12,7 +12,10 @@ from tabrelay.acp.listener import Listener
 
 @dataclass(eq=False)
 class Offer:
-    """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp."""
+    """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp.
+
+    `carried`: what the requests are called together that come in envelopes, without a connection.
+    """
 
     session: Session
     name: str
@@ -23,6 +26,7 @@ class Offer:
     revoke: Callable[[], None] | None = None
     connections: set[str] = field(default_factory=set)
     is_used: bool = False
+    carried: str | None = None
 
     def connected(self, connection: str) -> None:
         self.is_used = True

@@ -7,6 +7,7 @@ it and writing it anew would lose what our reader does not keep: large numbers, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ Span = tuple[int, int]
 
 # Lenient where it does no harm: what is not ours to judge passes.
 _value_at: Final = json.JSONDecoder(strict=False).raw_decode
-_BLANK: Final = " \t\r\n"
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_BLANK: Final = " \t\r\n\ufeff"  # a byte order mark stands before the first message of some programs
 
 
 def members(text: str, at: int = 0) -> dict[str, Span]:
@@ -30,7 +32,7 @@ def elements(text: str, at: int = 0) -> list[Span]:
     found = []
     at = _skip(text, at + 1)
     while text[at : at + 1] != "]":
-        _, end = _value_at(text, at)
+        end = _end(text, at)
         found.append((at, end))
         at = _skip(text, end)
         if text[at : at + 1] == ",":
@@ -92,13 +94,26 @@ def _members(text: str, at: int) -> Iterator[tuple[str, Span]]:
         if text[at : at + 1] != ":" or not isinstance(key, str):
             raise ValueError("an object with something that is no member")
         at = _skip(text, at + 1)
-        _, end = _value_at(text, at)
+        end = _end(text, at)
         yield key, (at, end)
         at = _skip(text, end)
         if text[at : at + 1] == ",":
             at = _skip(text, at + 1)
         elif text[at : at + 1] != "}":
             raise ValueError("an object without an end")
+
+
+def _end(text: str, at: int) -> int:
+    """Where the value ends that begins here."""
+    try:
+        return _value_at(text, at)[1]
+    except RecursionError:  # our reader goes less deep than others do
+        depth = 0
+        for token in _TOKEN.finditer(text, at):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+            if depth == 0:
+                return token.end()
+        raise ValueError("a value without an end") from None
 
 
 def _skip(text: str, at: int) -> int:

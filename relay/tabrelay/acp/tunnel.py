@@ -15,12 +15,12 @@ from typing import Any, Final, Protocol
 from tabrelay.acp import frame as frames
 from tabrelay.acp import profile as profiles
 from tabrelay.acp.carrier import NOT_CARRIED, Carrier, Errand
-from tabrelay.acp.conversation import CANCEL, MAX_RUNNING, Conversation, Write
+from tabrelay.acp.conversation import CANCEL, Conversation, Write
 from tabrelay.acp.declaration import Declared
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.interpreting import Interpreting
 from tabrelay.acp.peer import Peer, PeerGone
-from tabrelay.acp.profile import G1, G3, G4, Profile
+from tabrelay.acp.profile import G1, G3, G4, MAX_ACTIVE, Profile
 from tabrelay.bridge.message import Key, key, parse
 from tabserver.wire import jsonrpc
 
@@ -116,7 +116,7 @@ class Tunnel:
             self._knowledge.found(self._declared, G4)
             return None
         if not made:
-            log.warning("%s: the editor refused to connect: %s", self._declared.name, answer.part("error") or "no id")
+            log.warning("%s: the editor refused to connect: %s", self._declared.name, answer.error or "no id")
             raise PeerGone
         return made[0]
 
@@ -153,9 +153,9 @@ class Tunnel:
     # -- in envelopes --------------------------------------------------------------------------------------------------
 
     async def _carry(self, lines: AsyncIterator[bytes]) -> None:
-        carrier = Carrier(self._declared.id, self._peer, self._session)
+        carrier = Carrier(self._declared.bare, self._peer, self._session)
         carrying = Carrying(carrier, self._write)
-        self._board.carrying(self._declared.id, carrier)
+        self._board.carrying(self._declared.bare, carrier)
         try:
             async for line in lines:
                 await carrying.say(line)
@@ -178,7 +178,7 @@ class Carrying:
     def __init__(self, carrier: Carrier, write: Write) -> None:
         self._carrier = carrier
         self._write = write
-        self._room = asyncio.Semaphore(MAX_RUNNING)
+        self._room = asyncio.Semaphore(MAX_ACTIVE)  # as many as its provider takes: one more would be refused
         self._errands: dict[Key, Errand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._interpreting: Interpreting | None = None

@@ -21,6 +21,7 @@ FORGET_S: Final = 90.0
 MAX_CONDUCTORS: Final = 256
 MAX_ROWS: Final = 1024  # servers of all sessions of one conductor
 MAX_TEXT: Final = 256
+MAX_CALLED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Editors:
         self._clock = clock
         self._conductors: dict[str, tuple[float, list[Row]]] = {}
         self._rows: dict[str, Row] = {}
+        # Ids of servers that calls came for. Agents that come here themselves are not seen by their conductor.
+        self._called: dict[str, None] = {}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -68,11 +71,19 @@ class Editors:
         if header is None or "id" not in message or "method" not in message:
             return
         id, _, connection = header.partition(" ")
+        self._note(id)
         row = self._rows.get(id)
         session, agent = (None, None) if row is None else (row.session, row.agent)
         acp = Acp(session, id, connection or None, agent)
         if isinstance(meta, dict | None):
             params["_meta"] = {**(meta or {}), META_ACP: acp.to_dict()}
+
+    def _note(self, id: str) -> None:
+        """It may be known here only later: agents may call before they have said which session they are."""
+        if id not in self._called and len(id) <= MAX_TEXT:
+            if len(self._called) >= MAX_CALLED:
+                del self._called[next(iter(self._called))]
+            self._called[id] = None
 
     # -- what conductors report ----------------------------------------------------------------------------------------
 
@@ -92,7 +103,8 @@ class Editors:
     def describe(self, may_see: Callable[[str], bool]) -> list[dict[str, Any]]:
         """For the status."""
         self._forget()
-        return [row.describe() for _, rows in self._conductors.values() for row in rows if may_see(row.server)]
+        shown = [row for _, rows in self._conductors.values() for row in rows if may_see(row.server)]
+        return [{**row.describe(), "is_used": row.is_used or row.server_id in self._called} for row in shown]
 
     def _forget(self) -> None:
         now = self._clock()

@@ -17,6 +17,7 @@ def add(verbs: Any) -> None:
     parser = flags.verb(
         verbs, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- gemini --acp"
     )
+    parser.advice = "What belongs to the agent stands after --, as in: tabrelay acp -- gemini --acp"
     parser.add_argument("agent", nargs="+", metavar="AGENT", help="the agent's command, after --")
     parser.add_argument(
         "--server",
@@ -54,6 +55,7 @@ def _acp(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace) -> int:
     import asyncio
+    import sys
 
     from tabrelay import logs
     from tabrelay.acp.component import Component
@@ -70,6 +72,8 @@ async def _run(args: argparse.Namespace) -> int:
         profile=SHAPES.get(args.profile),
     )
     proxies = [Component(_command(text)) for text in args.proxy]
+    if sys.stdin.isatty():
+        print("Waiting for an editor on stdin: this command belongs into the editor's settings.", file=sys.stderr)
     pipes.use_bytes()
     output = pipes.Stdout()
     conductor = Conductor(output, Component(args.agent), _access(args, settings), options, proxies)

@@ -1,16 +1,17 @@
 // An editor on the official TypeScript SDK that provides an MCP server over ACP. It opens a session with that server, sends
-// the prompt that it is given, and prints what became of it as one line of JSON.
-// usage: EDITOR_CWD=DIR editor.mjs PROMPT COMMAND [ARGUMENT…]
+// the prompts that it is given as a JSON array, and prints what became of them as one line of JSON.
+// usage: EDITOR_CWD=DIR editor.mjs PROMPTS COMMAND [ARGUMENT…]
 
 import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
 import { client, McpOverAcpProvider, methods, ndJsonStream } from "@agentclientprotocol/sdk/unstable";
 
-const [prompt, command, ...args] = process.argv.slice(2);
+const [prompts, command, ...args] = process.argv.slice(2);
 const cwd = process.env.EDITOR_CWD ?? process.cwd();
 const agent = spawn(command, args, { cwd, stdio: ["pipe", "pipe", "inherit"] });
 const calls = [];
-let said = "";
+const said = [];
+const stopReasons = [];
 
 const tools = [{ name: "greet", description: "Greet.", inputSchema: { type: "object" } }];
 const own = { resultType: "complete", ttlMs: 0, cacheScope: "private" };
@@ -34,7 +35,7 @@ const provider = new McpOverAcpProvider();
 const app = client()
   .onRequest(methods.client.mcp.message, provider.handleRequest)
   .onNotification(methods.client.session.update, ({ params }) => {
-    if (params.update.sessionUpdate === "agent_message_chunk") said += params.update.content.text;
+    if (params.update.sessionUpdate === "agent_message_chunk") said[said.length - 1] += params.update.content.text;
   })
   .onRequest(methods.client.session.requestPermission, ({ params }) => {
     const allow = params.options.find((option) => option.kind.startsWith("allow"));
@@ -50,10 +51,12 @@ const { sessionId } = await connection.agent.request(methods.agent.session.new, 
   cwd,
   mcpServers: [server.declaration],
 });
-const { stopReason } = await connection.agent.request(methods.agent.session.prompt, {
-  sessionId,
-  prompt: [{ type: "text", text: prompt }],
-});
-console.log(JSON.stringify({ said, calls, stopReason, acp: agentCapabilities.mcpCapabilities.acp }));
+for (const text of JSON.parse(prompts)) {
+  said.push("");
+  const prompt = [{ type: "text", text }];
+  const { stopReason } = await connection.agent.request(methods.agent.session.prompt, { sessionId, prompt });
+  stopReasons.push(stopReason);
+}
+console.log(JSON.stringify({ said, calls, stopReasons, acp: agentCapabilities.mcpCapabilities.acp }));
 agent.stdin.end();
 agent.once("exit", (code) => process.exit(code ?? 1));

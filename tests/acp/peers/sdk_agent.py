@@ -27,6 +27,15 @@ class Echo(acp.Agent):
         self._servers = mcp_servers or []
         return schema.NewSessionResponse(session_id="s1")
 
+    async def load_session(
+        self, cwd: str, session_id: str, mcp_servers: Any = None, additional_directories: Any = None, **more: Any
+    ) -> schema.LoadSessionResponse:
+        self._servers = mcp_servers or []
+        return schema.LoadSessionResponse()
+
+    async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return {"method": method, "params": params}
+
     async def prompt(self, session_id: str, prompt: Any, **more: Any) -> schema.PromptResponse:
         kinds = [f"{type(one).__name__}:{one.name}" for one in self._servers]
         for word in [*kinds, *prompt[0].text.split()]:

@@ -1,0 +1,43 @@
+"""Lines from one program, as far as they can be carried. For one that can't, whoever waits is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from tabrelay.acp import frame as frames
+from tabrelay.lines import Lines, TooLong
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger("tabrelay.acp")
+
+MAX_LINE: Final = 50 << 20
+
+
+async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | TooLong]:
+    lines = Lines(MAX_LINE)
+    async for chunk in chunks:
+        for line in lines.feed(chunk):
+            yield line
+    if (last := lines.close()) is not None:
+        yield last
+
+
+async def carried(
+    lines: AsyncIterator[bytes | TooLong], whose: str, back: Callable[[bytes], Awaitable[None]]
+) -> AsyncIterator[bytes]:
+    """`back`: to the one that the lines come from. It waits for an answer to a request; for its own answers, which have
+    an error in their stead, others do. Both number their requests alike, so the two must not be mixed up."""
+    async for line in lines:
+        if not isinstance(line, TooLong):
+            yield line
+            continue
+        text = f"A line of {line.size} bytes from {whose} is too long: at most {MAX_LINE >> 20} MiB are carried."
+        log.warning("%s", text)
+        if line.id is None:
+            continue
+        if line.is_answer:
+            yield frames.refusal(line.id.decode(), jsonrpc.INTERNAL_ERROR, text)
+        else:
+            await back(frames.refusal(line.id.decode(), jsonrpc.INVALID_REQUEST, text))
