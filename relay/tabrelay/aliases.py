@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tabrelay.routes import MCP
 from tabrelay.specs import BrowserSpec, Spec
 
 
@@ -19,6 +20,8 @@ class Aliases:
         self._app = app
         self._on_change = on_change
         self._set(specs)
+        # For servers that know it: calls that need not come through here (`lane`).
+        self.lane: object = None
 
     async def change(self, specs: Sequence[Spec]) -> None:
         """From now on the configuration has these servers."""
@@ -26,9 +29,13 @@ class Aliases:
         await self._on_change(specs)
 
     def _set(self, specs: Sequence[Spec]) -> None:
-        self._paths = {
-            spec.path: f"/{spec.name}" for spec in specs if isinstance(spec, BrowserSpec) and spec.path is not None
-        }
+        named = [spec for spec in specs if isinstance(spec, BrowserSpec) and spec.path is not None]
+        # What the user wrote counts more than what follows from it.
+        self._paths = {f"{spec.path}/{MCP}": f"/{spec.name}/{MCP}" for spec in named}
+        self._paths |= {str(spec.path): f"/{spec.name}" for spec in named}
+
+    def resolve(self, path: str) -> str:
+        return self._paths.get(path, path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = self._paths.get(scope.get("path", ""))

@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.aliases import Aliases
 from tabrelay.assets import Assets
-from tabrelay.config import Settings
+from tabrelay.backplane.backplane import Backplane
+from tabrelay.backplane.cluster import Cluster
+from tabrelay.calls import Pending
+from tabrelay.config import ConfigError, Settings
 from tabrelay.directory import describe
 from tabrelay.drain import Drain
-from tabrelay.errors import UnknownServer
+from tabrelay.errors import RelayError, UnknownServer
 from tabrelay.faces.drifts import Drifts
 from tabrelay.faces.editors import Editors
+from tabrelay.faces.eldest import Eldest
 from tabrelay.faces.entry import Entry
+from tabrelay.faces.figures import Figures
+from tabrelay.faces.forwarding import Forwarding
 from tabrelay.faces.librarian import Librarian
 from tabrelay.faces.log import Log
 from tabrelay.faces.metadata import Metadata
+from tabrelay.faces.nodes import Nodes
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
 from tabrelay.faces.reconnects import Reconnects
 from tabrelay.faces.reports import Reports
 from tabrelay.faces.seal import Seal
+from tabrelay.faces.sharing import Sharing
 from tabrelay.gate import Gate
+from tabrelay.gauges import BusGauges, Gauges
 from tabrelay.journal import Journal
+from tabrelay.lane import Lane
 from tabrelay.logs import log_path
+from tabrelay.meter import Meter
+from tabrelay.peers.atlas import Atlas
 from tabrelay.peers.door import Door
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
@@ -40,14 +54,19 @@ from tabrelay.shelf import Shelf
 from tabrelay.specs import BrowserSpec, HttpSpec, Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
+from tabrelay.traces import PassedOn, Traces
 from tabserver.wire.names import server_of
+from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
+
+NO_TRACES: Final = 'Traces need OpenTelemetry, which is not installed: pip install "tabrelay[otel]"'
 
 if TYPE_CHECKING:
     from tabrelay.oauth.resource import Resource
     from tabrelay.peers.fleet import Fleet
     from tabrelay.peers.http import SignIn
+    from tabrelay.tracing import Tracing
 
 
 class Relay:
@@ -65,14 +84,18 @@ class Relay:
         drain: Drain,
         on_ask: Told,
         resource: Resource | None,
+        traces: Traces,
+        on_stop: Callable[[], None],
         specs: Sequence[Spec],
         sign_in: Callable[[HttpSpec], SignIn | None] | None,
+        backplane: Backplane | None,
     ) -> None:
         self._settings = settings
+        self._on_stop = on_stop
         self._sign_in = sign_in
         self._url = url
         self._token_command = token_command
-        self._shelf = Shelf(settings.home / "servers.json")
+        self._shelf = Shelf(settings.home / "servers.json", is_shared=backplane is not None, most=settings.max_servers)
         self._registry = Registry(
             self._shelf,
             declared=settings.servers,
@@ -82,17 +105,33 @@ class Relay:
         )
         self._assets = assets
         self._journal = _journal(settings)
-        self._switch = Switch(self._registry, settings, drain.changed, self._journal)
+        self._meter = Meter(settings.metrics_servers) if settings.metrics else None
+        self._switch = Switch(self._registry, settings, drain.changed, self._journal, self._meter)
         self._editors = Editors()
-        self._entry = Entry(self._switch, settings, drain, Seal(tokens.session_key()), self._editors)
-        self._librarian = Librarian(self._switch, __version__, self._entry.lists_changed)
+        self.entry = Entry(
+            self._switch, settings, drain, Seal(tokens.session_key()), self._editors, traces, self._failed
+        )
+        self._librarian = Librarian(self._switch, __version__, self.entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
-        self._door = Door(self._registry, settings, assets.build, self._came_up, self._went, drain, tokens.state_key)
+        rosters: dict[str, Roster[Pending]] = {}
+        self._cluster = self._join(backplane, tokens, rosters, drain) if backplane is not None else None
+        self._door = Door(
+            self._registry,
+            settings,
+            assets.build,
+            self._came_up,
+            self._went,
+            drain,
+            tokens.state_key,
+            self._meter,
+            rosters,
+            self._switch.seek if backplane is not None else None,
+        )
         pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url)
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None
         recent = self._journal.recent if self._journal is not None else None
-        self._pages = pages(
+        self._pages: ASGIApp = pages(
             assets,
             self._status,
             rooms=(
@@ -100,6 +139,7 @@ class Relay:
                 Reports(policy),
                 Reconnects(self._reconnect),
                 Log(recent),
+                Figures(self._gauges(drain)),
                 Drifts(self._registry.accept),
                 Metadata(resource),
                 self._editors,
@@ -107,21 +147,84 @@ class Relay:
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
         )
+        if self._cluster is not None:
+            self._pages = Eldest(self._pages, self._cluster)
         drain.serve(self)
+
+    def _join(self, backplane: Backplane, tokens: Tokens, rosters: dict[str, Roster[Pending]], drain: Drain) -> Cluster:
+        """This relay is one of several: their browsers are its peers, and its browsers theirs."""
+        cluster = Cluster(
+            backplane,
+            tokens.session_key(),
+            self._describe_node,
+            self._settings.bus_beat_s,
+            keep_s=self._settings.call_deadline_s,
+        )
+        self._atlas = atlas = Atlas(
+            cluster, self._registry, rosters, self._settings, on_up=self._came_up, on_gone=self._went
+        )
+        self._forwarding = Forwarding(
+            cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, TabPeer)
+        )
+        atlas.has_moved = self._forwarding.moved
+        self._switch.elsewhere = atlas
+        self.entry.share(Sharing(cluster))
+        self._nodes = Nodes(cluster, self._url, self._own_rows, self._describe_node)
+        return cluster
+
+    def _describe_node(self) -> dict[str, Any]:
+        """What the other relays are told with every beat."""
+        return {
+            "version": __version__,
+            "port": self._settings.port,
+            "browsers": len(self._door.browsers()),
+            "in_flight": self._switch.in_flight,
+        }
+
+    def _own_rows(self) -> list[dict[str, Any]]:
+        """The servers that have a browser here."""
+        rows = describe(self._registry, self._url, lambda name: True, time.time())
+        return [row for row in rows if self._atlas.has(row["name"])]
 
     def _came_up(self, server: str) -> None:
         for name in {server, server_of(server)}:
-            self._entry.came_up(name)
+            self.entry.came_up(name)
         self._librarian.came_up(server)
 
     def _went(self, server: str) -> None:
         whole = server_of(server)
         if whole != server:
-            self._entry.went(whole, self._registry.differences(server))
+            self.entry.went(whole, self._registry.differences(server))
+
+    def _gauges(self, drain: Drain) -> Callable[[], str] | None:
+        if self._meter is None:
+            return None
+        gauges = Gauges(
+            self._meter,
+            build=self._assets.build,
+            registry=self._registry,
+            switch=self._switch,
+            door=self._door,
+            entry=self.entry,
+            drain=drain,
+            journal=self._journal,
+        )
+        if self._cluster is not None:
+            gauges.watch(BusGauges(self._cluster).families)
+        return gauges.text
+
+    def _failed(self, error: RelayError) -> None:
+        if self._meter is not None:
+            self._meter.refused("face", error.reason)
+
+    def refused(self, reason: str) -> None:
+        """The gate let somebody not in."""
+        if self._meter is not None:
+            self._meter.refused("gate", reason)
 
     def dismiss(self, principals: set[str]) -> None:
         """These have no valid token any more."""
-        self._entry.dismiss(principals)
+        self.entry.dismiss(principals)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -130,7 +233,7 @@ class Relay:
             if scope["type"] == "websocket":
                 await self._door(scope, receive, send)
             else:
-                await self._entry(scope, receive, send)
+                await self.entry(scope, receive, send)
         else:
             await self._pages(scope, receive, send)
 
@@ -144,16 +247,21 @@ class Relay:
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
+        if self._cluster is not None:
+            await self._cluster.stop()
         if self._fleet is not None:
             await self._fleet.stop()
         self._shelf.flush()
-        self._entry.flush()
+        self.entry.flush()
         if self._journal is not None:
             self._journal.flush()
+        await asyncio.to_thread(self._on_stop)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _set_out(self) -> None:
-        """Connect to the servers elsewhere, if there are any: who has none need not load what they need."""
+        """Connect to the bus and to servers elsewhere, if there are any: who has none need not load what they need."""
+        if self._cluster is not None:
+            await self._cluster.start()
         if self._specs:
             await self._make_fleet().start(self._specs)
 
@@ -182,7 +290,7 @@ class Relay:
 
     def close(self) -> None:
         self._switch.close()
-        self._entry.close()
+        self.entry.close()
         self._librarian.close()
 
     def browsers(self) -> list[TabPeer | SocketPeer]:
@@ -193,13 +301,20 @@ class Relay:
 
     # -- what the status route shows ----------------------------------------------------------------------------------
 
-    def _status(self, principal: Principal) -> dict[str, Any]:
+    async def _status(self, principal: Principal) -> dict[str, Any]:
+        servers = describe(self._registry, self._url, principal.may_see, time.time())
+        if self._cluster is not None:
+            servers, nodes = await self._nodes.gather(servers, principal.may_see)
+            return self._summary(principal, servers) | {"nodes": nodes}
+        return self._summary(principal, servers)
+
+    def _summary(self, principal: Principal, servers: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "version": __version__,
             "build": self._assets.build,
             "url": self._url,
             "token_command": self._token_command,
-            "servers": describe(self._registry, self._url, principal.may_see, time.time()),
+            "servers": servers,
             "acp": self._editors.describe(principal.may_see),
         }
 
@@ -216,6 +331,7 @@ def create_app(
     drain: Drain | None = None,
     on_ask: Told = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
+    backplane: Backplane | None = None,
 ) -> Aliases:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
@@ -223,36 +339,68 @@ def create_app(
     `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
     server closes its sockets lets calls finish; without one, they end as the server ends them. `on_ask` hears of pages
     that ask to be paired; without one, the log does. `sign_in` gets tokens for servers elsewhere that want one.
+    `backplane` is the bus that this relay shares with others; without one it has that of the settings, if any.
     """
     tokens = tokens or Tokens(settings.home)
     policy = policy or Policy.for_address(
         settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
     )
     resource = _resource(settings)
+    url = url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}"
+    tracing = _tracing(settings, url)
+    drain = drain or Drain.for_settings(settings)
     relay = Relay(
         settings,
         tokens=tokens,
         policy=policy,
         assets=assets or Assets.find(),
-        url=url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}",
+        url=url,
         token_command=token_command,
-        drain=drain or Drain.for_settings(settings),
+        drain=drain,
         on_ask=on_ask,
         resource=resource,
+        traces=tracing or PassedOn(),
+        on_stop=(lambda: None) if tracing is None else tracing.close,
         specs=specs,
         sign_in=sign_in,
+        backplane=backplane or _bus(settings),
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
     rates = Rates(settings.rate_s, settings.rate_burst)
-    gate = Gate(relay, policy, tokens, no_auth=settings.no_auth, plain=plain, rates=rates, resource=resource)
+    gate = Gate(
+        relay,
+        policy,
+        tokens,
+        no_auth=settings.no_auth,
+        plain=plain,
+        rates=rates,
+        resource=resource,
+        on_refused=relay.refused,
+    )
 
     def revoked(principals: set[str]) -> None:
         relay.dismiss(principals)
         gate.look()
 
     tokens.on_revoked = revoked
-    return Aliases(gate, specs, relay.change)
+    if tracing is None:
+        app = Aliases(gate, specs, relay.change)
+        app.lane = Lane(gate, relay.entry, drain.exchanges, app.resolve)
+        return app
+    from tabrelay.tracing import Traced
+
+    return Aliases(Traced(gate, tracing), specs, relay.change)
+
+
+def _tracing(settings: Settings, url: str) -> Tracing | None:
+    if not settings.traces:
+        return None
+    try:
+        from tabrelay.tracing import Tracing
+    except ImportError:
+        raise ConfigError(NO_TRACES) from None
+    return Tracing(url)
 
 
 def _resource(settings: Settings) -> Resource | None:
@@ -263,6 +411,18 @@ def _resource(settings: Settings) -> Resource | None:
 
     base = parse_public_url(settings.public_url)
     return Resource(settings.oauth_issuer, base, Keys(settings.oauth_issuer, settings.oauth_keys))
+
+
+def _bus(settings: Settings) -> Backplane | None:
+    if not settings.bus:
+        return None
+    from tabrelay.backplane.nats import Access, Nats
+
+    def path(text: str) -> Path | None:
+        return Path(text).expanduser() if text else None
+
+    access = Access(credentials=path(settings.bus_credentials), ca=path(settings.bus_ca))
+    return Nats(settings.bus, access, f"tabrelay {settings.port}")
 
 
 def _journal(settings: Settings) -> Journal | None:

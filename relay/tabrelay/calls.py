@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
+from weakref import WeakSet
 
 import orjson
 
-from tabrelay.errors import BrowserGone, DeadlinePassed, RelayError, UpstreamFailed, UpstreamGone
+from tabrelay.errors import (
+    BrowserGone,
+    Busy,
+    DeadlinePassed,
+    RelayError,
+    ServerOffline,
+    UpstreamFailed,
+    UpstreamGone,
+)
+from tabrelay.traces import Trace
 from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 
 # A caller that does not read its stream must not make the relay remember for ever: past this many unread notices, or
-# characters in them, the oldest go. The reply is never dropped.
+# bytes in them, the oldest go. The reply is never dropped.
 MAX_UNREAD_NOTICES: Final = 1024
 MAX_UNREAD_SIZE: Final = 4 * 1024 * 1024
+# All callers together. Each may have a little of its own, however little the others read.
+MAX_UNREAD_TOGETHER: Final = 64 * 1024 * 1024
+LITTLE: Final = 64 * 1024
 # The methods whose answers are lists that may change. The two of resources change together.
 LISTS: Final = {
     "tools/list": "tools",
@@ -31,35 +44,50 @@ QUICK_ROOM: Final = 64
 QUICK: Final = frozenset(LISTS) | {
     *("initialize", "server/discover", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
 }
-# A server that had the call and does not answer it (any more).
-SILENCE: Final = (BrowserGone, DeadlinePassed, UpstreamGone, UpstreamFailed)
+# How a call ended that was answered with a result like any other: no error code, and no text that somebody must read.
+PLAIN: Final = (None, "")
+# A server that was found, and does not answer (any more).
+SILENCE: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone, UpstreamFailed)
+
+
+_slow_readers: WeakSet[Pending] = WeakSet()
+
+
+def memory_of(text: str) -> int:
+    """In bytes: one letter outside of ASCII can make Python give four to each of the others."""
+    return len(text) if text.isascii() else 4 * len(text)
 
 
 def _nothing() -> None:
     """Nobody counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
 class Call:
-    """One request on its way to a server. `payload` is the JSON-RPC message as one line of text."""
+    """One request on its way to a server; nobody changes it. `payload` is the JSON-RPC message as one line of text.
+    `name`: the tool, prompt or resource that it is for, where somebody has looked already."""
 
     channel: str
     id: RequestId
     method: str
     payload: str
     caller: Caller
+    trace: Trace | None = None
+    name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reply:
     """The final response, as it came; `error_code` is set when it is a JSON-RPC error.
 
-    `release` is called once when the caller has it: until then, it counts as memory of the link it came by.
+    `release` is called once when the caller has it: until then, it counts as memory of the link it came by. `is_plain`:
+    somebody has read it, and it is a result that is neither a tool's error nor a question.
     """
 
     payload: str
     error_code: int | None = None
     release: Callable[[], None] = _nothing
+    is_plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +102,11 @@ class Notice:
     ends_stream: bool = False
     is_ours: bool = False
 
+    @property
+    def cost(self) -> int:
+        """In bytes of memory."""
+        return memory_of(self.payload)
+
 
 class Pending:
     """One call under way, seen from the face: notices, then exactly one reply or error.
@@ -82,16 +115,20 @@ class Pending:
     """
 
     __slots__ = (
+        "__weakref__",
         "_failure",
         "_is_released",
         "_notices",
         "_reply",
+        "_taken",
         "_unread",
         "_waiter",
+        "asked_of",
         "call",
         "is_done",
         "on_done",
         "on_pin",
+        "on_wake",
         "rescue",
         "sift",
     )
@@ -99,15 +136,20 @@ class Pending:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.is_done = False
-        self.on_done: Callable[[], None] | None = None
+        # The worker that may have been asked this before, by another way. Only it can be asked again: its ledger knows.
+        self.asked_of: str | None = None
+        self.on_done: Callable[[Pending], None] | None = None
         # What the caller gets of a reply, if not all of it as it came.
         self.sift: Callable[[Reply], Reply] | None = None
         # What the relay can say in the server's place when that is silent; None: nothing.
         self.rescue: Callable[[], str | None] | None = None
         # The server says that the caller's later requests shall go to one tab, or to any again.
         self.on_pin: Callable[[str | None], None] | None = None
+        # In place of somebody who awaits `next`: called whenever there is something for it.
+        self.on_wake: Callable[[], None] | None = None
         self._notices: deque[Notice] = deque()
-        self._unread = 0  # characters
+        self._unread = 0  # bytes of memory, with the notice that is being written to the caller
+        self._taken = 0  # of which that one
         self._reply: Reply | None = None
         self._failure: RelayError | None = None
         self._is_released = False
@@ -116,13 +158,19 @@ class Pending:
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
             self._notices.append(notice)
-            self._unread += len(notice.payload)
-            while len(self._notices) > 1 and self._is_too_much():
-                self._unread -= len(self._notices.popleft().payload)
+            self._unread += notice.cost
+            while self._notices and self._is_too_much():
+                self._unread -= self._notices.popleft().cost
             self._wake()
 
     def _is_too_much(self) -> bool:
-        return len(self._notices) > MAX_UNREAD_NOTICES or self._unread > MAX_UNREAD_SIZE
+        if len(self._notices) > 1 and (len(self._notices) > MAX_UNREAD_NOTICES or self._unread > MAX_UNREAD_SIZE):
+            return True
+        if self._unread <= LITTLE:
+            return False
+        # Whoever is through with a call forgets it, so that nothing need be given back here.
+        _slow_readers.add(self)
+        return sum(each._unread for each in _slow_readers) > MAX_UNREAD_TOGETHER
 
     def finish(self, reply: Reply) -> None:
         if self.is_done or self._is_released:
@@ -142,20 +190,32 @@ class Pending:
 
     @property
     def ending(self) -> RelayError | tuple[int | None, str]:
-        """How it ended: with an error of the relay's, or with an answer (its error code, its text)."""
+        """How it ended: with an error of the relay's, or with an answer (its error code, its text; none, if there is
+        nothing to be found in it)."""
         if self._failure is not None:
             return self._failure
-        return (None, "") if self._reply is None else (self._reply.error_code, self._reply.payload)
+        reply = self._reply
+        return PLAIN if reply is None or reply.is_plain else (reply.error_code, reply.payload)
 
     @property
     def is_success(self) -> bool:
         """Was it answered with a result? True no longer than the reply is held."""
         return self._reply is not None and self._reply.error_code is None
 
+    def body(self) -> bytes:
+        """The reply as it is written; as text it is not kept any longer, and it counts until it is released."""
+        assert self._reply is not None
+        body = self._reply.payload.encode()
+        self._reply = replace(self._reply, payload="")
+        return body
+
     def release(self) -> None:
-        """The caller has the reply, or does not want it any more."""
+        """The caller has the reply or the error, or does not want it any more."""
         self._is_released = True
+        if self._unread:
+            _slow_readers.discard(self)
         reply, self._reply = self._reply, None
+        self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
         if reply is not None:
             reply.release()
 
@@ -170,8 +230,23 @@ class Pending:
         self._failure = error
         self._end()
 
+    @property
+    def has_news(self) -> bool:
+        """Would `next` return at once?"""
+        return self.is_done or bool(self._notices)
+
+    @property
+    def whole(self) -> Reply | None:
+        """The reply, if it is there and all that there is to say."""
+        return None if self._notices else self._reply
+
     async def next(self, timeout_s: float | None = None) -> Notice | Reply | None:
-        """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError."""
+        """The next notice, then the reply; None after `timeout_s` with nothing new. Raises the call's RelayError.
+
+        Whoever asks is through with the notice before.
+        """
+        self._unread -= self._taken
+        self._taken = 0
         if not self._notices and not self.is_done:
             loop = asyncio.get_running_loop()
             self._waiter = waiter = loop.create_future()
@@ -184,7 +259,7 @@ class Pending:
                     timer.cancel()
         if self._notices:
             notice = self._notices.popleft()
-            self._unread -= len(notice.payload)
+            self._taken = notice.cost
             return notice
         if self._failure is not None:
             raise self._failure
@@ -192,13 +267,17 @@ class Pending:
 
     def _end(self) -> None:
         self.is_done = True
-        if self.on_done is not None:
-            self.on_done()
+        # These know this call: kept, they would leave it, with all that was said, to the garbage collector.
+        done, self.on_done, self.on_pin, self.rescue, self.sift = self.on_done, None, None, None, None
+        if done is not None:
+            done(self)
         self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None:
             _release(self._waiter)
+        elif self.on_wake is not None:
+            self.on_wake()
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
@@ -207,7 +286,7 @@ def _release(waiter: asyncio.Future[None]) -> None:
 
 
 class Scribe(Protocol):
-    """Whoever writes down what was called. Must not block."""
+    """Whoever writes down or counts what was called. Must not block."""
 
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
 

@@ -6,10 +6,11 @@ Read once and passed down. No setting is a secret: tokens have their own file.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 KIB = 1024
 MIB = 1024 * 1024
@@ -50,6 +51,16 @@ class Settings:
     instances: tuple[str, ...] = _setting((), "servers that keep all browsers that offer them, not only the newest")
     static_tools: tuple[str, ...] = _setting((), "servers with tools for clients that read the tool list only once")
     config: tuple[str, ...] = _setting((), "configuration files: servers, and settings of the relay")
+    bus: tuple[str, ...] = field(
+        default=(),
+        # An address may hold a password, if it came from the environment.
+        repr=False,
+        metadata={"help": "NATS servers (nats://… or tls://…) that several relays share, so that any answers for all"},
+    )
+    bus_credentials: str = _setting("", "the file with this relay's credentials at the bus (.creds)")
+    bus_ca: str = _setting("", "certificates of the authority that the bus's own is signed by (PEM)")
+    workers: int = _setting(1, "processes that share the port; more than one need a bus")
+    bus_beat_s: float = _setting(2.0, "each relay says on the bus that it is there; one that missed three is lost")
     watch: bool = _setting(False, "take over changes of the configuration files at once; SIGHUP does so once")
     approve: str = _setting("page", "tools that ask in the browser before they run: page, destructive, all or none")
     no_auth: bool = _setting(False, "ask for no token (loopback only)")
@@ -60,8 +71,14 @@ class Settings:
     log_keep: int = _setting(4, "how many log files that were put aside are kept")
     call_log: str = _setting("", "who called what (default: log/calls-PORT.log in the state directory); none for none")
     call_log_arguments: bool = _setting(False, "write the arguments of calls into the call log too")
+    metrics: bool = _setting(True, "count calls, refusals and more, for whoever reads /-/metrics")
+    traces: bool = _setting(
+        False, "send traces to an OpenTelemetry collector; OTEL_* variables say where, and how many"
+    )
+    metrics_servers: int = _setting(100, "servers with figures of their own there; the others share one label")
     open_browser: bool = _setting(True, "open the page when ready")
     json: bool = _setting(False, "print one JSON line instead of text")
+    fast_lane: bool = _setting(True, "answer plain calls without the web server's own machinery, where that is known")
 
     ping_interval_s: float = _setting(15.0, "WebSocket ping")
     ping_timeout_s: float = _setting(15.0, "no pong for this long: the socket is dead")
@@ -82,7 +99,8 @@ class Settings:
     header_deadline_s: float = _setting(10.0, "an HTTP request's header must be complete within this")
     max_body: int = _setting(4 * MIB, "largest HTTP request body")
     body_deadline_s: float = _setting(30.0, "an HTTP request's body must be complete within this")
-    body_budget: int = _setting(64 * MIB, "all HTTP request bodies that are being read, together")
+    body_budget: int = _setting(64 * MIB, "all HTTP bodies that are being read, together; and all WebSocket messages")
+    call_budget: int = _setting(128 * MIB, "messages of all calls that have no answer yet, together")
     max_connections: int = _setting(1024, "open connections, HTTP and WebSocket together")
     max_json_depth: int = _setting(64, "levels of nesting in a client's message")
     rate_s: float = _setting(200.0, "requests per second of one token, sustained; 0: any number")
@@ -129,6 +147,8 @@ class Settings:
     @classmethod
     def check(cls, name: str, value: Any) -> None:
         """Raises if a configuration file can't have this value for a setting."""
+        if name == "bus" and isinstance(value, list):
+            refuse_secrets(str(url) for url in value)
         item = next(item for item in fields(cls) if item.name == name)
         sample = item.default if item.default is not MISSING else ""
         if isinstance(sample, tuple):
@@ -164,6 +184,7 @@ class Settings:
             value = getattr(self, name)
             if value and not value.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
                 raise ConfigError(f"{name} must begin with https://; got {value!r}.")
+        self._check_bus()
         if self.oauth_issuer and not self.public_url:
             raise ConfigError("oauth_issuer needs public_url: a token is for an address, and clients must know it.")
         if self.public_url and self.no_auth:
@@ -177,8 +198,49 @@ class Settings:
         if self.port > 65535:
             raise ConfigError(f"A port is a number from 0 to 65535; got {self.port}.")
 
+    def _check_bus(self) -> None:
+        for url in self.bus:
+            parts = urlsplit(url)
+            try:
+                fits = parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
+            except ValueError:
+                fits = False
+            if not fits or parts.path.strip("/") or parts.query or parts.fragment:
+                shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if "@" in url else url
+                raise ConfigError(f"bus must be nats://HOST[:PORT] or tls://HOST[:PORT]; got {shown!r}.")
+        for name in ("bus_credentials", "bus_ca"):
+            path = getattr(self, name)
+            if path and not Path(path).expanduser().is_file():
+                raise ConfigError(f"{name}: there is no file {path}.")
+        if self.workers < 1:
+            raise ConfigError("workers must be at least 1.")
+
+    def check_whole(self) -> None:
+        """Raises for settings that make no sense together, once all of them are known."""
+        if (self.bus_credentials or self.bus_ca) and not self.bus:
+            raise ConfigError("There are credentials or certificates for a bus, and no bus: give --bus too.")
+        if self.workers > 1 and not self.bus:
+            raise ConfigError(
+                "--workers needs --bus: each process holds the browsers that dialled it, and only over a bus can the "
+                "others reach them. Start a NATS server, and add --bus nats://127.0.0.1:4222"
+            )
+        if self.workers > 1 and os.name != "posix":
+            raise ConfigError(
+                "--workers needs a system whose processes can share a port. Start several relays instead."
+            )
+
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", tuple: "a list of strings"}
+
+
+def refuse_secrets(urls: Iterable[str]) -> None:
+    """Command lines are everybody's to read, and configuration files are copied around."""
+    if any("@" in url for url in urls):
+        raise ConfigError(
+            "The bus's address can't have a user, password or token in it here, where others could read it. Put the "
+            "whole address into the environment variable TABRELAY_BUS, or the credentials into a file: "
+            "--bus-credentials FILE"
+        )
 
 
 def _parse(name: str, text: str, sample: Any) -> Any:

@@ -79,14 +79,17 @@ class Drain:
 
     @classmethod
     def for_settings(cls, settings: Settings) -> Drain:
-        return cls(patience_s=settings.drain_s, pause_s=settings.drain_pause_s, spread_s=settings.drain_spread_s)
+        # Where there are others on a bus, browsers need not wait until this one is back.
+        pause_s = 0.0 if settings.bus else settings.drain_pause_s
+        return cls(patience_s=settings.drain_s, pause_s=pause_s, spread_s=settings.drain_spread_s)
 
     def serve(self, rooms: Rooms) -> None:
         self._rooms = rooms
 
     def changed(self) -> None:
-        """Something ended: a call, an exchange, a socket."""
-        self._change.set()
+        """Something ended: a call, an exchange, a socket. Until the relay stops, nobody waits to hear that."""
+        if self.is_on:
+            self._change.set()
 
     def admit(self) -> None:
         """Raises once the relay takes no more calls: for everything that would start one."""

@@ -13,13 +13,15 @@ from __future__ import annotations
 import base64
 import binascii
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tabrelay.begun import BEGUN
+from tabrelay.heading import Heading
 from tabrelay.outgoing import Outgoing, is_preflight
-from tabrelay.policy import CALL, SERVE, Policy, Principal, Refuse, allows, too_often, unauthorized
+from tabrelay.policy import CALL, METRICS, SERVE, Policy, Principal, Refuse, allows, too_often, unauthorized
 from tabrelay.rates import Rates
 from tabrelay.routes import Route, route
 from tabrelay.tokens import Tokens
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 UNLIMITED = Rates(0, 0)
 NULL = "null"  # the origin of files and sandboxes: anybody's
-ANYONE = Principal("anyone", frozenset({CALL, SERVE}))
+ANYONE = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
 
 
 class Gate:
@@ -47,9 +49,10 @@ class Gate:
         plain: frozenset[str] = frozenset(),
         rates: Rates = UNLIMITED,
         resource: Resource | None = None,
+        on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
-        one principal may ask. `resource`: takes tokens of an authorization server too."""
+        one principal may ask. `resource`: takes tokens of an authorization server too. `on_refused` hears why."""
         self._app = app
         self._policy = policy
         self._tokens = tokens
@@ -57,6 +60,7 @@ class Gate:
         self._plain = plain
         self._rates = rates
         self._resource = resource
+        self._on_refused = on_refused
         self._visits = Visits(self._is_welcome)
 
     def _is_welcome(self, principal: Principal) -> bool:
@@ -74,6 +78,10 @@ class Gate:
             return
         asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
         out = Outgoing(scope, asked, send)
+        if (begun := scope.get(BEGUN)) is not None:
+            # It was admitted when it came, by `recognise`: a moment ago.
+            await self._let_in(scope, receive, out, asked, begun.principal)
+            return
         origins = _values(scope, b"origin")
         # Several Origin headers are joined into something that no list can hold.
         origin = ", ".join(origins) if origins else None
@@ -82,6 +90,7 @@ class Gate:
         if refusal is None and isinstance(stranger, Refuse):
             refusal = stranger
         if refusal is not None:
+            self._on_refused(refusal.reason)
             await out.refuse(refusal, receive)
             return
         if asked.has_cors and origin is not None:
@@ -89,20 +98,56 @@ class Gate:
             if is_preflight(scope):
                 await out.preflight()
                 return
+        token = _sent_token(scope)
         if self._resource is not None and not asked.is_public:
-            await self._resource.prepare(_token(scope))
-        admitted = None if asked.is_public else self._admit(asked, scope, origin, is_stranger=stranger is not None)
+            await self._resource.prepare(token)
+        admitted = None
+        if not asked.is_public:
+            is_plain = self._is_plain(asked, scope)
+            admitted = self._admit(asked, token, origin, is_stranger=stranger is not None, is_plain=is_plain)
         if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
             admitted = too_often(wait_s)
         if isinstance(admitted, Refuse):
+            self._on_refused(admitted.reason)
             await out.refuse(self._challenge(asked, scope, admitted), receive)
             return
+        await self._let_in(scope, receive, out, asked, admitted)
+
+    def recognise(self, path: str, heading: Heading) -> Principal | None:
+        """Who sends this POST to a server, if everything can be said at once; None, and nothing was done, if not.
+
+        Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
+        """
+        asked = route("http", "POST", path)
+        if asked.is_public or b"origin" in heading or self._policy.check_host(heading.headers(b"host")) is not None:
+            return None
+        admitted = self._admit(asked, _token(heading.headers(b"authorization")), None)
+        if not isinstance(admitted, Principal) or self._rates.take(admitted.id, time.monotonic()):
+            return None
+        return admitted
+
+    def recognise_again(self, principal: Principal) -> bool:
+        """The same request as one that was recognised: may it pass too? If not, nothing was done."""
+        is_welcome = self._tokens.is_good if self._resource is None else self._is_welcome
+        if not is_welcome(principal):
+            return False
+        return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
+
+    def unrecognise(self, principal: Principal) -> None:
+        """The request will be looked at by `__call__` after all."""
+        self._rates.give_back(principal.id)
+
+    async def _let_in(
+        self, scope: Scope, receive: Receive, out: Outgoing, asked: Route, admitted: Principal | None
+    ) -> None:
         inner = _without_secrets(scope)
         inner.setdefault("state", {})["principal"] = admitted
         if admitted is None:
             await self._app(inner, receive, out.send)
             return
         visit = self._visits.open(admitted, scope["type"], receive)
+        if BEGUN in scope and not self._is_welcome(admitted):
+            visit.end()
         try:
             await self._app(inner, visit.receive, out.send)
         finally:
@@ -115,7 +160,8 @@ class Gate:
         """Clients of a server that may get their token elsewhere are told where."""
         if self._resource is None or refusal.status not in (401, 403) or asked.server is None:
             return refusal
-        return self._resource.challenge(refusal, asked.needs, asked.server, _token(scope) is not None)
+        was_given = _sent_token(scope) is not None
+        return self._resource.challenge(refusal, asked.needs, asked.server, was_given, asked.place)
 
     def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
         """Does this page come from an origin that is not listed? True if it may go on all the same."""
@@ -125,8 +171,15 @@ class Gate:
             return True
         return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
 
-    def _admit(self, asked: Route, scope: Scope, origin: str | None, *, is_stranger: bool) -> Principal | Refuse:
-        token = _token(scope)
+    def _admit(
+        self,
+        asked: Route,
+        token: str | None,
+        origin: str | None,
+        *,
+        is_stranger: bool = False,
+        is_plain: bool = False,
+    ) -> Principal | Refuse:
         principal = self._tokens.identify(token, origin) if token else None
         if principal is None and token and self._resource is not None:
             found = self._resource.admit(token, asked.needs, asked.server)
@@ -138,7 +191,7 @@ class Gate:
             return unauthorized(asked.needs, token is not None)
         if principal is None and token and self._tokens.identify(token, None) is not None:
             return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
-        if token is None and origin is not None and self._is_plain(asked, scope):
+        if token is None and origin is not None and is_plain:
             # The origin was compared with the list already. Whoever sends none, or anything for a token, is not meant.
             return Principal(f"origin:{origin}", frozenset({SERVE}), origin, frozenset({asked.server or ""}))
         if principal is None and self._no_auth:
@@ -159,13 +212,17 @@ def _values(scope: Scope, name: bytes) -> list[str]:
     return [value.strip(b" \t").decode("latin-1") for key, value in scope["headers"] if key == name]
 
 
-def _token(scope: Scope) -> str | None:
+def _sent_token(scope: Scope) -> str | None:
+    return _token(_values(scope, b"authorization"), scope.get("subprotocols", ()))
+
+
+def _token(authorizations: list[str], subprotocols: Iterable[str] = ()) -> str | None:
     """The one token of a request; "" (never valid) if what was sent is malformed or ambiguous."""
     found: list[str] = []
-    for value in _values(scope, b"authorization"):
+    for value in authorizations:
         scheme, _, rest = value.partition(" ")
         found.append(rest.strip() if scheme.lower() == "bearer" else "")
-    for entry in _bearers(scope.get("subprotocols", ())):
+    for entry in _bearers(subprotocols):
         try:
             text = entry.removeprefix("bearer.")
             found.append(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii"))

@@ -129,8 +129,8 @@ class Grants:
 
 def _load(path: Path) -> Iterable[Grant]:
     try:
-        return [_grant(row) for row in json.loads(path.read_text(encoding="utf-8"))["grants"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [_grant(row) for row in json.loads(vault.read(path))["grants"]]
+    except (OSError, ValueError, KeyError, TypeError, vault.StateError) as error:
         # A damaged list must not stop the relay: nobody on it is let in, and pages have to be paired again.
         log.warning("Can't read %s (%s): the tokens in it don't count.", path, error)
         return []

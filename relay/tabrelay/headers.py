@@ -4,6 +4,9 @@ uvicorn's httptools protocol has none of them: it takes headers of any size, and
 half a header, or a body byte by byte, for ever. It also loses the body of a request that would rather speak another
 protocol, as Java's HTTP client says with every first one; here such a wish is passed over. How large a body may be is
 decided where it is read; what a request means is not known here.
+
+A POST with a small body is kept until it is complete, and then offered to the fast lane (`ticket`); what that does not
+take, uvicorn gets as if it had come just now. The next one with the same header is not parsed at all (`stencil`).
 """
 
 from __future__ import annotations
@@ -11,27 +14,41 @@ from __future__ import annotations
 import asyncio
 import http
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tabrelay.stencil import Stencil, cut
+from tabrelay.ticker import Ticker
+from tabrelay.ticket import Letter, Road, Street, Ticket
+
+MOST_HELD = 64 * 1024  # bytes of a body that waits here; uvicorn has room for as many
 
 
 class HeaderTooLarge(Exception):
     """Stops the parser; the connection is answered with 431."""
 
 
-class LimitedHttp(HttpToolsProtocol):
+class Misdirected(Exception):
+    """Stops the parser; the connection is answered with 421."""
+
+
+class LimitedHttp(Street):
     """One connection. The limits are the process's, so they stand on the class."""
 
     max_header = 64 * 1024
     header_deadline_s = 10.0
     body_deadline_s = 30.0
     max_connections = 1024
+    stall_s = 30.0  # a client that takes nothing of its answer for this long is gone, whatever its connection says
+    lane: Road | None = None
+    quiet: ClassVar[Ticker[LimitedHttp] | None] = None  # those whose last answer went out by the lane
+    cycle: Any  # uvicorn's, or a Ticket that stands in its place
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._deadline: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
         self._is_waiting = True  # for a header to be complete
         self._header_bytes = 0  # of a header that came in several pieces: an upper bound
         self._has_body_to_come = False
@@ -39,6 +56,9 @@ class LimitedHttp(HttpToolsProtocol):
         self._status = http.HTTPStatus.BAD_REQUEST
         self._data = b""  # what is being parsed
         self._is_read_again = False
+        self._held: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
+        self._known: tuple[Stencil, Any, Letter] | None = None  # the header of the last one that took the lane
+        self._is_full = False  # ends with the answer that is under way
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,32 +68,78 @@ class LimitedHttp(HttpToolsProtocol):
             self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
 
     def _make_room(self) -> bool:
-        """Whoever waits longest without having asked for anything goes: so many silent ones keep nobody out."""
+        """Whoever waits longest without having asked for anything goes, then whoever takes nothing of its answer for
+        longest: so many of either keep nobody out."""
         others = [each for each in self.connections if isinstance(each, LimitedHttp) and each is not self]
         idle = [each for each in others if each._is_idle]
-        if not idle:
+        deaf = [each for each in others if each._stall is not None and not each.transport.is_closing()]
+        if not idle and not deaf:
             return False
-        oldest = min(idle, key=lambda each: each._since)
+        oldest = min(idle or deaf, key=lambda each: each._since if idle or each._stall is None else each._stall.when())
         oldest._disarm()
         oldest.transport.abort()
         return True
 
     @property
     def _is_idle(self) -> bool:
-        return (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing()
+        is_done = self._held is None and (self.cycle is None or self.cycle.response_complete)
+        return is_done and not self.pipeline and not self.transport.is_closing()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall = self.loop.call_later(self.stall_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._flows()
+
+    def _flows(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._flows()
+        self._stir()
+        # uvicorn would begin the requests that wait behind the one that ends now, with nobody to answer.
+        self.pipeline.clear()
+        self._held = None
+        if isinstance(self.cycle, Ticket):
+            self.cycle.hand_over()  # what it means that a client leaves is known there
         super().connection_lost(exc)
+        self.cycle = None  # they know each other: what it read would stay until the garbage collector comes
+
+    def on_response_complete(self) -> None:
+        if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
+            self.cycle.body = b""  # of a request that was answered before it was read: nobody will, and nobody counts
+        if self._is_full:
+            self.transport.close()
+        else:
+            super().on_response_complete()
+
+    def _is_too_far_ahead(self) -> bool:
+        """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there. uvicorn
+        keeps whatever came with one read."""
+        return bool(self.pipeline) and sum(len(cycle.body) for cycle, _ in self.pipeline) > MOST_HELD
 
     def data_received(self, data: bytes) -> None:
+        if self._is_full or (self._known is not None and self._take_lane_again(data)):
+            return
+        self._stir()
         self._header_bytes += len(data)
         self._data = data
         super().data_received(data)
         self._data = b""
-        if not self._is_waiting:
+        if self._is_too_far_ahead():
+            self._is_full = True
+            self.pipeline.clear()
+            self._disarm()
+        elif not self._is_waiting:
             self._header_bytes = 0
             if self._has_body_to_come and self._deadline is None:
+                if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
+                    self._let_go()  # whoever is not let in is told so before the body has come
                 self._deadline = self.loop.call_later(self.body_deadline_s, self._too_late)
         elif self._header_bytes > self.max_header:
             self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -86,7 +152,79 @@ class LimitedHttp(HttpToolsProtocol):
         self._has_body_to_come = False
         self._since = self.loop.time()
         self._disarm()
-        super().on_message_complete()
+        if self._held is None or not self._take_lane():
+            super().on_message_complete()
+
+    def _take_lane(self) -> bool:
+        assert self._held is not None and self.lane is not None
+        body = b"".join(self._held)
+        taken = self.lane.take(self.url, self.headers, body)
+        if taken is None:
+            self._let_go()
+            return False
+        self._held = None
+        begun, known = taken
+        # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
+        self.transport.set_write_buffer_limits(high=0)
+        letter, keep_alive = Letter(self), self.parser.should_keep_alive()
+        stencil = cut(self._data) if keep_alive else None
+        self._known = None if stencil is None else (stencil, known, letter)
+        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
+        ticket.wait()
+        return True
+
+    def _take_lane_again(self, data: bytes) -> bool:
+        """A whole request after one that was answered, with the same header: the parser need not see it."""
+        assert self._known is not None and self.lane is not None
+        stencil, known, letter = self._known
+        if self._is_waiting or self._has_body_to_come or not self._is_idle:
+            return False
+        body = stencil.body(data)
+        if body is None or len(body) > MOST_HELD:
+            return False
+        begun = self.lane.take_again(known, body)
+        if begun is None:
+            return False
+        self._stir()
+        self._since = self.loop.time()
+        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
+        ticket.wait()
+        return True
+
+    def rest(self) -> None:
+        """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
+        each answer, which takes longer than the rest of it."""
+        if self._is_full or self.pipeline or self.flow.read_paused or self.transport.is_closing():
+            self.on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        if self.quiet is None:
+            type(self).quiet = Ticker(self.timeout_keep_alive, LimitedHttp.timeout_keep_alive_handler)
+        assert self.quiet is not None
+        self.quiet.add(self)
+
+    def _stir(self) -> None:
+        """It asks again, or is gone."""
+        if self.quiet is not None:
+            self.quiet.discard(self)
+
+    def _let_go(self) -> None:
+        """What was held goes the ordinary way."""
+        held, self._held = self._held, None
+        if held is not None:
+            super().on_headers_complete()
+            for piece in held:
+                super().on_body(piece)
+
+    def on_body(self, body: bytes) -> None:
+        if self._held is None:
+            super().on_body(body)
+        else:
+            self._held.append(body)
+
+    def shutdown(self) -> None:
+        self._let_go()
+        super().shutdown()
 
     def on_message_begin(self) -> None:
         self._is_waiting = True
@@ -102,8 +240,31 @@ class LimitedHttp(HttpToolsProtocol):
         if self._header_bytes > self.max_header and self._size() > self.max_header:
             self._status = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise HeaderTooLarge
+        if self.url[:1] != b"/" and self._names_another_host():
+            self._status = http.HTTPStatus.MISDIRECTED_REQUEST
+            raise Misdirected
         self._has_body_to_come = not self.parser.should_upgrade()
-        super().on_headers_complete()
+        if self._may_be_held:
+            self._held = []
+        else:
+            super().on_headers_complete()
+
+    @property
+    def _may_be_held(self) -> bool:
+        """Only the first of several requests, whole and of a size that is known: all others go the ordinary way."""
+        if self.lane is None or self.parser.get_method() != b"POST" or self.expect_100_continue:
+            return False
+        if not self._has_body_to_come or (self.cycle is not None and not self.cycle.response_complete):
+            return False
+        size = dict(self.headers).get(b"content-length", b"")
+        return size.isdigit() and int(size) <= MOST_HELD and self.parser.get_http_version() == "1.1"
+
+    def _names_another_host(self) -> bool:
+        """RFC 9112, 3.2.2: a whole address in the request line counts, and not Host. uvicorn looks at neither."""
+        _, found, rest = self.url.partition(b"://")
+        authority = rest.partition(b"/")[0].partition(b"?")[0].lower()
+        hosts = [value.strip(b" \t").lower() for name, value in self.headers if name == b"host"]
+        return bool(found) and hosts != [authority]
 
     @property
     def _wants_another_protocol(self) -> bool:
@@ -148,7 +309,8 @@ class LimitedHttp(HttpToolsProtocol):
 
     def _too_late(self) -> None:
         self._deadline = None
-        is_asking = self._header_bytes or (self.cycle is not None and not self.cycle.response_started)
+        is_held = self._held is not None
+        is_asking = self._header_bytes or is_held or (self.cycle is not None and not self.cycle.response_started)
         if is_asking:
             self._refuse(http.HTTPStatus.REQUEST_TIMEOUT)
         else:

@@ -56,6 +56,12 @@ class Flaw:
     why: str
 
 
+def told(flaws: Sequence[Flaw], most: int = 3) -> str:
+    """The first of them, and how many there are: one line, however many."""
+    named = ", ".join(f'"{flaw.name}" {flaw.why}' for flaw in flaws[:most])
+    return named + (f"; and {len(flaws) - most:,} more" if len(flaws) > most else "")
+
+
 def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]], list[Flaw]]:
     """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
     if not isinstance(items, list):

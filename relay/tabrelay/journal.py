@@ -1,8 +1,9 @@
 """The call log: who called what, when, and how it ended. One JSON object a line, in a file that only this user reads.
 
-A call costs a place in a short queue and nothing else: a thread reads the messages and writes the lines. When calls end
-faster than the disk takes them, lines are left out and counted, and no call waits. What was asked for stands in it only
-if a setting says so; what came back never does. The log of the relay itself is in `logs`.
+The line of an ordinary call is put together at once, from what is the same for many; a thread writes the lines, and
+makes those for which messages have to be read. When calls end faster than the disk takes them, or the disk takes none,
+lines are left out and counted, and no call waits. What was asked for stands in it only if a setting says so; what came
+back never does. The log of the relay itself is in `logs`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import secrets
 import time
 from collections import deque
@@ -17,15 +20,17 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from tabrelay.calls import Call
+from tabrelay.calls import PLAIN, Call
 from tabrelay.errors import RelayError
 from tabrelay.logfile import LogFile
-from tabrelay.logs import redact
+from tabrelay.logs import plain, redact, secrets_known
+from tabrelay.vault import NO_LINK, NO_WAIT
 
 PAUSE_S: Final = 0.1  # lines are written together
 MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
@@ -33,7 +38,15 @@ MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of
 MAX_RECENT: Final = 100  # for the relay's page
 MAX_ARGUMENTS: Final = 4096  # characters of one call's
 MAX_TEXT: Final = 200
+MAX_SECRET: Final = 4096
 TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recent ones
+
+MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))  # looked up faster than formatted
+HIDDEN: Final = "[redacted]"
+# Arguments that are called so hold what nobody should find in a file.
+_HIDES: Final = re.compile(
+    r"pass(word|phrase|code|wd)|secret|token|(api|private)_?key|credential|authorization", re.IGNORECASE
+)
 
 Row = dict[str, Any]
 
@@ -64,33 +77,50 @@ class Journal:
         self._keep = keep
         self._file: LogFile | None = None
         self._is_broken = False
-        self._queue: list[Ended] = []
+        self._queue: list[Ended | str] = []
         self._size = 0
         self._lost = 0
+        self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
+        self._failed = 0
+        self._unwritten = 0  # since something was written
+        self._is_torn = False  # may the file end within a line?
         self._timer: asyncio.TimerHandle | None = None
         self._thread: ThreadPoolExecutor | None = None
         # Which relay counted: a page that outlives one must not take the next one's numbers for its own.
         self._run = secrets.token_hex(4)
         self._count = 0
-        self._recent: deque[Row] = deque(_tail(path), maxlen=MAX_RECENT)
+        self._recent: deque[str] = deque(_tail(path), maxlen=MAX_RECENT)
 
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
-        error, code, reply = None, None, None
-        if isinstance(outcome, RelayError):
-            error = outcome
+        began = time.time() - took_s
+        row: Ended | str
+        if outcome == PLAIN and self._is_ordinary(call):
+            same = _same(server, call.method, call.name or "", call.caller.text, secrets_known())
+            row = f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}'
+            size = len(row)
         else:
-            code, text = outcome
-            # A plain result needs no second look, and is not held.
-            reply = text if '"isError"' in text or '"input_required"' in text else None
-        row = Ended(time.time() - took_s, took_s * 1000, server, call, error, code, reply)
-        if len(self._queue) >= MAX_WAITING or self._size + row.size > MAX_WAITING_SIZE:
+            row = _ended(began, took_s, server, call, outcome)
+            size = row.size
+        if len(self._queue) >= MAX_WAITING or self._size + size > MAX_WAITING_SIZE:
             self._lost += 1
+            self._left_out += 1
         else:
             self._queue.append(row)
-            self._size += row.size
+            self._size += size
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
+
+    @property
+    def lost(self) -> int:
+        """Calls of all time that were not written down."""
+        return self._left_out + self._failed
+
+    def _is_ordinary(self, call: Call) -> bool:
+        """Is all that its line says known, and short enough to be remembered for the next?"""
+        if self.with_arguments or call.name is None:
+            return False
+        return len(call.name) <= MAX_TEXT and len(call.caller.text) <= MAX_SECRET
 
     def recent(self, since: str) -> Row:
         """The last calls for whoever saw those up to the mark `since`: none of them if nothing is new."""
@@ -99,7 +129,7 @@ class Journal:
             "is_on": not self._is_broken,
             "has_arguments": self.with_arguments,
             "mark": mark,
-            "calls": None if since == mark else list(self._recent),
+            "calls": None if since == mark else [_object(line) for line in self._recent],
         }
 
     def flush(self) -> None:
@@ -110,7 +140,7 @@ class Journal:
             self._thread.shutdown(wait=True)
         self._write(*self._take())
 
-    def _take(self) -> tuple[list[Ended], int]:
+    def _take(self) -> tuple[list[Ended | str], int]:
         taken, lost = self._queue, self._lost
         self._queue, self._size, self._lost = [], 0, 0
         return taken, lost
@@ -122,31 +152,49 @@ class Journal:
         writing = loop.run_in_executor(self._thread, self._write, *self._take())
         writing.add_done_callback(self._written)
 
-    def _written(self, writing: asyncio.Future[list[Row]]) -> None:
+    def _written(self, writing: asyncio.Future[list[str]]) -> None:
         """Back on the loop. Only now may the next ones go, so that no more than one batch is in the thread."""
         self._timer = None
         if writing.cancelled():
             return
-        rows = writing.result()
-        self._recent.extend(rows)
-        self._count += len(rows)
+        lines = writing.result()
+        self._recent.extend(lines[-MAX_RECENT:])
+        self._count += len(lines)
         if self._queue or self._lost:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _write(self, ended: list[Ended], lost: int) -> list[Row]:
-        rows = [self._row(each) for each in ended]
+    def _write(self, ended: list[Ended | str], lost: int) -> list[str]:
+        lines = [each if isinstance(each, str) else orjson.dumps(self._row(each)).decode() for each in ended]
+        lost += self._unwritten
         if lost:
-            rows.append({"time": _time(time.time()), "outcome": "left_out", "calls": lost})
-        if rows and self._open():
+            row = {"time": _time(time.time()), "outcome": "left_out", "calls": lost}
+            lines.append(orjson.dumps(row).decode())
+        if lines and self._open():
             assert self._file is not None
-            # Whether the file is full is asked, and the disk written to, once for many lines.
-            for text in _together([json.dumps(row, ensure_ascii=False) for row in rows], self._max_bytes // 16):
-                self._file.handle(logging.LogRecord("calls", logging.INFO, "", 0, text, (), None))
+            self._unwritten = self._put(self._file, lines, lost)
             # It opens again for the next lines: nothing is held by a relay that ends without a word.
             self._file.close()
-        return rows
+        return lines
+
+    def _put(self, file: LogFile, lines: list[str], lost: int) -> int:
+        """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
+        failures, left = file.failures, len(lines)
+        # Whether the file is full is asked, and the disk written to, once for many lines.
+        for text in _together(lines, self._max_bytes // 16):
+            # A line that the disk took half of must not spoil the next.
+            said = "\n" + text if self._is_torn and _ends_within_a_line(self.path) else text
+            file.handle(logging.LogRecord("calls", logging.INFO, "", 0, said, (), None))
+            self._is_torn = file.failures > failures
+            if self._is_torn:
+                break
+            left -= text.count("\n") + 1
+        if not left:
+            return 0
+        calls = left - 1 if lost else left
+        self._failed += calls
+        return calls + lost
 
     def _open(self) -> bool:
         if self._file is None and not self._is_broken:
@@ -158,22 +206,42 @@ class Journal:
         return not self._is_broken
 
     def _row(self, ended: Ended) -> Row:
-        params = _params(ended.call.payload)
-        caller = ended.call.caller
+        call = ended.call
+        params = _params(call.payload) if self.with_arguments or call.name is None else {}
+        name = call.name or params.get("uri" if call.method == "resources/read" else "name")
+        caller = call.caller
         row: Row = {
             "time": _time(ended.at),
-            "server": ended.server,
-            "method": ended.call.method,
-            "name": _text(params.get("uri" if ended.call.method == "resources/read" else "name")),
-            "principal": caller.principal,
-            "client": _client(caller.client),
-            "outcome": "ok",
+            **_about(ended.server, call.method, name, caller.principal, caller.client),
             "ms": round(ended.took_ms, 1),
             **_outcome(ended),
         }
         if self.with_arguments:
             row |= _arguments(params.get("arguments"))
         return row
+
+
+def _ended(began: float, took_s: float, server: str, call: Call, outcome: RelayError | tuple[int | None, str]) -> Ended:
+    if isinstance(outcome, RelayError):
+        return Ended(began, took_s * 1000, server, call, outcome, None, None)
+    code, text = outcome
+    # A plain result needs no second look, and is not held.
+    reply = text if '"isError"' in text or '"input_required"' in text else None
+    return Ended(began, took_s * 1000, server, call, None, code, reply)
+
+
+def _about(server: str, method: str, name: Any, principal: str, client: dict[str, Any] | None) -> Row:
+    """What is the same for many calls."""
+    about = {"server": server, "method": method, "name": _text(name), "principal": principal}
+    return {**about, "client": _client(client), "outcome": "ok"}
+
+
+@lru_cache(maxsize=256)
+def _same(server: str, method: str, name: str, caller: str, known: int) -> str:
+    """The same as a part of a line. `caller`: as text; `known`: how many secrets were, when they were taken out."""
+    about = _object(caller)
+    row = _about(server, method, name, about["principal"], about["client"])
+    return orjson.dumps(row).decode()[1:-1]
 
 
 def _together(lines: Iterable[str], most: int) -> Iterable[str]:
@@ -217,7 +285,7 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [_redacted(each) for each in value]
     if isinstance(value, dict):
-        return {redact(key): _redacted(each) for key, each in value.items()}
+        return {redact(key): HIDDEN if _HIDES.search(key) else _redacted(each) for key, each in value.items()}
     return value
 
 
@@ -228,7 +296,14 @@ def _client(about: dict[str, Any] | None) -> str | None:
 
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
-    return redact(value[:most]) if isinstance(value, str) else ""
+    # Cut twice: a secret that the first cut goes through would not be known any more.
+    return _clean(value[: most + MAX_SECRET], secrets_known())[:most] if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=256)  # names of tools and clients: the same ones, again and again
+def _clean(text: str, known: int) -> str:
+    """`known`: how many secrets there were. With one more, another look is due."""
+    return plain(redact(text))
 
 
 def _params(payload: str) -> Row:
@@ -245,13 +320,28 @@ def _object(text: str) -> Row:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole = int(seconds)
+    return _second(whole) + MILLISECONDS[int((seconds - whole) * 1000)]
 
 
-def _tail(path: Path) -> Iterable[Row]:
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _tail(path: Path) -> Iterable[str]:
     """What an earlier relay wrote down last."""
-    with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, file.seek(0, 2) - TAIL))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-        return [row for line in lines if (row := _object(line)) and "time" in row]
-    return []
+    lines = _end(path, TAIL).decode("utf-8", "replace").split("\n")
+    return [line for line in lines if "time" in _object(line)]
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    return _end(path, 1) not in (b"", b"\n")
+
+
+def _end(path: Path, most: int) -> bytes:
+    """No link is followed, and no pipe waited for."""
+    with suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT), "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most))
+        return file.read(most)
+    return b""

@@ -11,6 +11,7 @@ from tabrelay.drift import Baseline, Drift
 from tabrelay.errors import RelayError
 from tabrelay.instances import Instances, Tab
 from tabrelay.shelf import Catalogue
+from tabserver.wire.names import server_of
 
 
 class Keeper(Protocol):
@@ -66,6 +67,9 @@ class Entry:
     tabs: tuple[Tab, ...] = ()
     turns: int = 0
     last_used: float | None = None
+    # The server in its name: another only for one of several browsers that share it.
+    server: str = ""
 
     def __post_init__(self) -> None:
         self.settled.set()
+        self.server = server_of(self.name)

@@ -1,7 +1,8 @@
 """Bytes of a pipe, cut into lines: one JSON value each. Pure.
 
 A line that is too long is skipped to its end, and the lines after it are read as usual. Its beginning and its end are
-kept, since the id of a message most often stands in one of them: a request wants an answer, and somebody waits for one.
+kept, since the id of a message most often stands in one of them, and what kind it is: a request wants an answer, and
+for an answer somebody waits.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from typing import Final
 
 KEPT: Final = 4096
 _ID: Final = rb'("(?:[^"\\]|\\.){0,256}"|-?\d{1,19})'
-# Before any other member, and after all of them: nothing else can stand there but the message's own members.
-_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*' + _ID + rb"\s*[,}]")
+# Before the first member that holds others, and after all of them, nothing can stand but the message's own members.
+_NAME: Final = re.compile(rb'\s*[{,]\s*"((?:[^"\\]|\\.)*)"\s*:\s*')
+_PLAIN: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|[\w.+-]+)\s*(?=,)')
 _LAST: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z')
 
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """A line over the limit: its size, and the text of its message's id if that could be found."""
+    """A line over the limit: its size, the text of its message's id if that could be found, and which kind it is."""
 
     size: int
     id: bytes | None
+    is_answer: bool = False
 
 
 class Lines:
@@ -49,7 +52,7 @@ class Lines:
         parts, size, head = self._parts, self._size, self._head
         self._parts, self._size, self._head = [], 0, b""
         if head:
-            return TooLong(size, _find_id(head, self._tail))
+            return _too_long(size, head, self._tail)
         return b"".join(parts).strip() or None
 
     def _add(self, part: bytes) -> None:
@@ -64,6 +67,16 @@ class Lines:
             self._parts.append(part)
 
 
-def _find_id(head: bytes, tail: bytes) -> bytes | None:
-    found = _FIRST.match(head) or _LAST.search(tail)
-    return found[1] if found else None
+def _too_long(size: int, head: bytes, tail: bytes) -> TooLong:
+    id, is_answer, at = None, False, 0
+    while name := _NAME.match(head, at):
+        is_answer = is_answer or name[1] in (b"result", b"error")
+        value = _PLAIN.match(head, name.end())
+        if value is None:
+            break
+        if name[1] == b"id" and re.fullmatch(_ID, value[1]):
+            id = value[1]
+        at = value.end()
+    if id is None and (last := _LAST.search(tail)):
+        id = last[1]
+    return TooLong(size, id, is_answer)

@@ -24,8 +24,12 @@ TRACE = 5
 FILE_LEVEL: Final = logging.INFO
 SHORTEST: Final = 8  # a shorter text stands everywhere by chance
 _SECRETS = re.compile(
-    r"(?P<before>\bbearer[ .]|#pair=|\bpair=)[A-Za-z0-9._~+/=-]{8,}|\btr_[A-Za-z0-9_-]{16,}", re.IGNORECASE
+    r"(?P<before>\bbearer[ .]|#pair=|\bpair=)[A-Za-z0-9._~+/=-]{8,}|\btr_[A-Za-z0-9_-]{16,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # what an authorization server signed
+    re.IGNORECASE,
 )
+# What moves a terminal's cursor, begins another line, or turns text round.
+_TRICKS: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _known: set[str] = set()
 
 
@@ -35,14 +39,28 @@ def conceal(secret: str) -> None:
         _known.add(secret)
 
 
+def secrets_known() -> int:
+    """It only ever grows."""
+    return len(_known)
+
+
 def redact(text: str) -> str:
     for secret in _known:
         text = text.replace(secret, "[redacted]")
     return _SECRETS.sub(lambda found: (found["before"] or "") + "[redacted]", text)
 
 
+def plain(text: str) -> str:
+    """As one line that is what it looks like: messages repeat what strangers say."""
+    return _TRICKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class RedactingFormatter(logging.Formatter):
-    """Formats as usual, then takes the secrets out."""
+    """Formats as usual, a message on one line, then takes the secrets out."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = plain(record.message)
+        return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
@@ -30,7 +31,8 @@ DEFAULT_HEADERS: Final = (
 CSP: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 CORS_METHODS: Final = b"GET, POST, DELETE"
 CORS_HEADERS: Final = (
-    "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
+    "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID, "
+    "traceparent, tracestate"
 )
 _MCP_PARAM: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -60,12 +62,7 @@ class Outgoing:
         kind = message["type"]
         if kind == "http.response.start":
             self.is_begun = True
-            given: Headers = list(message.get("headers", ()))
-            present = {name for name, _ in given}  # ASGI: names are in lower case
-            given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
-            if not self._asked.speaks_rpc and CSP[0] not in present:
-                given.append(CSP)
-            message = {**message, "headers": given + self._cors}
+            message = {**message, "headers": dressed(message.get("headers", ()), self._asked.speaks_rpc) + self._cors}
         elif kind == "http.response.body":
             self.is_ended = not message.get("more_body", False)
         await self._send(message)
@@ -118,6 +115,16 @@ class Outgoing:
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self.refuse(refusal, receive)
+
+
+def dressed(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers:
+    """An answer's own headers, and those that every answer has."""
+    given = list(headers)
+    present = {name for name, _ in given}  # ASGI: names are in lower case
+    given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
+    if not speaks_rpc and CSP[0] not in present:
+        given.append(CSP)
+    return given
 
 
 def is_preflight(scope: Scope) -> bool:

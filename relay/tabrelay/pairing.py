@@ -1,6 +1,7 @@
 """Pages of other origins that ask to be paired: who asks for what, with which code, and what became of it.
 
     ask ──► waiting ──approve──► approved ──picked up──► (a token)
+               │                    └──120 s more──────► expired
                ├─────refuse────► refused
                └──120 s────────► expired
 
@@ -55,6 +56,10 @@ class Asking:
 
     def is_waiting(self, now: float) -> bool:
         return self.state is State.WAITING and now < self.since + LIFE_S
+
+    def is_over(self, now: float) -> bool:
+        """A page that waits for its answer has it at once: one that comes much later is not who was approved."""
+        return now >= self.since + (2 * LIFE_S if self.state is State.APPROVED else LIFE_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +132,7 @@ class Pairing:
         blocked = self._blocked(origin, now)
         asking = self._askings.get(_digest(request))
         if asking is not None and asking.origin == origin:
-            if asking.state is State.WAITING and not asking.is_waiting(now):
+            if asking.state is not State.REFUSED and asking.is_over(now):
                 asking.state = State.EXPIRED
             return asking
         if blocked is not None or is_known:
@@ -158,7 +163,11 @@ class Pairing:
             record = self._records[origin] = _Record(since=now)
         self._records.move_to_end(origin)
         while len(self._records) > MAX_REMEMBERED:
-            self._records.popitem(last=False)
+            # Whoever comes under many names must not make the relay forget whom it does not listen to.
+            harmless = (
+                name for name, each in self._records.items() if now >= each.blocked_until and each is not record
+            )
+            del self._records[next(harmless, next(iter(self._records)))]
         return record
 
     def _new_code(self) -> str:

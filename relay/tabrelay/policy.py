@@ -18,6 +18,7 @@ from tabserver.wire.names import server_of
 
 CALL = "call"  # an MCP client that calls tools
 SERVE = "serve"  # a browser that offers them
+METRICS = "metrics"  # whoever watches the relay: reads its figures, and nothing else
 MANAGE = "manage"  # the relay's own page: decides who is paired
 ADMIN = "admin"  # the token file's own token: may mint pairing codes
 
@@ -137,14 +138,14 @@ class Policy:
 
 
 def allows(principal: Principal, scope: str | None, server: str | None) -> Refuse | None:
-    """May this principal do this (``scope``; None: anything valid will do) to this server?"""
-    if scope is not None and scope not in principal.scopes:
+    """May this principal do this (``scope``; None: anything but a token for figures) to this server?"""
+    if scope not in principal.scopes if scope is not None else principal.scopes == {METRICS}:
         has = ", ".join(sorted(principal.scopes)) or "nothing"
         return Refuse(
             403,
             "forbidden",
-            f'This token may not do that: it is for "{has}", and "{scope}" is needed.',
-            (("WWW-Authenticate", f'Bearer realm="tabrelay", error="insufficient_scope", scope="{scope}"'),),
+            f'This token may not do that: it is for "{has}", and "{scope or CALL}" is needed.',
+            (("WWW-Authenticate", f'Bearer realm="tabrelay", error="insufficient_scope", scope="{scope or CALL}"'),),
         )
     if server is not None and not principal.may_see(server):
         names = ", ".join(f'"{name}"' for name in sorted(principal.servers or ())) or "no server"

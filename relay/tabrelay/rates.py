@@ -1,11 +1,11 @@
-"""How often one principal may ask: a bucket for each, which fills at a steady rate. Pure: time is an argument."""
+"""How often somebody may do something: a bucket for each, which fills at a steady rate. Pure: time is an argument."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Final
 
-MAX_KNOWN: Final = 1024  # principals; who was silent for longest is forgotten first, and begins with a full bucket
+MAX_KNOWN: Final = 1024  # buckets; who was silent for longest is forgotten first, and begins with a full bucket
 
 
 class Rates:
@@ -13,6 +13,7 @@ class Rates:
 
     def __init__(self, per_s: float, burst: int) -> None:
         """`per_s` 0: there is no limit."""
+        self.is_limited = per_s > 0
         self._per_s = per_s
         self._burst = float(max(burst, 1))
         self._buckets: OrderedDict[str, list[float]] = OrderedDict()  # [how full, when that was]
@@ -34,3 +35,9 @@ class Rates:
             return (1.0 - level) / self._per_s
         bucket[0] = level - 1.0
         return 0.0
+
+    def give_back(self, who: str) -> None:
+        """What was taken a moment ago was not used: it will be asked for again."""
+        bucket = self._buckets.get(who)
+        if bucket is not None:
+            bucket[0] = min(self._burst, bucket[0] + 1.0)

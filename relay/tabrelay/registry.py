@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,10 +17,11 @@ from tabrelay.calls import Call, Peer
 from tabrelay.drain import unavailable
 from tabrelay.drift import Baseline, Drift
 from tabrelay.errors import ServerOffline, UnknownServer
-from tabrelay.inspection import Flaw
+from tabrelay.inspection import Flaw, told
 from tabrelay.instances import ANY, Instances, Tab, Wish, counts_as_use
 from tabrelay.lease import Entry, Keeper
 from tabrelay.policy import shown
+from tabrelay.rates import Rates
 from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.eras import Era
 from tabserver.wire.names import check_address, check_server_name, server_of
@@ -34,6 +35,10 @@ log = logging.getLogger(__name__)
 
 MAX_CATALOGUES: Final = 16 * 1024 * 1024  # bytes of JSON, all servers together
 MAX_FLAWS: Final = 32  # of one server; more of them say nothing new
+# A server whose lists change all the time must not fill the log: so many lines at once, then one a minute. The status
+# always says how it is now.
+LINES_AT_ONCE: Final = 5
+LINES_PER_S: Final = 1 / 60
 MAX_ABSENT: Final = 16  # browsers of one server that are away; those that were away longest are forgotten
 
 
@@ -54,6 +59,9 @@ class Registry:
         several browsers share. `most`: how many names are remembered."""
         # Of the browsers that share this name, another is in front.
         self.on_turn: Callable[[str], None] = lambda server: None
+        # A peer came ("up"), is "away" for a moment, is "gone", or has other "tabs".
+        self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
+        self.on_use: Callable[[str], None] = lambda name: None
         self._wall = wall
         self._static_tools = frozenset(static_tools)
         self._most = most
@@ -61,6 +69,8 @@ class Registry:
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
+        self._lines = Rates(LINES_PER_S, LINES_AT_ONCE)
+        self._weight = 0  # of all catalogues, or more: whoever is forgotten is still in it until they are counted
         shared = frozenset(instances)
         for name, record in shelf.load().items():
             if name != server_of(name) and server_of(name) not in shared:
@@ -74,6 +84,7 @@ class Registry:
                 is_used=record.baseline is not None,
                 baseline=record.baseline,
             )
+            self._weight += self._entries[name].size
             self._compare(self._entries[name])
         for name in self._declared:
             self.declare(name)
@@ -124,8 +135,9 @@ class Registry:
         if len(self._entries) >= self._most and (idle := self._forgettable()):
             del self._entries[min(idle, key=lambda entry: entry.last_seen or 0.0).name]
 
-    def flag(self, name: str, method: str, flaws: Iterable[Flaw], *, is_whole: bool) -> None:
-        """What was left out of a list: told once in the log, and in the status until it is offered no longer.
+    def flag(self, name: str, method: str, flaws: Sequence[Flaw], *, is_whole: bool) -> None:
+        """What was left out of a list: told in the log when it is something else than before, and in the status until
+        it is offered no longer.
 
         `is_whole`: the list has no other pages, so what was left out of it before no longer counts.
         """
@@ -134,13 +146,15 @@ class Registry:
         if entry is None or not (before or flaws):
             return
         now = {} if is_whole else dict(before)
-        for flaw in flaws:
-            if len(now) >= MAX_FLAWS:
-                break
-            now[flaw.name] = flaw.why
-            if before.get(flaw.name) != flaw.why:
-                log.warning('%s: "%s" was left out: it %s', name, flaw.name, flaw.why)
+        now.update((flaw.name, flaw.why) for flaw in flaws[: MAX_FLAWS - len(now)])
         entry.flaws[method] = now
+        news = [flaw for flaw in flaws if before.get(flaw.name) != flaw.why]
+        # Beyond those that are remembered nobody knows which are new.
+        if any(flaw.name in now for flaw in news) and self._may_log(f"{name} {method}"):
+            log.warning("%s: left out of %s: %s", name, method, told(news))
+
+    def _may_log(self, what: str) -> bool:
+        return not self._lines.take(what, self._wall())
 
     def used(self, entry: Entry) -> None:
         """A client uses the server for the first time: what it offers now is what is expected of it."""
@@ -165,12 +179,15 @@ class Registry:
         if entry.baseline is None:
             entry.baseline = Baseline.of(tools)
         before, entry.drift = entry.drift, entry.baseline.drift(tools)
-        if entry.drift and entry.drift != before:
+        if entry.drift and entry.drift != before and self._may_log(f"{entry.name} drift"):
             # Tools come and go with tabs; one that is another under its old name is what an attack looks like.
             level = logging.WARNING if set(entry.drift.changed) - set(before.changed) else logging.INFO
             log.log(
                 level, "%s: its tools are not those that were first used: %s", entry.name, shown(str(entry.drift), 1000)
             )
+
+    def knows(self, name: str) -> bool:
+        return name in self._entries
 
     def find(self, name: str) -> Entry:
         entry = self._entries.get(name)
@@ -215,6 +232,7 @@ class Registry:
             whole.up.set()
             if displaced is not peer:
                 self._use(entry)
+        self.on_presence(name, peer, "up")
         return displaced if displaced is not peer else None
 
     def away(self, name: str, peer: Peer) -> None:
@@ -224,6 +242,7 @@ class Registry:
             entry.up.clear()
             entry.last_seen = self._wall()
             self._miss(entry)
+            self.on_presence(name, peer, "away")
 
     def release(self, name: str, peer: Peer) -> None:
         """The peer is gone for good. Only the one who holds the name can give it up."""
@@ -240,6 +259,7 @@ class Registry:
                 whole.instances.leave(name)
                 self._forget_absent(whole)
             self._miss(entry)
+            self.on_presence(name, peer, "gone")
 
     # -- several browsers under one name ------------------------------------------------------------------------------
 
@@ -292,9 +312,18 @@ class Registry:
         is_used, entry.turns = turns > entry.turns, turns
         if is_used:
             self._use(entry)
+        if entry.peer is not None:
+            self.on_presence(name, entry.peer, "tabs")
 
-    def _use(self, entry: Entry) -> None:
-        entry.last_used = self._wall()
+    def used_at(self, name: str, at: float | None = None) -> None:
+        """Somebody used this browser, at another relay."""
+        entry = self._entries.get(name)
+        if entry is not None and (at is None or at > (entry.last_used or 0.0)):
+            self._use(entry, at)
+
+    def _use(self, entry: Entry, at: float | None = None) -> None:
+        entry.last_used = self._wall() if at is None else at
+        self.on_use(entry.name)
         whole = self._whole(entry)
         if whole is None or whole.instances is None:
             return
@@ -332,11 +361,24 @@ class Registry:
 
     def keep_catalogue(self, name: str, catalogue: Catalogue) -> None:
         entry = self._entries[name]
-        entry.catalogue, entry.size = catalogue, catalogue.size
-        self._forget_catalogues(entry)
+        self._weigh(entry, catalogue)
         entry.is_fresh = True
         self._compare(entry)
         self._remember(entry)
+
+    def learn(self, name: str, catalogue: Catalogue, last_seen: float | None) -> None:
+        """Another relay remembers what this one has never seen."""
+        entry = self._entries[name]
+        if entry.catalogue is None:
+            entry.last_seen = last_seen
+            self._weigh(entry, catalogue)
+            self._remember(entry)
+
+    def _weigh(self, entry: Entry, catalogue: Catalogue) -> None:
+        before, entry.catalogue, entry.size = entry.size, catalogue, catalogue.size
+        self._weight += entry.size - before
+        if self._weight > MAX_CATALOGUES:
+            self._forget_catalogues(entry)
 
     def _forget_catalogues(self, new: Entry) -> None:
         """All of them together have a limit: past it, those of the servers that are longest away are forgotten."""
@@ -349,6 +391,7 @@ class Registry:
             total -= entry.size
             entry.catalogue, entry.size = None, 0
             self._remember(entry)
+        self._weight = total
 
     def close(self) -> None:
         """The relay stops: nobody can be reached any more, and nobody waits any longer."""
@@ -357,6 +400,17 @@ class Registry:
             entry.up.set()
             if entry.keeper is not None:
                 entry.keeper.dismiss(unavailable())
+
+    def at_hand(self, name: str, call: Call) -> tuple[Entry, Peer] | None:
+        """The peer that can take a call at this moment, and what has it; None if somebody would have to wait."""
+        whole = self.find(name)
+        entry = whole if whole.instances is None else self.find(self.place(name, Wish.of(call)))
+        peer = entry.peer
+        if self._is_closed or peer is None or not peer.is_up:
+            return None
+        if whole.instances is not None or entry.name != entry.server:
+            self._taken(whole, entry, call)
+        return entry, peer
 
     async def reach(self, name: str, wait_s: float, call: Call | None = None) -> tuple[str, Peer]:
         """The peer that can take a call now, and its own name; waits up to `wait_s` for one that is away."""
@@ -383,7 +437,7 @@ class Registry:
     def _taken(self, whole: Entry, entry: Entry, call: Call) -> None:
         if whole.instances is not None and call.caller.era is Era.LEGACY:
             whole.instances.sit(call.channel, entry.name)
-        if entry.name != server_of(entry.name) and counts_as_use(call):
+        if entry.name != entry.server and counts_as_use(call):
             self._use(entry)
 
     def _absence(self, entry: Entry) -> str:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE
+from tabrelay.policy import ADMIN, CALL, MANAGE, METRICS, SERVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(
     r"/-/(healthz|manifest\.json|(assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))"
 )
+# `/notes/mcp` is `/notes`: some clients put it behind every address that lacks it.
+MCP: Final = "mcp"
 # RFC 9728: which authorization server gives out tokens. Read by clients in pages of any origin, with headers of MCP's.
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
-_METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+)?|authorization-server)")
+_METADATA: Final = re.compile(r"/\.well-known/oauth-(protected-resource(/[^/]+(/mcp)?)?|authorization-server)")
 _PUBLIC: Final = re.compile(r"/|/-/demo|/-/(demo|page)/.*|/\.well-known/.*|/favicon\.ico")
 
 
@@ -24,7 +26,8 @@ class Route:
     """What the gate asks of a request. ``needs``: the scope; None with ``is_public`` False: any valid token.
 
     ``is_shared``: read by every origin, with nothing of the user's. ``is_for_paired``: also for pages of origins that
-    were paired. ``is_for_asking``: for a page of any origin at all.
+    were paired. ``is_for_asking``: for a page of any origin at all. ``place``: which of the server's addresses it
+    is, if not the usual one.
     """
 
     is_public: bool = False
@@ -34,6 +37,7 @@ class Route:
     has_cors: bool = False
     needs: str | None = None
     server: str | None = None
+    place: str = ""
     speaks_rpc: bool = False
 
 
@@ -56,6 +60,8 @@ def route(kind: str, method: str, path: str) -> Route:
         return Route(is_public=method == "POST", needs=ADMIN)
     if kind == "http" and (path in ("/-/pairs", "/-/calls", "/-/drift") or path.startswith("/-/upstreams/")):
         return Route(needs=MANAGE)
+    if kind == "http" and path == "/-/metrics":
+        return Route(needs=METRICS)
     if kind == "http" and path == "/-/status":
         return Route(has_cors=True)
     first, _, rest = path.removeprefix("/").partition("/")
@@ -64,5 +70,6 @@ def route(kind: str, method: str, path: str) -> Route:
     if first and not first.startswith(("-", ".")):
         if kind == "websocket":
             return Route(is_for_paired=True, needs=SERVE, server=first)
-        return Route(has_cors=True, needs=CALL, server=first, speaks_rpc=True)
+        place = MCP if rest.rstrip("/") == MCP else ""
+        return Route(has_cors=True, needs=CALL, server=first, place=place, speaks_rpc=True)
     return Route(needs=ADMIN)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import gc
+import os
 import signal
 import socket
 import threading
@@ -19,24 +20,22 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from uvicorn._types import ASGISendEvent
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from tabrelay.config import Settings
 from tabrelay.headers import LimitedHttp
-from tabserver.wire.frames import CLOSE_SLOW
+from tabrelay.sockets import LimitedWebSocket
+from tabrelay.ticket import fits
 from tabserver.wire.limits import DEFAULTS
 
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
 HEADER_ROOM = 64 * 1024  # of a frame, beside its payload
 YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
-NO_HANDSHAKE = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
-    b"connection: close\r\n\r\nThis is no WebSocket request.\n"
-)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
+# while turns are long waits behind everybody who came before, a turn for each of them.
+DOORS = 32
 
 
 class BindError(Exception):
@@ -86,35 +85,6 @@ def _free_port(name: str, taken: int) -> int:
         with contextlib.suppress(OSError), _bind(name, port) as sock:
             return int(sock.getsockname()[1])
     return 0
-
-
-class AbortingWebSocket(WebSocketsSansIOProtocol):
-    """uvicorn closes a socket whose peer went silent with ``transport.close()``, which waits for a flush that can't
-    happen when the peer is gone: the connection would never be freed. This one cuts it off a moment later."""
-
-    abort_after_s = 1.0
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        # A request that is no handshake (it has a body, or too large a header): uvicorn neither answers nor hangs up.
-        if self.conn.handshake_exc is not None and not self.close_sent:
-            self.handshake_complete = self.close_sent = True
-            self.transport.write(b"".join(self.conn.data_to_send()) or NO_HANDSHAKE)
-            self.transport.close()
-
-    async def send(self, message: ASGISendEvent) -> None:
-        # The same for a browser that reads too slowly: a close that waits for its turn would wait for ever.
-        is_close = message["type"] == "websocket.close"
-        if is_close and message.get("code") == CLOSE_SLOW and not self.writable.is_set():
-            self.transport.abort()
-            return
-        await super().send(message)
-        if message["type"] == "websocket.http.response.body" and self.close_sent:
-            self.handshake_complete = True  # it was refused in words: that is no error to log
-
-    def keepalive_timeout(self) -> None:
-        super().keepalive_timeout()
-        self.loop.call_later(self.abort_after_s, self.transport.abort)
 
 
 class Runner(uvicorn.Server):
@@ -185,18 +155,25 @@ class Runner(uvicorn.Server):
 
 def configure(app: Any, settings: Settings) -> uvicorn.Config:
     """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
-    AbortingWebSocket.abort_after_s = settings.abort_after_s
+    LimitedWebSocket.abort_after_s = settings.abort_after_s
+    LimitedWebSocket.budget = settings.body_budget
+    LimitedWebSocket.most_knocking = max(16, settings.max_connections // 8)
     LimitedHttp.max_header = settings.max_header
     LimitedHttp.header_deadline_s = settings.header_deadline_s
     LimitedHttp.body_deadline_s = settings.body_deadline_s
     LimitedHttp.max_connections = settings.max_connections
+
+    class Connection(LimitedHttp):
+        lane = getattr(app, "lane", None) if settings.fast_lane and fits() else None
+        quiet = None  # one for the connections of this relay
+
     if settings.trusted_proxies:
         # Outermost: what follows sees the client's own address and scheme, as the proxy says them.
         app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
     return uvicorn.Config(
         app,
-        http=LimitedHttp,
-        ws=AbortingWebSocket,
+        http=Connection,
+        ws=LimitedWebSocket,
         loop="auto",
         ws_ping_interval=settings.ping_interval_s,
         ws_ping_timeout=settings.ping_timeout_s,
@@ -219,11 +196,21 @@ def run(
 ) -> None:
     """Serve until a signal comes."""
     runner = Runner(configure(app, settings), on_ready, drain)
-    _calm_collector()
-    runner.run(sockets=[sock])
+    calm_collector()
+    # Processes that share a port take connections one by one, so that each of them gets some.
+    runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])
 
 
-def _calm_collector() -> None:
+def doors(sock: socket.socket) -> list[socket.socket]:
+    """The listening socket, as often as connections may be taken from it in one turn."""
+    if not hasattr(signal, "SIGHUP"):
+        return [sock]
+    # Not `sock.dup()`: that makes the socket wait for connections, also for other processes that share it, and the one
+    # that looks when there is none any more would stand still.
+    return [sock, *(socket.socket(fileno=os.dup(sock.fileno())) for _ in range(DOORS - 1))]
+
+
+def calm_collector() -> None:
     """What was loaded stays until the end: the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()

@@ -10,22 +10,24 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import orjson
 
-from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe
+from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, memory_of
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import Busy, DeadlinePassed, RelayError, ServerOffline
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
 from tabrelay.inspection import KEYS, Bounds, sift
+from tabrelay.lease import Entry
 from tabrelay.registry import Registry
+from tabrelay.ticker import Ticker
 from tabserver.wire import eras, jsonrpc
+from tabserver.wire.budget import Budget
 from tabserver.wire.frames import Caller
-from tabserver.wire.names import server_of
 from tabserver.wire.notes import RELAY
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,26 @@ DISCOVERY_S: Final = 3.0
 NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 
 
+class Elsewhere(Protocol):
+    """Whoever knows which relay has a server's browser, where several share a bus."""
+
+    def is_held(self, server: str) -> bool:
+        """Is that known already?"""
+
+    async def find(self, server: str) -> None:
+        """Make the registry know it; raises RelayUnavailable when nobody can be asked."""
+
+
+class Watched(NamedTuple):
+    """A call under way: which server was asked for, where the call is, since when, and the timer of one that is waited
+    for less long than others."""
+
+    server: str
+    place: str
+    started: float
+    hurry: asyncio.TimerHandle | None = None
+
+
 class Switch:
     """Between faces and peers. One per relay."""
 
@@ -49,9 +71,13 @@ class Switch:
         settings: Settings,
         on_end: Callable[[], None] = lambda: None,
         scribe: Scribe | None = None,
+        meter: Scribe | None = None,
     ) -> None:
-        """`on_end` is called whenever a call has ended; `scribe` hears which one, and how."""
+        """`on_end` is called whenever a call has ended. `scribe` hears which one, and how, of those that did something
+        for somebody; `meter` of all."""
+        self.elsewhere: Elsewhere | None = None
         self._scribe = scribe
+        self._meter = meter
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
@@ -63,13 +89,30 @@ class Switch:
         )
         self._channels = itertools.count(1)
         # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
-        self._prefix = secrets.token_hex(3)
-        self._running: dict[Pending, str] = {}
+        self._prefix = secrets.token_hex(5)
+        self._running: dict[Pending, Watched] = {}
+        self._deadlines: Ticker[Pending] = Ticker(settings.call_deadline_s, self._deadline_passed)
         self._per_session: dict[str, int] = {}
+        # What calls say is kept until they are answered: a browser that comes back may have to be asked again.
+        self.budget = Budget(settings.call_budget)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls and listeners under way."""
+        return len(self._running)
 
     def new_channel(self) -> str:
         """A channel id that was never used before, not even by the relay that ran before this one."""
         return f"{self._prefix}-{next(self._channels):x}"
+
+    async def seek(self, server: str) -> None:
+        """Where relays share a bus: learn of a server that this one has never seen."""
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            try:
+                await self.elsewhere.find(server)
+            except RelayUnavailable:
+                if not self.registry.knows(server):
+                    raise
 
     async def meet(self, server: str) -> None:
         """A server elsewhere that is just starting and that nobody has seen yet is waited for: a client that is told of
@@ -92,61 +135,106 @@ class Switch:
             raise
 
     def _note(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
+        took_s = time.monotonic() - started
+        if call.trace is not None:
+            call.trace.ended(outcome)
+        if self._meter is not None:
+            self._meter.ended(server, call, took_s, outcome)
         if self._scribe is not None and call.method in NOTED:
-            self._scribe.ended(server, call, time.monotonic() - started, outcome)
+            self._scribe.ended(server, call, took_s, outcome)
 
     async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
         self._claim(call)
+        pending = Pending(call)
+        pending.rescue = rescue
         try:
+            if call.trace is not None:
+                call.trace.sought(server)
             place, peer = await self._reach(server, call)
-            pending = Pending(call)
-            pending.rescue = rescue
+            if call.trace is not None:
+                call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
             if call.method in KEYS:
                 pending.sift = lambda reply: self._sift(place, call, reply)
             peer.start(pending)
         except BaseException:
             self._release(call)
             raise
-        if call.caller.principal != RELAY:
-            self._count(call, place)
-        timeout_s = self._settings.call_deadline_s
-        if rescue is not None and self.registry.recall(server) is not None:
-            timeout_s = min(timeout_s, DISCOVERY_S)
-
-        def deadline_passed() -> None:
-            pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{call.method}" within {timeout_s:g} s.'))
-            self._cancel(place, pending, "timeout")
-
-        timer = asyncio.get_running_loop().call_later(timeout_s, deadline_passed)
-        if call.method == LISTEN:  # stays open for as long as somebody listens
-            timer.cancel()
-        self._running[pending] = place
-
-        def done() -> None:
-            timer.cancel()
-            self._running.pop(pending, None)
-            self._release(call)
-            self._on_end()
-            self._note(server, call, started, pending.ending)
-            if log.isEnabledFor(logging.DEBUG):
-                log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
-
-        pending.on_done = done
-        if pending.is_done:
-            done()
+        self._watch(server, self.registry.find(place), pending, started)
         return pending
 
-    def _count(self, call: Call, place: str) -> None:
-        for name in {place, server_of(place)}:
-            entry = self.registry.find(name)
-            if call.method == "tools/call":
-                entry.calls += 1
-            elif call.method in LISTS:
-                entry.listings += 1
-            else:
-                return
-            if not entry.is_used:
-                self.registry.used(entry)
+    def start_now(self, server: str, call: Call) -> Pending | None:
+        """Put a call on its way without waiting for anybody; None, and nothing was done, if that can't be.
+
+        For calls in `NOTED`. What goes wrong at the start is how the call has ended.
+        """
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            return None  # which relay has it has to be asked first
+        at_hand = self.registry.at_hand(server, call)
+        if at_hand is None:
+            return None
+        started = time.monotonic()
+        entry, peer = at_hand
+        pending = Pending(call)
+        try:
+            self._claim(call)
+            try:
+                peer.start(pending)
+            except RelayError:
+                self._release(call)
+                raise
+        except RelayError as error:
+            self._note(server, call, started, error)
+            pending.fail(error)
+            return pending
+        self._watch(server, entry, pending, started)
+        return pending
+
+    def _watch(self, server: str, entry: Entry, pending: Pending, started: float) -> None:
+        """From its start to its end: count it, and see to it that it ends."""
+        call = pending.call
+        if call.caller.principal != RELAY:
+            self._count(call, entry)
+        hurry = None
+        if pending.rescue is not None and self.registry.recall(server) is not None:
+            soon_s = min(self._settings.call_deadline_s, DISCOVERY_S)
+            hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
+        elif call.method != LISTEN:  # stays open for as long as somebody listens
+            self._deadlines.add(pending)
+        self._running[pending] = Watched(server, entry.name, started, hurry)
+        if pending.is_done:
+            self._ended(pending)
+        else:
+            pending.on_done = self._ended
+
+    def _ended(self, pending: Pending) -> None:
+        server, _, started, hurry = self._running.pop(pending)
+        call = pending.call
+        if hurry is not None:
+            hurry.cancel()
+        self._deadlines.discard(pending)
+        self._release(call)
+        self._on_end()
+        self._note(server, call, started, pending.ending)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
+
+    def _deadline_passed(self, pending: Pending, timeout_s: float | None = None) -> None:
+        server, place, *_ = self._running[pending]
+        limit_s = self._settings.call_deadline_s if timeout_s is None else timeout_s
+        pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
+        self._cancel(place, pending, "timeout")
+
+    def _count(self, call: Call, entry: Entry) -> None:
+        if call.method == "tools/call":
+            entry.calls += 1
+        elif call.method in LISTS:
+            entry.listings += 1
+        else:
+            return
+        if not entry.is_used:
+            self.registry.used(entry)
+        if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
+            self._count(call, self.registry.find(entry.server))
 
     def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
         """Nobody is told of a tool that can't be believed."""
@@ -156,6 +244,8 @@ class Switch:
         return replace(reply, payload=payload)
 
     async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            await self.elsewhere.find(server)
         place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
         settled = self.registry.find(place).settled
         if call.method in LISTS and not settled.is_set() and call.caller.principal != RELAY:
@@ -165,9 +255,33 @@ class Switch:
             place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
         return place, peer
 
+    @contextmanager
+    def holding(self, call: Call) -> Iterator[None]:
+        """A call that is kept before it can start counts like those under way."""
+        if not self.budget.take(memory_of(call.payload)):
+            raise _crowded()
+        try:
+            yield
+        finally:
+            self.budget.give(memory_of(call.payload))
+
     def _claim(self, call: Call) -> None:
-        """Count a session's calls, also those that still wait for their browser. A modern caller has no session."""
-        if call.caller.era is eras.Era.MODERN or call.method in QUICK:
+        """Count what a call takes until it ends, also while it still waits for its browser."""
+        if call.caller.era is eras.Era.LEGACY:  # a modern caller has no session, whose calls would be counted
+            self._claim_turn(call)
+        if not self.budget.take(memory_of(call.payload)):
+            if call.caller.era is eras.Era.LEGACY:
+                self._release_turn(call)
+            raise _crowded()
+
+    def _release(self, call: Call) -> None:
+        self.budget.give(memory_of(call.payload))
+        if call.caller.era is eras.Era.LEGACY:
+            self._release_turn(call)
+
+    def _claim_turn(self, call: Call) -> None:
+        """Count a session's calls."""
+        if call.method in QUICK:
             return
         running = self._per_session.get(call.channel, 0)
         if running >= self._settings.in_flight_caller:
@@ -175,7 +289,7 @@ class Switch:
             raise Busy(text, retry_after_ms=1000)
         self._per_session[call.channel] = running + 1
 
-    def _release(self, call: Call) -> None:
+    def _release_turn(self, call: Call) -> None:
         if call.method in QUICK:
             return
         left = self._per_session.get(call.channel, 0) - 1
@@ -187,7 +301,8 @@ class Switch:
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""
         if not pending.is_done:
-            self._cancel(self._running.get(pending, server), pending, why)
+            watched = self._running.get(pending)
+            self._cancel(server if watched is None else watched.place, pending, why)
 
     def _cancel(self, server: str, pending: Pending, why: str) -> None:
         """Tell whoever holds the name now: the call may have moved to another session since it started."""
@@ -198,18 +313,18 @@ class Switch:
     def close(self) -> None:
         """The relay stops: no new call, and calls that would never end are ended in their own way."""
         self.registry.close()
-        for pending, server in list(self._running.items()):
+        for pending, watched in list(self._running.items()):
             if pending.call.method == LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
-                self._cancel(server, pending, "the relay is restarting")
+                self._cancel(watched.place, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
-        for pending, server in list(self._running.items()):
+        for pending, watched in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.fail(DeadlinePassed(text))
-            self._cancel(server, pending, "the relay is restarting")
+            self._cancel(watched.place, pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""
@@ -218,12 +333,13 @@ class Switch:
             while True:
                 event = await pending.next()
                 if isinstance(event, Reply):
-                    pending.release()
                     return event
         except asyncio.CancelledError:
             self.abandon(server, pending, "nobody waits for it any more")
             pending.fail(unavailable())
             raise
+        finally:
+            pending.release()
 
     def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
         """Pass a client's notification or response on, if anyone is there to hear it.
@@ -247,3 +363,8 @@ class Switch:
         """Is the server there? `session`: for the one that has this channel."""
         peer = self.registry.holder(server, session)
         return peer is not None and peer.is_up
+
+
+def _crowded() -> Busy:
+    text = "The relay has too many large calls without an answer. Try again in a moment."
+    return Busy(text, retry_after_ms=1000)

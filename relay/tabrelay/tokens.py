@@ -21,7 +21,7 @@ from typing import Any, Final
 from tabrelay import vault
 from tabrelay.codes import Code, CodeProblem, Codes
 from tabrelay.grants import Grant, GrantError, Grants
-from tabrelay.policy import ADMIN, CALL, MANAGE, SERVE, Principal
+from tabrelay.policy import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
 from tabrelay.vault import StateError
 
 __all__ = ["Grant", "GrantError", "Redeemed", "StateError", "Tokens"]
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT: Final = "default"  # what the relay's own token is called where tokens have names
 _NOBODY: Final = Principal("token:none", frozenset())
-MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, ADMIN})
+MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, METRICS, ADMIN})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -53,6 +53,7 @@ class Tokens:
         self._wall = wall
         self._codes = Codes()
         self._master: str | None = None
+        self._session_key: bytes | None = None
         self._master_principal = _NOBODY
         self._grants = Grants(home, glance_s)
         self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
@@ -83,8 +84,10 @@ class Tokens:
 
     def session_key(self) -> bytes:
         """What session ids are sealed with; made at the first start, and good for nothing else."""
-        vault.prepare(self.home)
-        return vault.secret_in(self.home / "session.key").encode()
+        if self._session_key is None:  # every browser that comes needs it
+            vault.prepare(self.home)
+            self._session_key = vault.secret_in(self.home / "session.key").encode()
+        return self._session_key
 
     def state_key(self, server: str, principal: str) -> str:
         """What a server's pages seal with that its clients carry for them. Another page's server can't open it."""
@@ -120,7 +123,10 @@ class Tokens:
         """Would its token still be taken? For what was let in a while ago."""
         if principal.credential is None:
             return True
-        self._is_master("")  # reads the file again if it changed
+        try:
+            self.master()  # reads the file again if it changed
+        except StateError as problem:
+            log.error("%s", problem)
         if principal.credential == self._master_principal.credential:
             return True
         grant = self._grants.find(principal.credential)

@@ -1,5 +1,6 @@
 """Private files: a directory of mode 0700, files of mode 0600, each written whole or not at all, one writer at a time.
 
+A file that somebody else could have put there is not believed: it has to be a file, and no link to one, of this user.
 Several relays and commands of one user share the directory. What the files mean is not known here.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,6 +18,9 @@ from typing import Final
 
 PREFIX: Final = "tr_"  # makes a leaked secret recognisable: for the log redaction, and for secret scanners
 GLANCE_S: Final = 0.02
+MOST_READ: Final = 16 * 1024 * 1024  # characters
+NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # what looks like a file may be a pipe that nobody writes to
 
 
 class StateError(Exception):
@@ -31,10 +36,13 @@ def prepare(home: Path) -> None:
     """Make the directory, or close it again if others could look inside."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name == "posix" and home.stat().st_mode & 0o077:
+        found = home.stat()
+        if os.name == "posix" and found.st_mode & 0o077 and _is_ours(found):
             home.chmod(0o700)
     except OSError as error:
         raise StateError(f"Can't use {home} for the relay's state ({error.strerror}). Try: --home DIRECTORY") from error
+    if not _is_ours(found):
+        raise StateError(f"{home} belongs to another user, who could change what is in it. Try: --home DIRECTORY")
 
 
 def secret_in(path: Path) -> str:
@@ -42,14 +50,46 @@ def secret_in(path: Path) -> str:
     try:
         if not path.exists():
             write(path, new_secret() + "\n", is_new=True)
-        if os.name == "posix" and path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-        secret = path.read_text(encoding="utf-8").strip()
+        secret = read(path).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StateError(f"Can't read or write {path} ({error}). Try: --home DIRECTORY") from error
     if len(secret) < 32 or not secret.isascii() or not secret.isprintable() or " " in secret:
         raise StateError(f"{path} holds no usable token. Delete it, and the next start makes a new one.")
     return secret
+
+
+def read(path: Path) -> str:
+    """What stands in a private file; closes it if others could look inside. Raises StateError, OSError, ValueError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT)
+    except OSError as error:
+        if path.is_symlink():
+            raise StateError(f"{path} is a link. Put the file itself there, or delete it.") from error
+        raise
+    # From here on it is one and the same file, whatever becomes of its name.
+    with os.fdopen(handle, encoding="utf-8") as file:
+        close_to_others(handle, path)
+        return file.read(MOST_READ)
+
+
+def close_to_others(handle: int, path: Path) -> None:
+    """Raises StateError for what is no file of this user's."""
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise StateError(f"{path} is no file. Delete it, and the next start makes a new one.")
+    if not _is_ours(found):
+        raise StateError(f"{path} belongs to another user, who may know what is in it. Delete it.")
+    if os.name == "posix" and found.st_mode & 0o077:
+        os.fchmod(handle, 0o600)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Of this user, or of root, who could do anything anyway. Root itself may use what is anybody's: in containers the
+    state directory often belongs to whoever made it outside."""
+    if os.name != "posix":
+        return True
+    me = os.geteuid()
+    return me == 0 or found.st_uid in (0, me)
 
 
 def write(path: Path, text: str, is_new: bool = False) -> None:
@@ -112,7 +152,7 @@ def locked(home: Path) -> Iterator[None]:
     except ImportError:  # not on this system; then nobody locks
         yield
         return
-    handle = os.open(home / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(home / ".lock", os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

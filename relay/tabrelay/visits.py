@@ -18,6 +18,7 @@ from tabserver.wire.frames import CLOSE_UNAUTHORIZED
 
 LOOK_S: Final = 0.5  # what another process revoked is noticed after this at the latest
 REVOKED: Final = "this token was revoked, or is over"
+Key = tuple[str | None, float | None]  # of a principal: what it came in with, and until when that is good
 _LEFT: Final[dict[str, Message]] = {
     "http": {"type": "http.disconnect"},
     "websocket": {"type": "websocket.disconnect", "code": CLOSE_UNAUTHORIZED, "reason": REVOKED},
@@ -51,6 +52,7 @@ class Visit:
             raise
         finally:
             self._waiting = None
+            del task  # it keeps how it was cancelled, and by that this frame
 
     def _is_ended(self) -> bool:
         return self.is_over
@@ -68,29 +70,30 @@ class Visits:
     def __init__(self, is_welcome: Callable[[Principal], bool], look_s: float = LOOK_S) -> None:
         self._is_welcome = is_welcome
         self._look_s = look_s
-        self._inside: set[Visit] = set()
+        self._inside: dict[Key, set[Visit]] = {}  # thousands of sockets may have come with one token
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, principal: Principal, kind: str, receive: Receive) -> Visit:
         visit = Visit(principal, kind, receive)
-        self._inside.add(visit)
+        self._inside.setdefault(_key(principal), set()).add(visit)
         if self._timer is None:
             self._arm()
         return visit
 
     def close(self, visit: Visit) -> None:
-        self._inside.discard(visit)
+        key = _key(visit.principal)
+        mates = self._inside.get(key)
+        if mates is not None:
+            mates.discard(visit)
+            if not mates:
+                del self._inside[key]
 
     def look(self) -> None:
         """Send away whoever is no longer welcome."""
-        asked: dict[tuple[str | None, float | None], bool] = {}
-        for visit in list(self._inside):
-            principal = visit.principal
-            key = (principal.credential, principal.expires)
-            if key not in asked:  # thousands of sockets may have come with one token
-                asked[key] = self._is_welcome(principal)
-            if not asked[key]:
-                visit.end()
+        for mates in list(self._inside.values()):
+            if not self._is_welcome(next(iter(mates)).principal):
+                for visit in list(mates):
+                    visit.end()
 
     def _arm(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._look_s, self._tick)
@@ -100,3 +103,7 @@ class Visits:
         self.look()
         if self._inside:
             self._arm()
+
+
+def _key(principal: Principal) -> Key:
+    return principal.credential, principal.expires

@@ -137,7 +137,10 @@ class Bridge:
             if isinstance(line, TooLong):
                 id = None if line.id is None else load(line.id)
                 text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
-                raise Malformed(jsonrpc.INVALID_REQUEST, text, id)
+                if not line.is_answer or id is None:
+                    raise Malformed(jsonrpc.INVALID_REQUEST, text, id)
+                log.warning("%s", text)
+                line = error_reply(id, jsonrpc.INTERNAL_ERROR, text)  # the server waits for it
             message = parse(line)
         except Malformed as problem:
             log.warning("%s", problem)

@@ -84,7 +84,8 @@ class Message:
 
 
 def key(id: Any) -> Key:
-    """An id to compare by: for Python 1, 1.0 and True are the same, for JSON-RPC they are not."""
+    """An id to compare by: for Python 1 and True are the same, for JSON-RPC they are not. 1.0 is: some write 1 anew."""
+    id = int(id) if isinstance(id, float) and id.is_integer() else id
     return type(id).__name__, id if not isinstance(id, list | dict) else json.dumps(id)
 
 
@@ -140,7 +141,8 @@ def load(raw: bytes) -> Any:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         # It refuses some that is JSON by the letter: 1e400, half of a surrogate pair. That is not ours to judge.
-        return json.loads(raw, parse_constant=_refuse)
+        # Of bytes it would take other encodings too, in which nobody finds a member again.
+        return json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse)
 
 
 def _refuse(name: str) -> Any:

@@ -39,13 +39,15 @@ async def answer_batch(
             if known is not None:
                 return known
             pending = await start(message)
-            while True:
-                event = await pending.next()
-                if isinstance(event, Reply):
-                    pending.release()
-                    return event.payload.encode()
-                if event is not None and not event.ends_stream:
-                    deliver(event)
+            try:
+                while True:
+                    event = await pending.next()
+                    if isinstance(event, Reply):
+                        return event.payload.encode()
+                    if event is not None and not event.ends_stream:
+                        deliver(event)
+            finally:
+                pending.release()
         except RelayError as error:
             return error_body(error, message["id"], server)
 

@@ -1,7 +1,8 @@
 """What the streams of handshake sessions said, kept for a while so that a client that lost one can take it up again.
 
 A stream is dropped whole, the oldest first, when all of them together are too large; never one that is being read.
-Nothing is on disk: after a restart of the relay a stream can't be taken up, and its id is unknown.
+Nothing is on disk: after a restart of the relay a stream can't be taken up, and its id is unknown. Of several relays,
+the one that has a stream lends it to the others (`loan`): its id says which one that is.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tabrelay.calls import MAX_UNREAD_NOTICES
+from tabserver.wire.jsonrpc import RequestId
 
 MIB: Final = 1024 * 1024
+STANDING: Final = "get-"
 # Streams of answered requests that a session still knows; clients resume at once or never.
 MAX_FINISHED: Final = 16
 # Of one stream, read or not: a client that reads slowly must not make the relay remember for ever.
@@ -45,6 +48,7 @@ class Stream:
         "is_over",
         "is_paused",
         "reader",
+        "request",
         "retry_ms",
         "sent",
     )
@@ -55,6 +59,7 @@ class Stream:
         self.is_paused = False
         self.retry_ms: int | None = None
         self.reader: object | None = None
+        self.request: RequestId | None = None  # that it answers
         self.sent = 0
         self._last = 0
         self._dropped = 0
@@ -62,6 +67,10 @@ class Stream:
         self._events: deque[Event] = deque()
         self._memory = memory
         self._arrived = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        return self._size
 
     def event_id(self, seq: int) -> str:
         return f"{self.id}_{seq}"
@@ -131,7 +140,11 @@ class Memory:
         self.held += size
         self._streams[stream] = None
         if self.held > self._most:
-            for old in [old for old in self._streams if old.reader is None and old is not stream]:
+            others = [old for old in self._streams if old is not stream]
+            unread = [old for old in others if old.reader is None]
+            # Then those that fall behind most: who reads has little here.
+            slow = sorted((old for old in others if old.reader is not None), key=lambda old: -old.size)
+            for old in [*unread, *slow]:
                 old.forget()
                 if self.held <= self._most:
                     break
@@ -147,20 +160,22 @@ class Memory:
 class Streams:
     """The streams of one session. `standing` is the one that belongs to no request: the client's GET."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, node: str = "") -> None:
+        """`node`: this relay's id, if it is one of several."""
         # Ids must be good for one incarnation of a session only: after a restart the numbers begin anew.
-        self._tag = secrets.token_hex(3)
+        self._tag = f"{node}.{secrets.token_hex(3)}" if node else secrets.token_hex(3)
         self._memory = memory
         self._numbers = itertools.count(1)
         self._by_id: dict[str, Stream] = {}
-        self.standing = Stream(f"get-{self._tag}", memory)
+        self.standing = Stream(f"{STANDING}{self._tag}", memory)
 
-    def open(self) -> Stream:
+    def open(self, request: RequestId) -> Stream:
         """A stream for one request. The oldest that are over and not being read are forgotten."""
         finished = [old for old in self._by_id.values() if old.is_over and old.reader is None]
         for old in finished[: max(0, len(finished) - MAX_FINISHED + 1)]:
             self.drop(old)
         stream = Stream(f"{self._tag}-{next(self._numbers)}", self._memory)
+        stream.request = request
         self._by_id[stream.id] = stream
         return stream
 
@@ -186,6 +201,12 @@ class Streams:
         self._by_id.clear()
 
 
+def holder(event_id: str) -> str | None:
+    """Of several relays, the one that said this; None if the id names none."""
+    node, found, _ = event_id.removeprefix(STANDING).partition(".")
+    return node if found else None
+
+
 def is_standing(event_id: str) -> bool:
     """Was this said on a GET stream, maybe of an earlier relay?"""
-    return event_id.startswith("get-")
+    return event_id.startswith(STANDING)

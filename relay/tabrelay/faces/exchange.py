@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.errors import BadRequest, Busy, RelayError
+from tabrelay.heading import Heading
 from tabserver.wire.budget import Budget
 from tabserver.wire.jsonrpc import RequestId, error_message
 
@@ -28,18 +29,20 @@ CHUNK: Final = 256 * 1024
 STALL_S: Final = 30.0
 
 
-class Exchange:
+class Exchange(Heading):
     """A request being answered. `is_gone` turns true when the client has closed the connection."""
 
-    __slots__ = ("_headers", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
+    __slots__ = ("_on_error", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, on_error: Callable[[RelayError], None] | None = None
+    ) -> None:
+        """`on_error` hears of errors of ours that became the answer."""
+        super().__init__(scope["headers"])
         self.scope = scope
+        self._on_error = on_error
         self.method: str = scope["method"]
         self.is_gone = False
-        self._headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            self._headers.setdefault(name, []).append(value)
         self._receive = receive
         self._send = send
         self._streaming = False
@@ -47,28 +50,12 @@ class Exchange:
 
     # -- the request --------------------------------------------------------------------------------------------------
 
-    def headers(self, name: bytes) -> list[str]:
-        """All values of a header. The blanks around them go here: httptools leaves trailing ones on."""
-        return [value.decode("latin-1").strip(" \t") for value in self._headers.get(name, ())]
-
-    def header(self, name: bytes) -> str | None:
-        values = self._headers.get(name)
-        return values[0].decode("latin-1").strip(" \t") if values else None
-
-    @property
-    def accept(self) -> str:
-        """RFC 9110 §5.3: several lines of a list are one list."""
-        return ",".join(self.headers(b"accept"))
-
-    def is_repeated(self, name: bytes) -> bool:
-        return len(self._headers.get(name, ())) > 1
-
     async def body(self, limit: int, budget: Budget) -> bytes:
         """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
         all bodies that are being read leave no room."""
         announced = self.header(b"content-length")
         if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         message = await self._receive()
         if not message.get("more_body", False):  # nearly all of them
             return self._piece(message, limit)
@@ -95,7 +82,7 @@ class Exchange:
             return b""
         chunk: bytes = message.get("body", b"")
         if before + len(chunk) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return chunk
 
     def watch(self, on_gone: Callable[[], None]) -> None:
@@ -133,6 +120,8 @@ class Exchange:
 
     async def error(self, error: RelayError, id: RequestId | None, server: str | None) -> None:
         """The one place where an error of ours becomes a response."""
+        if self._on_error is not None:
+            self._on_error(error)
         body = error_body(error, id, server)
         if self._streaming:
             await self.event(body)
@@ -150,8 +139,13 @@ class Exchange:
 
     async def event(self, payload: bytes, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
-        name = b"" if id is None else b"id: " + id.encode() + b"\n"
-        await self._chunk(name + b"event: message\ndata: " + payload + b"\n\n")
+        head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
+        if len(payload) > CHUNK:  # not twice in memory, for a client that may not read it
+            await self._chunk(head)
+            await self._write_slowly(payload, is_last=False)
+            await self._chunk(b"\n\n")
+        else:
+            await self._chunk(head + payload + b"\n\n")
 
     async def named_event(self, name: str, data: str) -> None:
         await self._chunk(f"event: {name}\ndata: {data}\n\n".encode())
@@ -202,5 +196,5 @@ def _no_room() -> BadRequest:
     return BadRequest(text, status=503, code=Busy.code, reason=Busy.reason, headers=((b"retry-after", b"1"),))
 
 
-def _too_large(limit: int) -> BadRequest:
+def too_large(limit: int) -> BadRequest:
     return BadRequest(f"The body is larger than {limit:,} bytes.", status=413, reason="too_large")

@@ -7,50 +7,56 @@ channel is opened as one whose handshake is done, and told what the client had s
 
 from __future__ import annotations
 
-import itertools
-from contextlib import suppress
+import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import LISTS, Call, Peer, Pending, Reply
+from tabrelay.begun import Again, Begun
+from tabrelay.calls import LISTS, Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.batch import answer_batch
-from tabrelay.faces.diary import Diary
+from tabrelay.faces.briefing import REMEMBERED, Briefing
+from tabrelay.faces.diary import Diary, digest
 from tabrelay.faces.events import Stream, is_standing
-from tabrelay.faces.exchange import Exchange, Header
-from tabrelay.faces.message import check_message, is_request, request_id
+from tabrelay.faces.exchange import JSON_TYPE, Exchange, Header
+from tabrelay.faces.introduction import Introduction, introduced
+from tabrelay.faces.loan import OLD, Borrower, Lender
+from tabrelay.faces.message import check_message, is_request, name_of, request_id
 from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
-from tabrelay.faces.resumable import Answers
-from tabrelay.faces.seal import Seal, new_nonce
+from tabrelay.faces.resumable import PATIENCE_S, Answers
+from tabrelay.faces.seal import Seal
 from tabrelay.faces.sessions import Session, Sessions
+from tabrelay.faces.sharing import Sharing
+from tabrelay.heading import Heading
 from tabrelay.policy import Principal
-from tabrelay.switch import Switch
+from tabrelay.switch import NOTED, Switch
+from tabrelay.traces import Traces
 from tabserver.wire import eras, jsonrpc
-from tabserver.wire.eras import Era
-from tabserver.wire.frames import Caller
+from tabserver.wire.frames import META_ACP
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 SESSION_HEADER: Final = b"mcp-session-id"
 LAST_EVENT_HEADER: Final = b"last-event-id"
 # What a session is answered from memory when its browser leaves in the middle.
 RECALLED: Final = frozenset(LISTS) | {"ping", "logging/setLevel"}
-# What a session's channel must be told again when another worker takes over.
-REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 class Handshake:
     """Answers legacy POST, GET and DELETE."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal, traces: Traces) -> None:
         self._switch = switch
+        self._traces = traces
         self._drain = drain
+        self._introduction = Introduction(switch, traces)
         self._answers = Answers(settings.keepalive_s)
-        self._ids = itertools.count(1)
+        self._sharing: Sharing | None = None
         self._sessions = Sessions(
             settings,
             seal,
@@ -58,6 +64,8 @@ class Handshake:
             new_channel=switch.new_channel,
             on_end=self._ended,
         )
+        self.briefing = Briefing(switch, self._sessions)
+        self._borrower: Borrower | None = None
 
     def _ended(self, session: Session, why: str) -> None:
         for pending in list(session.running):
@@ -65,37 +73,40 @@ class Handshake:
             pending.fail(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
         self._switch.end(session.server, session.channel, why)
 
-    def came_up(self, server: str) -> None:
-        """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
-        for session in self._sessions.of(server):
-            if session.wants_notices or session.level or session.subscriptions:
-                self._tell(session)
-
-    def went(self, server: str, changes: frozenset[str]) -> None:
-        """Of several browsers under this name one is gone for good: its sessions go on with another, where these lists
-        are others."""
-        for session in self._sessions.of(server):
-            if session.told is not None and not session.told.is_up and self._home(session) == server:
-                self._tell(session)
-                session.hear_lists(changes)
-
-    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
-        """The lists are others than clients were told: those who listen shall ask again."""
-        for session in self._sessions.all():
-            if self._home(session) == server:
-                session.hear_lists(lists)
-
-    def _home(self, session: Session) -> str:
-        """The browser that the session stays with, or else its server."""
-        return self._switch.registry.seat(session.server, session.channel)
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
 
     def dismiss(self, principals: set[str]) -> None:
         for session in self._sessions.all():
             if session.caller.principal in principals:
                 self._sessions.end(session, "its token was revoked")
 
+    def share(self, sharing: Sharing) -> None:
+        """A session's client may reach any of several relays, with any of its messages."""
+        self._sharing = sharing
+        self._sessions.node = sharing.cluster.id
+        self._borrower = Borrower(sharing.cluster)
+        Lender(sharing.cluster, self._known, self._drain.exchanges)
+        self._sessions.share(sharing, self.briefing.changed_elsewhere)
+        sharing.on_said(self._said_elsewhere)
+
+    def _known(self, key: str, server: str, principal: str) -> Session | None:
+        """A session that a client reached another relay with. That one has checked whose it is; and so do we."""
+        session = self._sessions.known(key)
+        is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
+        return session if is_theirs else None
+
+    def _said_elsewhere(self, key: str, message: dict[str, Any]) -> None:
+        session = self._sessions.known(key)
+        if session is not None:
+            payload = orjson.dumps(message).decode()
+            self._switch.notify(session.server, session.channel, session.caller, payload)
+
     def close(self) -> None:
         """The relay stops: GET streams end as if nothing more could ever come."""
+        if self._borrower is not None:
+            self._borrower.close()
         for session in self._sessions.all():
             if not session.is_pipe:
                 session.streams.standing.finish()
@@ -103,30 +114,6 @@ class Handshake:
     def flush(self) -> None:
         """Write down what a relay that comes after this one must know."""
         self._sessions.flush()
-
-    def _tell(self, session: Session) -> None:
-        """Open the channel at a browser that does not know it, as the client believes that it is."""
-        peer = self._peer(session)
-        if peer is None or not peer.is_up or session.told is peer:
-            return
-        session.told = peer
-        if session.wants_notices:
-            peer.listen(session.channel, session.caller, session.hear)
-        wishes = [("logging/setLevel", {"level": session.level})] if session.level else []
-        wishes += [("resources/subscribe", {"uri": uri}) for uri in session.subscriptions]
-        for method, params in wishes:
-            id = f"tabrelay-{next(self._ids)}"
-            payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
-            pending = Pending(Call(session.channel, id, method, payload, session.caller))
-            pending.release()  # nobody reads the answer
-            try:
-                peer.start(pending)
-            except RelayError:
-                session.told = None
-                return
-
-    def _peer(self, session: Session) -> Peer | None:
-        return self._switch.registry.holder(session.server, session.channel)
 
     # -- POST ---------------------------------------------------------------------------------------------------------
 
@@ -152,70 +139,106 @@ class Handshake:
     async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
         if exchange.header(SESSION_HEADER) is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
-        body, session = await self.initialize(server, principal, message)
+        body, session = await self.initialize(exchange, server, principal, message)
         await exchange.json(200, body, _session_header(session))
 
-    async def initialize(self, server: str, principal: Principal, message: dict[str, Any]) -> tuple[bytes, Session]:
+    async def initialize(
+        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
+    ) -> tuple[bytes, Session]:
         """Open a session; gives the body of the answer too."""
-        if "id" not in message:
-            raise BadRequest("initialize must be a request: it has no id.")
-        params = message.get("params")
-        if not isinstance(params, dict):
-            raise BadRequest("initialize needs params.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
-        client, capabilities = params.get("clientInfo"), params.get("capabilities")
-        caller = Caller(
-            era=Era.LEGACY,
-            version=eras.negotiate(params.get("protocolVersion")),
-            principal=principal.id,
-            client=client if isinstance(client, dict) else None,
-            capabilities=capabilities if isinstance(capabilities, dict) else {},
-            session=new_nonce(),
-        )
+        caller = introduced(principal, message)
         self._sessions.check_room()
         channel = self._switch.new_channel()
-        body, told = await self._greet(server, channel, caller, message)
+        is_there = self._is_there(server, channel)
+        body, told = await self._introduction.greet(exchange, server, channel, caller, message, is_there=is_there)
         session = self._sessions.open(server, channel, caller)
-        session.told = self._peer(session) if told else None
+        session.told = self.briefing.peer(session) if told else None
         return body, session
 
-    async def _greet(self, server: str, channel: str, caller: Caller, message: dict[str, Any]) -> tuple[bytes, bool]:
-        """The server's own answer when it is there, else what we remember of it."""
-        is_told = True
-
-        def remembered() -> str:
-            nonlocal is_told
-            is_told = False
-            catalogue = self._switch.registry.recall(server)
-            result = recall_legacy("initialize", message["params"], server, catalogue)
-            return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
-
-        if self._is_there(server, channel):
-            call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller)
-            with suppress(Busy, ServerOffline):  # that is no reason not to begin
-                reply = await self._switch.ask(server, call, remembered)
-                return reply.payload.encode(), is_told
-        return remembered().encode(), False
-
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
-        self._tell(session)
+        self.briefing.tell(session)
         self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
+        if self._sharing is not None and message.get("method") != "notifications/initialized":
+            self._sharing.say(digest(session.id), message)
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
-        headers = _session_header(session)
         remembered = self.recall(session, message)
         if remembered is not None:
-            await exchange.json(200, remembered, headers)
+            await exchange.json(200, remembered, _session_header(session))
             return
-        pending = await self.start(session, message)
+        await self._answer(exchange, session, await self.start(exchange, session, message))
+
+    async def _answer(
+        self, exchange: Exchange, session: Session, pending: Pending, patience_s: float = PATIENCE_S
+    ) -> None:
         await self._answers.send(
             exchange,
             pending,
             session.streams,
             server=session.server,
             version=session.caller.version,
-            headers=headers,
+            headers=_session_header(session),
             prefers_stream=prefers_stream(exchange.accept),
+            patience_s=patience_s,
         )
+
+    def begin(
+        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> Begun | None:
+        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+
+        `is_plain`: its header says nothing that its message has to be told.
+        """
+        check_message(message)
+        session = self._find(heading, server, principal)
+        if prefers_stream(heading.accept) or not self._is_there(server, session.channel):
+            return None
+        self.briefing.tell(session)
+        call = self._call(heading, session, message, {})
+        again = partial(self._begin_again, session.id) if is_plain else None
+        return self._begin(session, principal, call, (JSON_TYPE, *_session_header(session)), again)
+
+    def _begin_again(self, id: str, server: str, principal: Principal, message: Any) -> Begun | None:
+        """The same for a request with the header of one that was begun in the session with this id."""
+        method = message.get("method") if type(message) is dict else None
+        if type(method) is not str or method not in NOTED or "id" not in message:
+            return None
+        params = message.get("params")
+        meta = params.get("_meta") if type(params) is dict else None
+        if type(meta) is dict and (eras.META_VERSION in meta or META_ACP in meta):
+            return None  # of the other era, or with a word that only the relay may say
+        check_message(message)
+        session = self._sessions.find(id, server, principal.id)
+        peer = self._switch.registry.holder(server, session.channel)
+        if peer is None or not peer.is_up:
+            return None
+        if session.told is not peer:
+            self.briefing.tell(session)
+        payload = orjson.dumps(message).decode()
+        call = Call(session.channel, message["id"], method, payload, session.caller, None, name_of(message))
+        return self._begin(session, principal, call, (JSON_TYPE, *_session_header(session)))
+
+    def _begin(
+        self,
+        session: Session,
+        principal: Principal,
+        call: Call,
+        headers: tuple[Header, ...],
+        again: Again | None = None,
+    ) -> Begun | None:
+        began = time.monotonic()
+        pending = self._switch.start_now(session.server, call)
+        if pending is None:
+            return None
+        self._follow(session, None, pending)
+
+        async def carry_on(exchange: Exchange) -> None:
+            try:
+                await self._answer(exchange, session, pending, PATIENCE_S - (time.monotonic() - began))
+            except RelayError as error:
+                await exchange.error(error, pending.call.id, session.server)
+
+        return Begun(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
 
     def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""
@@ -227,21 +250,23 @@ class Handshake:
     def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
-        catalogue = self._switch.registry.recall(self._home(session))
+        catalogue = self._switch.registry.recall(self.briefing.home(session))
         result = recall_legacy(message["method"], params, session.server, catalogue)
         if result is None:
             return None
-        self._remember(session, message["method"], params)
+        self.briefing.remember(session, message["method"], params)
         return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
-    async def start(self, session: Session, message: dict[str, Any]) -> Pending:
+    async def start(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> Pending:
         """Put a session's request on its way; what it sets is remembered when the server agrees."""
         self._drain.admit()
-        self._tell(session)
-        call = Call(session.channel, message["id"], message["method"], orjson.dumps(message).decode(), session.caller)
+        self.briefing.tell(session)
+        call = self._call(exchange, session, message, exchange.scope)
+        gist = _gist(message)
+        message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
 
         def remembered() -> str | None:
-            known = self._recall(session, message)
+            known = self._recall(session, gist)
             return None if known is None else known.decode()
 
         rescue = remembered if call.method in RECALLED else None
@@ -254,37 +279,34 @@ class Handshake:
             pending = Pending(call)
             pending.finish(Reply(known))
             return pending
+        self._follow(session, gist, pending)
+        return pending
+
+    def _call(self, heading: Heading, session: Session, message: dict[str, Any], scope: Any) -> Call:
+        trace = self._traces.begin(scope, heading.header, session.server, message)
+        payload = orjson.dumps(message).decode()
+        about = trace, name_of(message)
+        return Call(session.channel, message["id"], message["method"], payload, session.caller, *about)
+
+    def _follow(self, session: Session, gist: dict[str, Any] | None, pending: Pending) -> None:
+        """`gist`: of a request that sets something."""
+        if pending.is_done:
+            return
         session.running.add(pending)
         ended = pending.on_done
 
-        def done() -> None:
+        def done(pending: Pending) -> None:
             session.running.discard(pending)
-            if call.method in REMEMBERED and pending.is_success:
-                params = message.get("params")
-                self._remember(session, call.method, params if isinstance(params, dict) else {})
+            if gist is not None and gist["method"] in REMEMBERED and pending.is_success:
+                self.briefing.remember(session, gist["method"], gist["params"])
             if ended is not None:
-                ended()
+                ended(pending)
 
         pending.on_done = done
         pending.on_pin = lambda tab: self._pin(session, tab)
-        if pending.is_done:
-            session.running.discard(pending)
-        return pending
 
     def _pin(self, session: Session, tab: str | None) -> None:
         session.caller = replace(session.caller, tab=tab)
-        self._sessions.changed(session)
-
-    def _remember(self, session: Session, method: str, params: dict[str, Any]) -> None:
-        level, uri = params.get("level"), params.get("uri")
-        if method == "logging/setLevel" and isinstance(level, str):
-            session.level = level
-        elif method == "resources/subscribe" and isinstance(uri, str):
-            session.subscriptions[uri] = None
-        elif method == "resources/unsubscribe" and isinstance(uri, str):
-            session.subscriptions.pop(uri, None)
-        else:
-            return
         self._sessions.changed(session)
 
     async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
@@ -294,20 +316,20 @@ class Handshake:
             exchange,
             messages,
             recall=lambda message: self.recall(session, message),
-            start=lambda message: self.start(session, message),
+            start=lambda message: self.start(exchange, session, message),
             pass_on=lambda message: self.pass_on(session, message),
             deliver=session.deliver,
             server=session.server,
             headers=_session_header(session),
         )
 
-    def _find(self, exchange: Exchange, server: str, principal: Principal) -> Session:
-        versions = exchange.headers(VERSION_HEADER)
+    def _find(self, heading: Heading, server: str, principal: Principal) -> Session:
+        versions = heading.headers(VERSION_HEADER)
         if len(set(versions)) > 1:
             raise BadRequest("The header MCP-Protocol-Version is there more than once.")
         if versions and versions[0] not in eras.LEGACY_VERSIONS:
             raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
-        ids = exchange.headers(SESSION_HEADER)
+        ids = heading.headers(SESSION_HEADER)
         if len(ids) > 1:
             raise BadRequest("The header Mcp-Session-Id is there more than once.")
         return self._sessions.find(ids[0] if ids else None, server, principal.id)
@@ -319,21 +341,23 @@ class Handshake:
         try:
             self._drain.admit()
             session = self._find(exchange, server, principal)
-            stream, after = _wanted(session, exchange.header(LAST_EVENT_HEADER))
+            last_event = exchange.header(LAST_EVENT_HEADER)
+            if await self._borrow(exchange, session, last_event):
+                return
+            stream, after = _wanted(session, last_event)
         except RelayError as error:
             await exchange.error(error, None, server)
             return
         if stream is session.streams.standing:
-            self.listen(session)
+            self.briefing.listen(session)
         await self._answers.resume(exchange, stream, after, _session_header(session))
 
-    def listen(self, session: Session) -> None:
-        """From now on what belongs to no request is wanted."""
-        session.wants_notices = True
-        peer = self._peer(session)
-        if session.told is peer and peer is not None and peer.is_up:
-            peer.listen(session.channel, session.caller, session.hear)
-        self._tell(session)
+    async def _borrow(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
+        """Go on with a stream that another relay has; False if none has it."""
+        if self._borrower is None or last_event is None or self._borrower.node(last_event) is None:
+            return False
+        headers = _session_header(session)
+        return await self._borrower.resume(exchange, session, digest(session.id), last_event, headers)
 
     def leave(self, session: Session) -> None:
         """The stream that was the session has closed."""
@@ -355,12 +379,24 @@ def _wanted(session: Session, last_event: str | None) -> tuple[Stream, int]:
     if known is not None:
         return known
     if last_event is not None and not is_standing(last_event):
-        text = "This stream can't be taken up again: it is too old, or the relay was restarted."
-        raise BadRequest(text, reason="unknown_event")
+        raise BadRequest(OLD, reason="unknown_event")
     if standing.reader is not None:
         raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
     return standing, standing.sent
 
 
+def _gist(message: dict[str, Any]) -> dict[str, Any]:
+    """What must be known of a request when its answer comes."""
+    params = message.get("params")
+    given = params if isinstance(params, dict) else {}
+    kept = {key: given[key] for key in ("level", "uri") if isinstance(given.get(key), str)}
+    return {"id": message["id"], "method": message["method"], "params": kept}
+
+
 def _session_header(session: Session) -> tuple[Header, ...]:
     return ((SESSION_HEADER, session.id.encode()),)
+
+
+def _ok(reply: Reply) -> int:
+    """Here an answer that is an error of the server's is an answer all the same."""
+    return 200

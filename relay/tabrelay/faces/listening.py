@@ -11,6 +11,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -50,6 +51,33 @@ def farewell(id: jsonrpc.RequestId) -> bytes:
     return orjson.dumps(jsonrpc.result_message(id, result))
 
 
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a client wants to hear of: lists, and resources. Kept for as long as it listens, so it is little."""
+
+    lists: frozenset[str]
+    uris: str  # an array, as text
+
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Wishes:
+        asked = params.get("notifications")
+        asked = asked if isinstance(asked, dict) else {}
+        uris = asked.get("resourceSubscriptions")
+        known = sorted({uri for uri in uris if isinstance(uri, str)}) if isinstance(uris, list) else []
+        lists = frozenset(name for flag, name in FLAGS.items() if asked.get(flag) is True)
+        # What orjson gives is as large as it might have become, until it is copied.
+        return cls(lists, orjson.dumps(known).decode())
+
+    def honoured(self, catalogue: Catalogue | None) -> dict[str, Any]:
+        """What is known here of it. Of a server that was never seen everything is believed."""
+        can = catalogue.initialize.get("capabilities", {}) if catalogue else dict.fromkeys(FLAGS.values())
+        kept: dict[str, Any] = {flag: True for flag, name in FLAGS.items() if name in self.lists and name in can}
+        uris = orjson.loads(self.uris)
+        if uris and "resources" in can:
+            kept["resourceSubscriptions"] = uris
+        return kept
+
+
 class Listening:
     """Streams that were opened while nobody was there. One per relay."""
 
@@ -60,19 +88,20 @@ class Listening:
         self._is_closed = False
 
     async def hold(
-        self, exchange: Exchange, server: str, call: Call, params: dict[str, Any], catalogue: Catalogue | None
+        self, exchange: Exchange, server: str, call: Call, wishes: Wishes, catalogue: Catalogue | None
     ) -> None:
         """Acknowledge, and wait until somebody is there (or the client left, or the relay stops)."""
         held = self._held.setdefault(server, set())
         if len(held) >= MAX_HELD:
             raise Busy(f'{MAX_HELD} callers wait for "{server}" already.', retry_after_ms=3000)
-        said = {"notifications": _honoured(params, catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
+        said = {"notifications": wishes.honoured(catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
         changed = asyncio.Event()
         held.add(changed)
         exchange.watch(changed.set)
         try:
             await exchange.start_stream()
             await exchange.event(orjson.dumps(jsonrpc.notification(ACKNOWLEDGED, said)))
+            del said
             while not changed.is_set() and not self._is_closed:
                 try:
                     async with asyncio.timeout(self._keepalive_s):
@@ -91,11 +120,9 @@ class Listening:
         return self._is_closed
 
     @contextmanager
-    def listener(
-        self, server: str, pending: Pending, params: dict[str, Any], *, is_acknowledged: bool
-    ) -> Iterator[Listener]:
+    def listener(self, server: str, pending: Pending, wishes: Wishes, *, is_acknowledged: bool) -> Iterator[Listener]:
         """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
-        listener = Listener(server, pending, _wanted(params), is_acknowledged)
+        listener = Listener(server, pending, wishes.lists, is_acknowledged)
         self._listeners.add(listener)
         try:
             yield listener
@@ -145,24 +172,3 @@ class Listener:
             self.tell(frozenset())
             return was_acknowledged
         return news_of(notice) is not None
-
-
-def _asked(params: dict[str, Any]) -> dict[str, Any]:
-    asked = params.get("notifications")
-    return asked if isinstance(asked, dict) else {}
-
-
-def _wanted(params: dict[str, Any]) -> frozenset[str]:
-    asked = _asked(params)
-    return frozenset(name for flag, name in FLAGS.items() if asked.get(flag) is True)
-
-
-def _honoured(params: dict[str, Any], catalogue: Catalogue | None) -> dict[str, Any]:
-    """What was asked for and is known here. Of a server that was never seen everything is believed."""
-    asked = _asked(params)
-    can = catalogue.initialize.get("capabilities", {}) if catalogue else dict.fromkeys(FLAGS.values())
-    kept: dict[str, Any] = {flag: True for flag, name in FLAGS.items() if asked.get(flag) is True and name in can}
-    uris = asked.get("resourceSubscriptions")
-    if isinstance(uris, list) and uris and "resources" in can:
-        kept["resourceSubscriptions"] = sorted({uri for uri in uris if isinstance(uri, str)})
-    return kept

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay.bulk import MAX_VALUES, is_bulky
 from tabrelay.config import Settings
 from tabrelay.depth import is_deeper_than
 from tabrelay.errors import BadRequest
 from tabrelay.faces.editors import HEADER, Editors
-from tabrelay.faces.exchange import Exchange
+from tabrelay.faces.exchange import Exchange, too_large
+from tabrelay.heading import Heading
 from tabserver.wire.budget import Budget
 from tabserver.wire.jsonrpc import PARSE_ERROR
 
@@ -27,19 +29,29 @@ class Mailbox:
         self._editors = editors
         self._max_body = settings.max_body
         self._max_depth = settings.max_json_depth
-        self._budget = Budget(settings.body_budget)
+        self.budget = Budget(settings.body_budget)
 
     async def read(self, exchange: Exchange) -> Any:
         """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
-        body = await exchange.body(self._max_body, self._budget)
-        if exchange.is_gone:
-            return NOTHING
+        body = await exchange.body(self._max_body, self.budget)
+        return NOTHING if exchange.is_gone else self._stamped(body, exchange)
+
+    def open(self, body: bytes, heading: Heading) -> Any:
+        """The JSON of a body that is there already. Raises BadRequest."""
+        return self._stamped(body, heading)
+
+    def _stamped(self, body: bytes, heading: Heading) -> Any:
         message = self.parse(body)
-        self._editors.stamp(exchange.header(HEADER), message)
+        self._editors.stamp(heading.header(HEADER), message)
         return message
 
     def parse(self, body: bytes) -> Any:
         """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
+        if len(body) > self._max_body:
+            raise too_large(self._max_body)
+        if is_bulky(body):
+            text = f"The body has more than {MAX_VALUES:,} values."
+            raise BadRequest(text, status=413, reason="too_large")
         try:
             value = orjson.loads(body)
         except orjson.JSONDecodeError as error:

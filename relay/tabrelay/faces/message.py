@@ -5,10 +5,22 @@ What it asks for is not known here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tabrelay.errors import BadRequest
 from tabserver.wire import jsonrpc
+
+# What a client says of itself is kept for as long as its session or its call, as values: bytes of its text.
+MAX_ABOUT: Final = 16 * 1024
+# Where in the params the name of what a request is for stands.
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+def name_of(message: dict[str, Any]) -> str | None:
+    """The tool, prompt or resource that a request is for."""
+    params = message.get("params")
+    name = params.get(NAMED_BY.get(message["method"])) if isinstance(params, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def request_id(message: Any) -> jsonrpc.RequestId | None:
@@ -31,6 +43,17 @@ def check_message(message: Any) -> None:
             raise BadRequest("A request's id must be a string or an integer.")
     elif "id" not in message or ("result" in message) is ("error" in message):
         raise BadRequest("The body is neither a request nor a notification nor a response.")
+
+
+def check_about(text: bytes) -> None:
+    """`text`: who the client is and what it can do. Raises BadRequest if it goes on about it for too long."""
+    if len(text) > MAX_ABOUT:
+        raise BadRequest(
+            f"The client says more than {MAX_ABOUT:,} bytes about itself and its capabilities.",
+            status=413,
+            code=jsonrpc.INVALID_PARAMS,
+            reason="too_large",
+        )
 
 
 def is_request(message: dict[str, Any]) -> bool:

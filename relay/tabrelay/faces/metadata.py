@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, RedirectResponse
 
-from tabrelay.routes import WELL_KNOWN
+from tabrelay.routes import MCP, WELL_KNOWN
 
 if TYPE_CHECKING:
     from tabrelay.oauth.resource import Resource
@@ -22,6 +22,7 @@ class Metadata:
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route(WELL_KNOWN, self._whole, methods=["GET"])
         app.add_api_route(WELL_KNOWN + "/{server}", self._one, methods=["GET"])
+        app.add_api_route(WELL_KNOWN + "/{server}/" + MCP, self._same, methods=["GET"])
         # Clients of 2025-03-26 know no RFC 9728, and ask the resource server for its authorization server's metadata.
         app.add_api_route("/.well-known/oauth-authorization-server", self._elsewhere, methods=["GET"])
 
@@ -31,8 +32,11 @@ class Metadata:
     async def _one(self, server: str) -> Response:
         return self._answer(server)
 
-    def _answer(self, server: str | None) -> Response:
-        about = self._resource.metadata(server) if self._resource is not None else None
+    async def _same(self, server: str) -> Response:
+        return self._answer(server, MCP)
+
+    def _answer(self, server: str | None, place: str = "") -> Response:
+        about = self._resource.metadata(server, place) if self._resource is not None else None
         if about is None:
             return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
         return JSONResponse(about, headers={"Cache-Control": "max-age=300"})

@@ -6,35 +6,38 @@ Owns the validation ladder and the status map; what a method means is the server
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
 
+from tabrelay.begun import Again, Begun
 from tabrelay.calls import LISTS, Call, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
 from tabrelay.faces.diary import Diary
-from tabrelay.faces.exchange import Exchange
-from tabrelay.faces.listening import LISTEN, Listening, farewell
-from tabrelay.faces.message import check_message, request_id
+from tabrelay.faces.exchange import JSON_TYPE, Exchange
+from tabrelay.faces.listening import LISTEN, Listening, Wishes, farewell
+from tabrelay.faces.message import NAMED_BY, check_about, check_message, name_of, request_id
 from tabrelay.faces.pins import Pins
 from tabrelay.faces.recall import recall_modern
+from tabrelay.faces.sharing import Sharing
 from tabrelay.faces.stream import answer
+from tabrelay.heading import Heading
 from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
 from tabrelay.policy import Principal
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
+from tabrelay.traces import Trace, Traces
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
-from tabserver.wire.frames import Caller
+from tabserver.wire.frames import META_ACP, Caller
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 METHOD_HEADER: Final = b"mcp-method"
 NAME_HEADER: Final = b"mcp-name"
-# Where the value that `Mcp-Name` repeats stands in the params.
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 REMOVED: Final = frozenset(
     {
         "initialize",
@@ -47,7 +50,9 @@ REMOVED: Final = frozenset(
     }
 )
 DISCOVER: Final = "server/discover"
+CALL: Final = "tools/call"
 PATIENCE_S: Final = 15.0
+JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
 STATUS: Final = {
     jsonrpc.METHOD_NOT_FOUND: 404,
@@ -59,11 +64,41 @@ STATUS: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """A tool call whose body says what its header says. With the same header, another whose body says this too agrees
+    with it as well: no step of the ladder could refuse it, and its caller is the same."""
+
+    name: str
+    version: Any
+    client: Any
+    capabilities: Any
+    catalogue: Catalogue | None  # the tool wants no argument repeated in a header, as long as it is this one
+    caller: Caller
+
+    def holds_for(self, message: Any) -> bool:
+        if type(message) is not dict or message.get("method") != CALL or message.get("jsonrpc") != "2.0":
+            return False
+        params = message.get("params")
+        if type(params) is not dict or params.get("name") != self.name:
+            return False
+        meta = params.get("_meta")
+        return (
+            type(meta) is dict
+            and meta.get(eras.META_VERSION) == self.version
+            and meta.get(eras.META_CLIENT) == self.client
+            and meta.get(eras.META_CAPABILITIES) == self.capabilities
+            and META_ACP not in meta  # which only the relay may say
+            and jsonrpc.is_request_id(message.get("id"))
+        )
+
+
 class Modern:
     """Answers modern POSTs."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, traces: Traces) -> None:
         self._switch = switch
+        self._traces = traces
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
         self._listening = Listening(settings.keepalive_s)
@@ -78,6 +113,9 @@ class Modern:
 
     def close(self) -> None:
         self._listening.close()
+
+    def share(self, sharing: Sharing) -> None:
+        self._pins.share(sharing)
 
     def flush(self) -> None:
         self._pins.flush()
@@ -139,33 +177,94 @@ class Modern:
             known = self._mirrors[server] = (catalogue, {str(name): row for name, row in rows.items() if row})
         return known[1].get(tool, ())
 
-    async def _forward(
-        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
-    ) -> None:
-        call = Call(
+    def begin(
+        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> Begun | None:
+        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+
+        `is_plain`: its header says nothing that its message has to be told.
+        """
+        check_message(message)
+        meta = _check(heading, message, lambda tool: self._mirrored(server, tool))
+        trace = self._traces.begin({}, heading.header, server, message)
+        call = self._call(server, principal, message, meta, trace)
+        agreed = self._agreed(server, call, meta) if is_plain and _agreed(heading, message) is not None else None
+        again = None if agreed is None else partial(self._begin_again, agreed)
+        return self._begin(server, principal, call, again)
+
+    def _begin_again(self, agreed: Agreed, server: str, principal: Principal, message: Any) -> Begun | None:
+        if not agreed.holds_for(message) or self._switch.registry.find(server).catalogue is not agreed.catalogue:
+            return None
+        caller = self._pins.caller(server, agreed.caller)
+        payload = orjson.dumps(message).decode()
+        call = Call(self._switch.new_channel(), message["id"], CALL, payload, caller, None, agreed.name)
+        return self._begin(server, principal, call)
+
+    def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> Agreed | None:
+        if call.name is None or self._mirrored(server, call.name):
+            return None
+        about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
+        catalogue = self._switch.registry.find(server).catalogue
+        return Agreed(call.name, *about, catalogue, _caller(call.caller.principal, meta))
+
+    def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> Begun | None:
+        pending = self._switch.start_now(server, call)
+        if pending is None:
+            return None
+        self._follow_pins(server, pending)
+        return Begun(
+            pending,
+            principal,
+            headers=JSON_ONLY,
+            status_of=_status,
+            carry_on=lambda exchange: self._answer(exchange, server, pending),
+            again=again,
+        )
+
+    def _follow_pins(self, server: str, pending: Pending) -> None:
+        if not pending.is_done:
+            pending.on_pin = lambda tab: self._pins.pin(server, pending.call.caller, tab)
+
+    def _call(
+        self, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any], trace: Trace | None
+    ) -> Call:
+        return Call(
             channel=self._switch.new_channel(),
             id=message["id"],
             method=message["method"],
             # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
             payload=orjson.dumps(message).decode(),
             caller=self._pins.caller(server, _caller(principal.id, meta)),
+            trace=trace,
+            name=name_of(message),
         )
-        if call.method == LISTEN:
-            await self._listen(exchange, server, call, message["params"])
+
+    async def _forward(
+        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
+    ) -> None:
+        trace = self._traces.begin(exchange.scope, exchange.header, server, message)
+        call = self._call(server, principal, message, meta, trace)
+        wishes = Wishes.of(message["params"]) if call.method == LISTEN else None
+        # It goes on as text: a great many values must not wait for the answer too.
+        message["params"] = None
+        meta.clear()
+        if wishes is not None:
+            await self._listen(exchange, server, call, wishes)
             return
         pending = await self._switch.start(server, call, self._rescue(server, call))
-        pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
+        self._follow_pins(server, pending)
         await self._answer(exchange, server, pending)
 
-    async def _listen(self, exchange: Exchange, server: str, call: Call, params: dict[str, Any]) -> None:
+    async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: Wishes) -> None:
         is_held = not self._switch.is_up(server)
         if is_held:
             catalogue = self._switch.registry.recall(server)
-            await self._listening.hold(exchange, server, call, params, catalogue)
+            with self._switch.holding(call):
+                await self._listening.hold(exchange, server, call, wishes, catalogue)
             if exchange.is_gone or self._listening.is_closed:
                 return
         pending = await self._switch.start(server, call)
-        with self._listening.listener(server, pending, params, is_acknowledged=is_held) as listener:
+        with self._listening.listener(server, pending, wishes, is_acknowledged=is_held) as listener:
             await self._answer(exchange, server, pending, is_known=listener.is_known, last_words=farewell(call.id))
 
     async def _answer(self, exchange: Exchange, server: str, pending: Pending, **more: Any) -> None:
@@ -184,6 +283,7 @@ class Modern:
 def _caller(principal: str, meta: dict[str, Any]) -> Caller:
     """A client says the same of itself with every request: one value for all of them, whose text is made once."""
     about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
+    check_about(about)
     return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about)
 
 
@@ -211,17 +311,18 @@ def _check_notification(exchange: Exchange) -> None:
         raise _unsupported(version)
 
 
-def _check(
-    exchange: Exchange, message: dict[str, Any], mirrored: Callable[[str], tuple[Mirror, ...]]
-) -> dict[str, Any]:
+def _check(heading: Heading, message: dict[str, Any], mirrored: Callable[[str], tuple[Mirror, ...]]) -> dict[str, Any]:
     """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
+    if (meta := _agreed(heading, message)) is not None:
+        check(mirrored(message["params"]["name"]), message["params"].get("arguments"), heading.headers)
+        return meta
     for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
-        if exchange.is_repeated(header):
+        if heading.is_repeated(header):
             raise mismatch(f"The header {header.decode()} is there more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
-        said = exchange.header(VERSION_HEADER)
+        said = heading.header(VERSION_HEADER)
         strange = "" if said is None or said in eras.MODERN_VERSIONS else f", and {said!r} is no version spoken here"
         raise _incomplete(f"params._meta is missing{strange}")
     version = meta.get(eras.META_VERSION)
@@ -229,19 +330,19 @@ def _check(
         raise _incomplete(f"params._meta has no {eras.META_VERSION}")
     if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
         raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
-    _compare(exchange, VERSION_HEADER, version)
-    _compare(exchange, METHOD_HEADER, message["method"])
+    _compare(heading, VERSION_HEADER, version)
+    _compare(heading, METHOD_HEADER, message["method"])
     assert isinstance(params, dict)
     named_by = NAMED_BY.get(message["method"])
     if named_by is not None:
         name = params.get(named_by)
         if not isinstance(name, str):
             raise _incomplete(f"params.{named_by} is missing")
-        _compare(exchange, NAME_HEADER, name, encoded=True)
+        _compare(heading, NAME_HEADER, name, encoded=True)
     if version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
-    if message["method"] == "tools/call":
-        check(mirrored(params["name"]), params.get("arguments"), exchange.headers)
+    if message["method"] == CALL:
+        check(mirrored(params["name"]), params.get("arguments"), heading.headers)
     if message["method"] in REMOVED:
         raise BadRequest(
             f'"{message["method"]}" is not a method of {version}.',
@@ -252,8 +353,31 @@ def _check(
     return meta
 
 
-def _compare(exchange: Exchange, header: bytes, expected: str, encoded: bool = False) -> None:
-    value = exchange.header(header)
+def _agreed(heading: Heading, message: dict[str, Any]) -> dict[str, Any] | None:
+    """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
+    refuse it. None for all others."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or message["method"] != CALL or heading.has_repeated:
+        return None
+    assert isinstance(params, dict)
+    version, name = meta.get(eras.META_VERSION), params.get("name")
+    is_so = (
+        version in eras.MODERN_VERSIONS
+        and heading.header(VERSION_HEADER) == version
+        and heading.header(METHOD_HEADER) == CALL
+        and isinstance(name, str)
+        and heading.header(NAME_HEADER) == name
+        and name.isascii()
+        and name.isprintable()
+        and not name.startswith("=?")  # which may stand for another name
+        and isinstance(meta.get(eras.META_CAPABILITIES), dict)
+    )
+    return meta if is_so else None
+
+
+def _compare(heading: Heading, header: bytes, expected: str, encoded: bool = False) -> None:
+    value = heading.header(header)
     if value is None:
         raise mismatch(f"The header {header.decode()} is missing.")
     if encoded:

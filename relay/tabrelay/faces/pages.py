@@ -7,7 +7,7 @@ documentation pages. No MCP is spoken here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -45,7 +45,7 @@ class Room(Protocol):
     def add_routes(self, app: FastAPI) -> None: ...
 
 
-Status = Callable[[Principal], dict[str, Any]]
+Status = Callable[[Principal], Awaitable[dict[str, Any]]]
 Probe = Callable[[Principal, str], Refuse | None]
 
 
@@ -88,7 +88,7 @@ def _add_information(
 
     @app.get("/-/status")
     async def current(request: Request) -> Response:
-        return JSONResponse(status(request.scope["state"]["principal"]))
+        return JSONResponse(await status(request.scope["state"]["principal"]))
 
     @app.get("/-/probe/{server:path}")
     async def may_serve(server: str, request: Request) -> Response:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from tabrelay.faces.diary import Diary, Page
+from tabrelay.faces.sharing import Sharing
 from tabserver.wire.frames import Caller
 
 LIFE_S: Final = 3600.0
@@ -38,6 +39,10 @@ class Pins:
     def pin(self, server: str, caller: Caller, tab: str | None) -> None:
         self._diary.forget(self._wall() - LIFE_S)
         self._diary.write(_id(server, caller), Page(self._wall(), tab=tab), now=True)
+
+    def share(self, sharing: Sharing) -> None:
+        """Each of several relays has them."""
+        sharing.diary("pins", self._diary)
 
     def flush(self) -> None:
         """The relay stops: write down what was used when."""

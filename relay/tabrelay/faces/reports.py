@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
 
 from tabrelay.policy import Policy, shown
 
@@ -40,10 +41,13 @@ class Reports:
         if (origin and not self._policy.is_own_origin(origin)) or kind not in TYPES:
             return Response(status_code=403)
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY:
-                return Response(status_code=413)
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    return Response(status_code=413)
+        except ClientDisconnect:  # nobody is left to answer, and it is no error of ours
+            return Response(status_code=400)
         if self._has_room():
             self._write(body)
         return Response(status_code=204)

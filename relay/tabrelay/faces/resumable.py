@@ -37,27 +37,32 @@ class Answers:
         version: str,
         headers: tuple[Header, ...],
         prefers_stream: bool,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Answer a POST with the outcome of its call. Raises a RelayError only while nothing was sent.
 
         `prefers_stream`: an answer that comes at once is a stream too, for a client that wants to be able to take every
-        answer up again.
+        answer up again. `patience_s`: when it is over, the answer becomes a stream.
         """
-        first = await pending.next(GLANCE_S)
+        try:
+            first = await pending.next(GLANCE_S)
+        except RelayError:
+            pending.release()
+            raise
         if isinstance(first, Reply) and not prefers_stream:
-            body = first.payload.encode()
-            await exchange.json(200, body, headers)
+            first = None
+            await exchange.json(200, pending.body(), headers)
             pending.release()
             return
         can_pause = version >= PRIMED_SINCE
-        stream = streams.open()
+        stream = streams.open(pending.call.id)
         stream.reader = exchange
         self._keep(_follow(pending, stream, server, first, can_pause=can_pause))
         exchange.watch(stream.wake)
         try:
             is_news = isinstance(first, Notice) and (can_pause or not first.ends_stream)
             if not is_news and not prefers_stream:
-                await stream.wait(PATIENCE_S - GLANCE_S)
+                await stream.wait(max(patience_s - GLANCE_S, 0.0))
             events = stream.after(0)
             if exchange.is_gone:
                 return

@@ -15,13 +15,16 @@ from typing import Final
 from tabrelay.calls import Notice, Peer, Pending
 from tabrelay.config import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.diary import Diary, Page
+from tabrelay.faces.diary import Diary, Page, digest
 from tabrelay.faces.events import Memory, Streams
 from tabrelay.faces.listening import list_changed, news_of
 from tabrelay.faces.seal import Seal
+from tabrelay.faces.sharing import Sharing
 from tabserver.wire.frames import Caller
 
 MAX_SUBSCRIPTIONS: Final = 256
+# Characters of the subscriptions of all sessions. Past it, whoever subscribes loses what it subscribed to first.
+MAX_SUBSCRIBED: Final = 16 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +45,8 @@ class Session:
     wants_notices: bool = False
     # Its standing stream carries its answers too (2024-11-05), and is ended by whoever opened it.
     is_pipe: bool = False
+    # Characters of its subscriptions, when they last changed.
+    weight: int = 0
 
     @property
     def is_listening(self) -> bool:
@@ -90,7 +95,11 @@ class Sessions:
         self._wall = wall
         self._memory = Memory()
         self._sessions: dict[str, Session] = {}
+        self._by_server: dict[str, dict[str, Session]] = {}
+        self._by_key: dict[str, Session] = {}
         self._swept = wall()
+        self.node = ""  # which of several relays this is
+        self._weight = 0
 
     def open(self, server: str, channel: str, caller: Caller) -> Session:
         self.check_room()
@@ -102,7 +111,7 @@ class Sessions:
                 channel,
                 caller,
                 self._wall(),
-                Streams(self._memory),
+                Streams(self._memory, self.node),
             )
         )
 
@@ -145,21 +154,33 @@ class Sessions:
                 self._new_channel(),
                 replace(sealed.caller, tab=page.tab),
                 self._wall(),
-                Streams(self._memory),
+                Streams(self._memory, self.node),
                 page.level,
                 dict.fromkeys(page.subscriptions),
             )
         )
 
     def _keep(self, session: Session) -> Session:
-        self._sessions[session.id] = session
+        self._weigh(session)
+        self._sessions[session.id] = self._by_key[digest(session.id)] = session
+        self._by_server.setdefault(session.server, {})[session.id] = session
         return session
 
     def changed(self, session: Session) -> None:
         """Its level, its subscriptions or its pin are others now."""
         while len(session.subscriptions) > MAX_SUBSCRIPTIONS:
             del session.subscriptions[next(iter(session.subscriptions))]
+        self._weigh(session)
         self._diary.write(session.id, _page(session), now=True)
+
+    def _weigh(self, session: Session) -> None:
+        before, session.weight = session.weight, sum(map(len, session.subscriptions))
+        self._weight += session.weight - before
+        while self._weight > MAX_SUBSCRIBED and session.subscriptions:
+            first = next(iter(session.subscriptions))
+            del session.subscriptions[first]
+            session.weight -= len(first)
+            self._weight -= len(first)
 
     def end(self, session: Session, why: str) -> None:
         """For good: the id is dead from now on."""
@@ -177,7 +198,13 @@ class Sessions:
     def release(self, session: Session, why: str) -> None:
         """Let its memory go, and say nothing of its id."""
         if self._sessions.pop(session.id, None) is not None:
+            mates = self._by_server[session.server]
+            del mates[session.id]
+            if not mates:
+                del self._by_server[session.server]
+            del self._by_key[digest(session.id)]
             self._on_end(session, why)
+            self._weight -= session.weight
             session.streams.end()
 
     def flush(self) -> None:
@@ -187,11 +214,33 @@ class Sessions:
         self._diary.forget(self._wall() - self._life_s)
         self._diary.flush()
 
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def known(self, key: str) -> Session | None:
+        """The session with this key, if its memory is here."""
+        return self._by_key.get(key)
+
+    def share(self, sharing: Sharing, on_change: Callable[[Session, Page], None]) -> None:
+        """Each of several relays knows what changes in a session. `on_change`: another one changed one that is here."""
+
+        def changed(key: str) -> None:
+            session = self._by_key.get(key)
+            page = self._diary.find(session.id) if session is not None else None
+            if session is None or page is None:
+                return
+            if page.is_ended:
+                self.release(session, "the client ended it")
+            else:
+                on_change(session, page)
+
+        sharing.diary("sessions", self._diary, changed)
+
     def all(self) -> list[Session]:
         return list(self._sessions.values())
 
     def of(self, server: str) -> list[Session]:
-        return [session for session in self._sessions.values() if session.server == server]
+        return list(self._by_server.get(server, {}).values())
 
 
 def _page(session: Session) -> Page:

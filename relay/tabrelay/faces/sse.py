@@ -15,13 +15,14 @@ from urllib.parse import parse_qs
 from tabrelay.calls import Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain, unavailable
-from tabrelay.errors import BadRequest, RelayError
+from tabrelay.errors import BadRequest, RelayError, RelayUnavailable
 from tabrelay.faces.events import Memory, Stream
 from tabrelay.faces.exchange import Exchange, error_body
 from tabrelay.faces.handshake import Handshake
 from tabrelay.faces.mailbox import NOTHING, Mailbox
 from tabrelay.faces.message import check_message, is_request
 from tabrelay.faces.sessions import Session
+from tabrelay.faces.sharing import Sharing
 from tabrelay.policy import Principal
 from tabserver.wire import eras, jsonrpc
 
@@ -29,9 +30,10 @@ from tabserver.wire import eras, jsonrpc
 class Pipe:
     """One open stream, and the session that its client began on it."""
 
-    __slots__ = ("is_closing", "principal", "server", "session", "stream", "tasks")
+    __slots__ = ("exchange", "is_closing", "principal", "server", "session", "stream", "tasks")
 
-    def __init__(self, server: str, principal: Principal, stream: Stream) -> None:
+    def __init__(self, server: str, principal: Principal, stream: Stream, exchange: Exchange) -> None:
+        self.exchange = exchange
         self.server = server
         self.principal = principal
         self.stream = stream
@@ -67,6 +69,7 @@ class Sse:
         self._most = settings.max_sessions
         self._memory = Memory()
         self._pipes: dict[str, Pipe] = {}
+        self._sharing: Sharing | None = None
 
     def close(self) -> None:
         for pipe in self._pipes.values():
@@ -80,7 +83,7 @@ class Sse:
             raise BadRequest(f"The relay has {self._most:,} open streams.", status=503, reason="too_many_sessions")
         id = secrets.token_hex(16)
         stream = Stream(id, self._memory)
-        pipe = self._pipes[id] = Pipe(server, principal, stream)
+        pipe = self._pipes[id] = Pipe(server, principal, stream, exchange)
         stream.reader = exchange
         exchange.watch(stream.wake)
         try:
@@ -117,61 +120,106 @@ class Sse:
             raise BadRequest("Send messages to the address that the stream's endpoint event gave.", reason="no_session")
         pipe = self._pipes.get(ids[0])
         if pipe is None and self._drain.is_on:
-            # A body is read in this transport only when the status is an error.
-            gone = unavailable()
-            raise BadRequest(gone.message, status=503, code=gone.code, reason=gone.reason)
+            raise _unavailable(unavailable())
+        if pipe is None and self._sharing is not None:
+            await self._pass(exchange, {"session_id": ids[0], "server": server, "principal": principal.id})
+            return
         if pipe is None or pipe.server != server or pipe.principal.id != principal.id:
-            raise BadRequest("Session not found. Open the stream again.", status=404, reason="session_not_found")
+            raise _not_found()
         message = await self._mailbox.read(exchange)
         if message is NOTHING:
             return
         check_message(message)
-        self._take(pipe, message)
-        await exchange.reply(202, b"Accepted", ((b"content-type", b"text/plain; charset=utf-8"),))
+        self._take(exchange, pipe, message)
+        await _accepted(exchange)
 
-    def _take(self, pipe: Pipe, message: dict[str, Any]) -> None:
+    def share(self, sharing: Sharing) -> None:
+        """A client's messages may come in at another relay than the one that has its stream."""
+        self._sharing = sharing
+        sharing.streams(lambda asked: {} if self._asked_for(asked) is not None else None, self._posted)
+
+    def _asked_for(self, asked: dict[str, Any]) -> Pipe | None:
+        pipe = self._pipes.get(str(asked.get("session_id")))
+        if pipe is None or (pipe.server, pipe.principal.id) != (asked.get("server"), asked.get("principal")):
+            return None
+        return pipe
+
+    def _posted(self, asked: dict[str, Any], message: dict[str, Any]) -> None:
+        pipe = self._asked_for(asked)
+        if pipe is not None:
+            self._take(pipe.exchange, pipe, message)
+
+    async def _pass(self, exchange: Exchange, where: dict[str, Any]) -> None:
+        assert self._sharing is not None
+        message = await self._mailbox.read(exchange)
+        if message is NOTHING:
+            return
+        check_message(message)
+        try:
+            is_taken = await self._sharing.post(where, message)
+        except RelayUnavailable as error:
+            raise _unavailable(error) from None
+        if not is_taken:
+            raise _not_found()
+        await _accepted(exchange)
+
+    def _take(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> None:
         if not is_request(message):
             if pipe.session is not None:
                 self._handshake.pass_on(pipe.session, message)
             return
-        pipe.spawn(self._request(pipe, message))
+        pipe.spawn(self._request(exchange, pipe, message))
 
-    async def _request(self, pipe: Pipe, message: dict[str, Any]) -> None:
+    async def _request(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> None:
         try:
             if message["method"] == "initialize":
-                pipe.stream.add(await self._initialize(pipe, message))
+                pipe.stream.add(await self._initialize(exchange, pipe, message))
             elif pipe.session is None:
                 raise _too_early(message)
             else:
-                await self._forward(pipe, pipe.session, message)
+                await self._forward(exchange, pipe, pipe.session, message)
         except RelayError as error:
             pipe.stream.add(error_body(error, message["id"], pipe.server))
 
-    async def _initialize(self, pipe: Pipe, message: dict[str, Any]) -> bytes:
+    async def _initialize(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> bytes:
         if pipe.session is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
-        body, session = await self._handshake.initialize(pipe.server, pipe.principal, message)
+        body, session = await self._handshake.initialize(exchange, pipe.server, pipe.principal, message)
         # Whatever the session says goes to its only stream.
         session.streams.standing = pipe.stream
         session.is_pipe = True
         pipe.session = session
-        self._handshake.listen(session)
+        self._handshake.briefing.listen(session)
         return body
 
-    async def _forward(self, pipe: Pipe, session: Session, message: dict[str, Any]) -> None:
+    async def _forward(self, exchange: Exchange, pipe: Pipe, session: Session, message: dict[str, Any]) -> None:
         known = self._handshake.recall(session, message)
         if known is not None:
             pipe.stream.add(known)
             return
-        pending = await self._handshake.start(session, message)
-        while True:
-            event = await pending.next()
-            if isinstance(event, Reply):
-                pipe.stream.add(event.payload.encode())
-                pending.release()
-                return
-            if event is not None and not event.ends_stream:
-                pipe.stream.add(event.payload.encode())
+        pending = await self._handshake.start(exchange, session, message)
+        try:
+            while True:
+                event = await pending.next()
+                if isinstance(event, Reply) or (event is not None and not event.ends_stream):
+                    pipe.stream.add(event.payload.encode())
+                if isinstance(event, Reply):
+                    return
+        finally:
+            pending.release()
+
+
+async def _accepted(exchange: Exchange) -> None:
+    await exchange.reply(202, b"Accepted", ((b"content-type", b"text/plain; charset=utf-8"),))
+
+
+def _not_found() -> BadRequest:
+    return BadRequest("Session not found. Open the stream again.", status=404, reason="session_not_found")
+
+
+def _unavailable(error: RelayUnavailable) -> BadRequest:
+    """A body is read in this transport only when the status is an error."""
+    return BadRequest(error.message, status=503, code=error.code, reason=error.reason)
 
 
 def _too_early(message: dict[str, Any]) -> BadRequest:

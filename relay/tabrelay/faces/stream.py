@@ -47,7 +47,8 @@ async def answer(
     try:
         event = await pending.next(GLANCE_S)
         if isinstance(event, Reply):
-            await _whole(exchange, event, status_of)
+            status, event = status_of(event), None
+            await _whole(exchange, status, pending.body())
             return
         exchange.watch(hung_up)
         wait_s = max(patience_s - GLANCE_S, 0.0)
@@ -55,18 +56,23 @@ async def answer(
             if event is None and not exchange.is_streaming:
                 event = await pending.next(wait_s)
                 if isinstance(event, Reply):
-                    await _whole(exchange, event, status_of)
+                    status, event = status_of(event), None
+                    await _whole(exchange, status, pending.body())
                     return
             if not exchange.is_streaming:
                 await exchange.start_stream()
             if isinstance(event, Notice):
-                if is_known is None or not is_known(event):
-                    await exchange.event(event.payload.encode())
+                payload = event.payload.encode() if is_known is None or not is_known(event) else None
+                event = None  # as bytes it is kept once
+                if payload is not None:
+                    await exchange.event(payload)
+                    payload = None
             elif event is None:
                 await exchange.comment()
             if not isinstance(event, Reply):
                 event = await pending.next(keepalive_s)
-        await exchange.event(event.payload.encode())
+        event = None
+        await exchange.event(pending.body())
     except Gone:
         return
     except RelayError as error:
@@ -81,10 +87,10 @@ async def answer(
         await exchange.end_stream()
 
 
-async def _whole(exchange: Exchange, reply: Reply, status_of: Callable[[Reply], int]) -> None:
+async def _whole(exchange: Exchange, status: int, body: bytes) -> None:
     """The reply at once; as the only event if a stream was begun for another reason."""
     if exchange.is_streaming:
-        await exchange.event(reply.payload.encode())
+        await exchange.event(body)
         await exchange.end_stream()
     else:
-        await exchange.json(status_of(reply), reply.payload.encode())
+        await exchange.json(status, body)

@@ -1,8 +1,8 @@
 """This relay as an OAuth resource server: whose access token is this, for which server, and until when?
 
 Tokens are JWTs of one issuer (RFC 9068). A token is for this relay only if its audience says so: the server's own
-address, `https://relay.example/notes`, or the relay's. Its scopes are `call` and `serve`, or `call:notes` and
-`serve:notes` for one server. Knows no HTTP; the keys are kept in `keys`.
+address, `https://relay.example/notes` (or `…/notes/mcp`), or the relay's. Its scopes are `call` and `serve`, or
+`call:notes` and `serve:notes` for one server. Knows no HTTP; the keys are kept in `keys`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import jwt
 
 from tabrelay.oauth.keys import ALGORITHMS, Keys
 from tabrelay.policy import CALL, SERVE, Principal, Refuse
-from tabrelay.routes import WELL_KNOWN
+from tabrelay.routes import MCP, WELL_KNOWN
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
-LEEWAY_S: Final = 30.0
+LEEWAY_S: Final = 30.0  # the issuer's clock may be ahead: for when a token begins, not for when it ends
 MAX_TOKEN: Final = 16 * 1024
 MOST_KNOWN: Final = 1024
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
@@ -75,7 +75,7 @@ class Resource:
             scopes,
             servers=_servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims),
             credential=f"oauth:{claims.digest}",
-            expires=claims.expires + LEEWAY_S,
+            expires=claims.expires,
         )
         if needs is not None and (needs not in scopes or (server is not None and not principal.may_see(server))):
             return Refuse(403, "forbidden", f'This token lacks the scope "{self.scope(needs, server)}".')
@@ -93,7 +93,7 @@ class Resource:
         known = self._known.get(digest)
         if known is None:
             known = self._verify(token, digest)
-        if known is None or self._wall() >= known.expires + LEEWAY_S:
+        if known is None or self._wall() >= known.expires:
             self._known.pop(digest, None)
             return None
         return known
@@ -113,8 +113,11 @@ class Resource:
                 leeway=LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
             )
-        except (jwt.PyJWTError, ValueError):
+            return self._read(said, digest)
+        except (jwt.PyJWTError, ValueError, TypeError):  # the last: claims of another kind than they should be
             return None
+
+    def _read(self, said: dict[str, Any], digest: str) -> Claims:
         subject, audience = said["sub"], said["aud"]
         audiences = frozenset([audience] if isinstance(audience, str) else [str(each) for each in audience])
         scope = said.get("scope", said.get("scp", ""))
@@ -127,7 +130,9 @@ class Resource:
 
     def _is_meant(self, claims: Claims, server: str | None) -> bool:
         """RFC 8707: a token for one server is none for another, whatever its scopes say."""
-        meant = {self._base, f"{self._base}/"} | ({f"{self._base}/{server}"} if server else set())
+        meant = {self._base, f"{self._base}/"}
+        if server is not None:
+            meant |= {self._address(server), self._address(server, MCP)}
         if server is None:  # the status, which shows what the token is for
             return any(each in meant or each.startswith(f"{self._base}/") for each in claims.audiences)
         return bool(claims.audiences & meant)
@@ -137,28 +142,35 @@ class Resource:
     def scope(self, needs: str, server: str | None) -> str:
         return f"{needs}:{server}" if server else needs
 
-    def challenge(self, refusal: Refuse, needs: str | None, server: str | None, was_given: bool) -> Refuse:
+    def challenge(
+        self, refusal: Refuse, needs: str | None, server: str | None, was_given: bool, place: str = ""
+    ) -> Refuse:
         """RFC 9728 §5.1 and RFC 6750 §3.1: where to get a token that would do."""
         error = "insufficient_scope" if refusal.status == 403 else "invalid_token" if was_given else None
         parts = [f'error="{error}"'] if error else []
         parts += [f'scope="{self.scope(needs, server)}"'] if needs else []
-        parts.append(f'resource_metadata="{self.metadata_url(server)}"')
+        parts.append(f'resource_metadata="{self.metadata_url(server, place)}"')
         headers = tuple(pair for pair in refusal.headers if pair[0].lower() != "www-authenticate")
         challenge = ("WWW-Authenticate", f"Bearer {', '.join(parts)}")
         return Refuse(refusal.status, refusal.reason, refusal.message, (*headers, challenge), refusal.retry_after_ms)
 
-    def metadata_url(self, server: str | None) -> str:
-        return f"{self._base}{WELL_KNOWN}" + (f"/{server}" if server else "")
+    def _address(self, *parts: str | None) -> str:
+        return "/".join([self._base, *filter(None, parts)])
 
-    def metadata(self, server: str | None) -> dict[str, Any] | None:
-        """RFC 9728 §2. The same for every name that could be one: it does not tell which servers there are."""
+    def metadata_url(self, server: str | None, place: str = "") -> str:
+        return self._address(WELL_KNOWN.strip("/"), server, place)
+
+    def metadata(self, server: str | None, place: str = "") -> dict[str, Any] | None:
+        """RFC 9728 §2. The same for every name that could be one: it does not tell which servers there are.
+
+        §3.3: the resource has to be the address that the client used, so each address of a server is one."""
         if server is not None:
             try:
                 check_server_name(server)
             except ServerNameError:
                 return None
         return {
-            "resource": f"{self._base}/{server}" if server else self._base,
+            "resource": self._address(server, place),
             "authorization_servers": [self.issuer],
             "scopes_supported": [self.scope(CALL, server)],
             "bearer_methods_supported": ["header"],

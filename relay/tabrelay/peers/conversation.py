@@ -12,12 +12,14 @@ import asyncio
 import itertools
 import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import orjson
 
 from tabrelay import __version__
+from tabrelay.bulk import is_bulky
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone
 from tabrelay.roll import Roll, Running
@@ -36,7 +38,7 @@ MAX_REPEAT_S: Final = 30.0
 class Socket(Protocol):
     """One WebSocket, as we write to it."""
 
-    def write(self, header: str, payload: str | None) -> None: ...
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None: ...
 
     def close(self, code: int, reason: str) -> None: ...
 
@@ -148,7 +150,7 @@ class Conversation:
             pending.fail(BrowserGone(text))
 
     def _write(self, message: dict[str, Any]) -> None:
-        self._socket.write(orjson.dumps(message).decode(), None)
+        self._socket.write([(orjson.dumps(message).decode(), None)])
 
     # -- from the page ------------------------------------------------------------------------------------------------
 
@@ -260,6 +262,8 @@ class Conversation:
 
 def _read(text: str) -> dict[str, Any] | None:
     """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
+    if is_bulky(text):
+        return None
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -9,14 +9,20 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tabrelay.agent import browser_name
 from tabrelay.calls import Peer, Pending
+from tabrelay.conduit import conduit_of
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
+from tabrelay.errors import RelayError
 from tabrelay.instances import read_tabs
+from tabrelay.meter import Meter
 from tabrelay.peers.plain import Plain
+from tabrelay.peers.remote import RemotePeer
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.peers.writer import Writer
@@ -54,9 +60,15 @@ class Door:
         on_gone: Callable[[str], None],
         drain: Drain,
         state_key: Callable[[str, str], str],
+        meter: Meter | None = None,
+        rosters: dict[str, Roster[Pending]] | None = None,
+        seek: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
-        server of a principal seals with that its clients carry for it."""
+        server of a principal seals with that its clients carry for it. `meter` counts who comes, goes and may not.
+        `rosters`: the calls of each name, where they are known to others too. `seek`: finds out who has a name at other
+        relays."""
+        self._meter = meter or Meter(0)
         self._registry = registry
         self._settings = settings
         self._build = build
@@ -76,8 +88,11 @@ class Door:
         )
         self._sessions: dict[str, TabPeer] = {}
         self._plain = Plain(registry, settings, on_up)
-        self._rosters: dict[str, Roster[Pending]] = {}
-        self._budget = Budget(settings.replay_budget)
+        self._rosters: dict[str, Roster[Pending]] = {} if rosters is None else rosters
+        self._seek = seek
+        # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
+        self._budget = Budget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
+        self._writers: set[Writer] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
@@ -85,38 +100,58 @@ class Door:
         try:
             server = check_server_name(scope["path"].removeprefix("/"))
         except ServerNameError as error:
-            await _refuse(send, 404, str(error))
+            await self._refuse(send, Refuse(404, "bad_name", str(error)))
             return
         offered = scope.get("subprotocols", ())
         is_plain = self._plain.takes(server, offered)
         if SUBPROTOCOL not in offered and not is_plain:
-            await _refuse(send, 400, f"Offer the WebSocket subprotocol {SUBPROTOCOL}.")
+            await self._refuse(send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}."))
             return
+        if self._seek is not None:
+            with suppress(RelayError):
+                await self._seek(server)
         refusal = self.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
         if refusal is not None:
-            await _refuse(send, refusal.status, refusal.message)
+            await self._refuse(send, refusal)
             return
         chosen = self._plain.subprotocol(offered) if is_plain else SUBPROTOCOL
         await send({"type": "websocket.accept", "subprotocol": chosen})
-        socket = Writer(send, queue_bytes=self._settings.send_queue, timeout_s=self._settings.send_timeout_s)
+        socket = self._writer(scope, send)
         writer = asyncio.create_task(socket.run())
+        self._writers.add(socket)
         with self._drain.sockets:
             try:
                 if is_plain:
+                    self._meter.arrived("plain")
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
                     await self._serve(server, principal, scope, receive, socket)
             except Dismissed as dismissed:
                 socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
             finally:
+                self._meter.departed()
+                self._writers.discard(socket)
                 await socket.finish()
                 await writer
+
+    def _writer(self, scope: Scope, send: Send) -> Writer:
+        limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
+        conduit = conduit_of(scope)
+        return Writer(send, **limits) if conduit is None else Writer(send, say=conduit.say, **limits)
+
+    async def _refuse(self, send: Send, refusal: Refuse) -> None:
+        """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
+        self._meter.refused("door", refusal.reason)
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
 
     async def _serve(self, server: str, principal: Principal, scope: Scope, receive: Receive, socket: Writer) -> None:
         try:
             async with asyncio.timeout(self._limits.greeting_s):
                 hello = await _next_text(receive)
         except TimeoutError:
+            self._meter.refused("door", "hello")
             socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
             return
         if hello is None:
@@ -124,18 +159,25 @@ class Door:
         try:
             peer = self._session(server, principal, scope, hello)
         except (RemoteProtocolError, ServerNameError) as error:
-            socket.write(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)
+            self._meter.refused("door", "hello")
+            socket.write([(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)])
             socket.close(CLOSE_PROTOCOL, str(error))
             return
         socket.on_slow = lambda: peer.slow(socket)
         peer.attach(socket, hello)
+        conduit = conduit_of(scope)
+        if conduit is not None:
+            conduit.on_text = partial(peer.hear, socket)
         try:
+            # What the conduit does not carry: large messages, and the end.
             while (text := await _next_text(receive)) is not None:
-                peer.receive(socket, *frames.split(text))
+                peer.hear(socket, text)
         except Dismissed as dismissed:
             # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
         finally:
+            if conduit is not None:
+                conduit.on_text = None
             peer.detach(socket)
 
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
@@ -152,11 +194,11 @@ class Door:
         return server in self._settings.instances
 
     def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
-        if peer is not None and not isinstance(peer, TabPeer | SocketPeer):
+        if peer is not None and not isinstance(peer, TabPeer | SocketPeer | RemotePeer):
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
-        if isinstance(peer, TabPeer | SocketPeer) and peer.is_up and peer.principal != principal.id:
+        if isinstance(peer, TabPeer | SocketPeer | RemotePeer) and peer.is_up and peer.principal != principal.id:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
         return None
 
@@ -218,6 +260,7 @@ class Door:
         elif isinstance(displaced, SocketPeer):
             displaced.stand_down()
         self._registry.introduce(peer.server, peer.browser)
+        self._meter.arrived("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 
@@ -235,6 +278,16 @@ class Door:
         if known is not None and self._registry.holder(peer.server) is peer:
             self._registry.know_tabs(peer.server, *known)
 
+    @property
+    def budget(self) -> Budget:
+        """What all links keep together."""
+        return self._budget
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Written to browsers and not sent yet."""
+        return sum(writer.waiting_bytes for writer in self._writers)
+
     def browsers(self) -> list[TabPeer | SocketPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
 
@@ -250,13 +303,6 @@ async def _next_text(receive: Receive) -> str | None:
         text = message.get("text")
         if text is not None:
             return str(text)
-
-
-async def _refuse(send: Send, status: int, text: str) -> None:
-    """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
-    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-    await send({"type": "websocket.http.response.body", "body": text.encode()})
 
 
 def _header(scope: Scope, wanted: bytes) -> str | None:

@@ -153,19 +153,32 @@ class Pipes:
         return SessionMessage(message)
 
     async def _speak(self) -> None:
+        async with self._outgoing:
+            if await self._is_heard_to_the_end():
+                return
+            # Until it is said how it ended, and which requests it never had, nobody may find the line closed: what was
+            # being written just now would pass for delivered.
+            await asyncio.wait({self._hearing}, timeout=4 * family.KILL_S)
+            if not self._hearing.done():
+                self._report(None, Fault("it reads no more", ends_line=True), self._sent)
+
+    async def _is_heard_to_the_end(self) -> bool:
+        """Write what there is to say. False: nobody reads the pipe any more; the last line was not written whole."""
         stdin = self._process.stdin
         assert stdin is not None
-        # A pipe that nobody reads any more: the line was not written to its end, so nobody has read it.
-        with contextlib.suppress(anyio.ClosedResourceError, OSError):
-            async with self._outgoing:
-                async for item in self._outgoing:
-                    text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        with contextlib.suppress(anyio.ClosedResourceError):
+            async for item in self._outgoing:
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                try:
                     stdin.write(text.encode() + b"\n")
                     await stdin.drain()
-                    if stdin.is_closing():  # asyncio takes what is written to a broken pipe, and says nothing
-                        return
-                    if isinstance(item.message, JSONRPCRequest):
-                        self._sent.add(item.message.id)
+                except OSError:
+                    return False
+                if stdin.is_closing():  # asyncio takes what is written to a broken pipe, and says nothing
+                    return False
+                if isinstance(item.message, JSONRPCRequest):
+                    self._sent.add(item.message.id)
+        return True
 
     async def _overhear(self) -> None:
         """What it says on stderr is for people: kept for the moment it fails, and logged."""

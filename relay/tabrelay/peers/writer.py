@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from tabserver.wire.frames import CLOSE_SLOW
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+AT_ONCE: Final = 64 * 1024  # characters of several frames in one write
 SLOW: Final = "the browser reads too slowly"
 FAREWELL_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
 
@@ -25,9 +26,17 @@ class Writer:
     """Writing only queues; `run` is the task that sends. `on_slow` is called once: it says goodbye and closes."""
 
     def __init__(
-        self, send: Send, *, queue_bytes: int, timeout_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        send: Send,
+        *,
+        queue_bytes: int,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        say: Callable[[Sequence[str]], bool] = lambda texts: False,
     ) -> None:
+        """`say` writes texts past the queue, if it can do so at once."""
         self._send = send
+        self._say = say
         self._queue_bytes = queue_bytes
         self._timeout_s = timeout_s
         self._queue: deque[str] = deque()
@@ -40,10 +49,21 @@ class Writer:
         self._clock = clock
         self.on_slow: Callable[[], None] = lambda: self.close(CLOSE_SLOW, SLOW)
 
-    def write(self, header: str, payload: str | None) -> None:
+    @property
+    def waiting_bytes(self) -> int:
+        return self._waiting_bytes
+
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
         if self._close is not None or self._is_over:
             return
-        text = header if payload is None else f"{header}\n{payload}"
+        texts = [header if payload is None else f"{header}\n{payload}" for header, payload in frames]
+        if not self._queue and sum(map(len, texts)) <= AT_ONCE and self._say(texts):
+            return
+        for text in texts:  # whether there is room for another is known when one is written
+            if self._queue or not self._say((text,)):
+                self._wait(text)
+
+    def _wait(self, text: str) -> None:
         self._queue.append(text)
         self._waiting_bytes += len(text)
         if self._waiting_bytes > self._queue_bytes and self._over_since is None:

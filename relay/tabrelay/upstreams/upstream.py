@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, Busy, DeadlinePassed, RelayError, ServerOffline, UpstreamGone
+from tabrelay.traces import headers_for
 from tabrelay.translation import envelope
 from tabrelay.translation.audience import Audience
 from tabrelay.translation.interpreter import Interpreter
@@ -274,8 +275,10 @@ class Upstream:
         if connection is None:
             raise LineFault(Fault("it is not connected", delivered="no", ends_line=True))
         headers = None
-        if self._repeating is not None and connection.era is Era.MODERN:
-            headers = await self._repeating.headers(connection, method, params or {})
+        if self._repeating is not None:  # it is reached over HTTP
+            headers = headers_for(params)
+            if connection.era is Era.MODERN:
+                headers |= await self._repeating.headers(connection, method, params or {})
         try:
             result = await connection.perform(pending, params, headers)
         except MCPError as error:

@@ -6,9 +6,11 @@ Each flag's name is a setting's name; the default None means "not given", so tha
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tabrelay.verbs.outcome import Stop
 
@@ -17,31 +19,61 @@ class Parser(argparse.ArgumentParser):
     """With `mixes`, flags may stand between arguments that may be left out; argparse alone takes these for left out.
 
     What a verb does not know is said with the verb's own usage, and with the flag that was meant, if one looks like it.
+    So is a flag that is misspelt where something else is missing too, of which argparse alone would speak.
     """
 
     mixes = False
+    advice = ""  # for flags that the verb does not know
     _is_inside = False
+    _given: Sequence[str] = ()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._is_inside:  # argparse's own way to mix comes back here, with arguments that it reads later
             return super().parse_known_args(args, namespace)
         self._is_inside = True
+        self._given = sys.argv[1:] if args is None else args
         try:
             read = self.parse_known_intermixed_args if self.mixes else super().parse_known_args
             found, unknown = read(args, namespace)
         finally:
             self._is_inside = False
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+            self._refuse(unknown)
         return found, unknown
 
-    def _meant(self, unknown: Sequence[str]) -> str:
+    def error(self, message: str) -> NoReturn:
+        """Also for what argparse itself finds wrong."""
+        if misspelt := self._misspelt():
+            self._given = ()
+            self._refuse(misspelt)
+        for action in self._actions:
+            if "invalid choice" in message and action.choices is not None and action.option_strings == []:
+                message += self._meant(self._given, list(action.choices))
+        if message.startswith("the following arguments are required") and self.epilog:
+            message += f"\n{self.epilog.rstrip()}"
+        super().error(message)
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        flags = [text.partition("=")[0] for text in unknown if text.startswith("--")]
+        meant = self._meant(flags, [name for name in self._option_string_actions if name.startswith("--")])
+        advice = self.advice or f"All flags: {self.prog} --help"
+        super().error(f"unrecognized arguments: {' '.join(unknown)}{meant or chr(10) + advice}")
+
+    def _misspelt(self) -> list[str]:
+        """Flags that are none. Before a verb, or an action of one, only: what stands behind is for that to read."""
+        own = self._given
+        if any(isinstance(action, argparse._SubParsersAction) for action in self._actions):
+            own = list(takewhile(lambda text: text.startswith("-"), own))
+        flags = [text.partition("=")[0] for text in takewhile(lambda text: text != "--", own) if text.startswith("--")]
+        known = self._option_string_actions  # the beginning of one is enough
+        return [flag for flag in flags if not any(name.startswith(flag) for name in known)]
+
+    @staticmethod
+    def _meant(said: Sequence[str], known: Sequence[str]) -> str:
         from difflib import get_close_matches
 
-        known = [name for name in self._option_string_actions if name.startswith("--")]
-        flags = [text.partition("=")[0] for text in unknown if text.startswith("--")]
-        close = [match for flag in flags for match in get_close_matches(flag, known, 1)]
-        return f"\nDid you mean {' and '.join(close)}?" if close else f"\nAll flags: {self.prog} --help"
+        close = [match for text in said for match in get_close_matches(text, known, 1, 0.7) if text not in known]
+        return f"\nDid you mean {' and '.join(close)}?" if close else ""
 
 
 def verb(verbs: Any, name: str, about: str, example: str) -> Parser:
@@ -153,6 +185,12 @@ def relay_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--call-log-arguments", action="store_true", default=None, help="write down the arguments of calls too"
+    )
+    parser.add_argument(
+        "--traces",
+        action="store_true",
+        default=None,
+        help="send traces to an OpenTelemetry collector; OTEL_EXPORTER_OTLP_ENDPOINT and other variables say where",
     )
     parser.add_argument(
         "--dangerously-no-auth",

@@ -176,7 +176,9 @@ def _call(row: dict[str, Any]) -> str:
 
 def _text(row: dict[str, Any]) -> str:
     """As the relay says it on stderr."""
-    text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {row.get('message', '')}"
+    from tabrelay.logs import plain
+
+    text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {plain(row.get('message', ''))}"
     if "exception" in row:
         text += f"\n{row['exception']}"
     return text

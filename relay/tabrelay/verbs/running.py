@@ -88,7 +88,8 @@ def base_url(host: str, port: int) -> str:
 def program() -> tuple[str, ...]:
     """This installation's own program, by its full path: for those who have no PATH, or another one."""
     beside = Path(sys.executable).with_name("tabrelay.exe" if sys.platform == "win32" else "tabrelay")
-    return (str(beside),) if beside.is_file() else (sys.executable, "-m", "tabrelay")
+    # -P: it is started anywhere, and must not take its modules from the folder that it is started in.
+    return (str(beside),) if beside.is_file() else (sys.executable, "-P", "-m", "tabrelay")
 
 
 def command() -> str:

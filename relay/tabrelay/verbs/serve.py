@@ -45,16 +45,29 @@ def serve_flags(serve: argparse.ArgumentParser) -> None:
         help="a server whose pages bring their own MCP SDK and dial without a token: any page of the relay's own or an "
         "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
     )
+    serve.add_argument(
+        "--bus",
+        action="append",
+        metavar="URL",
+        help="a NATS server, nats://… or tls://…, that this relay shares with others: each answers for the browsers of "
+        "all (may be repeated for a cluster; with a password in it, only as the environment variable TABRELAY_BUS)",
+    )
+    serve.add_argument("--bus-credentials", metavar="FILE", help="the relay's credentials at the bus (.creds)")
+    serve.add_argument(
+        "--bus-ca", metavar="FILE", help="certificates that the bus's own is signed by, if none of the system's"
+    )
+    serve.add_argument("--workers", type=int, metavar="N", help="run N processes on this port; needs --bus")
     flags.relay_flags(serve)
 
 
 def effective(args: argparse.Namespace) -> tuple[Any, Any]:
     """The settings and the configuration that these flags lead to."""
-    from tabrelay.config import ConfigError
+    from tabrelay.config import ConfigError, refuse_secrets
     from tabrelay.configfile import reader
 
     args.servers = args.servers or None
     try:
+        refuse_secrets(getattr(args, "bus", None) or ())
         return reader.effective(vars(args))
     except ConfigError as problem:
         raise Stop(str(problem)) from None
@@ -75,20 +88,26 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     """Bind, build, run. Returns when a signal stopped the relay."""
     from tabrelay import logs
     from tabrelay.announcement import question
+    from tabrelay.crew import Crew, Post
     from tabrelay.opener import Opener
     from tabrelay.policy import is_loopback
     from tabrelay.tokens import Tokens
 
     tokens = Tokens(settings.home)
     _check(settings, tokens)
+    post = Post.read()
+    if settings.workers > 1 and post is None:
+        return Crew(_listen(settings.host, settings.port, verb, settings.servers), sys.argv[1:], settings.workers).run()
     # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
     # bound port would keep them all waiting, and let them in at the same instant.
     from tabrelay.app import create_app
     from tabrelay.drain import Drain
     from tabrelay.runner import run
 
-    sock = _listen(settings.host, settings.port, verb, settings.servers)
+    sock = _listen(settings.host, settings.port, verb, settings.servers) if post is None else post.socket()
     settings = replace(settings, port=sock.getsockname()[1])
+    if post is not None and post.number:
+        settings = _with_own_logs(settings, post.number)
     base = running.base_url(settings.host, settings.port)
     logs.configure(settings.log_level, is_json=settings.log_format == "json")
     logs.keep(settings)
@@ -116,7 +135,10 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         )
 
         def ready() -> None:
-            _announce(settings, tokens, base, page, opener)
+            if post is None or (post.number == 0 and post.is_new):
+                _announce(settings, tokens, base, page, opener)
+            if post is not None:
+                post.report()
             if settings.config:
                 from tabrelay.reloading import Reloading
 
@@ -130,10 +152,22 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     return OK
 
 
+def _with_own_logs(settings: Any, number: int) -> Any:
+    """Processes share the state directory and the port, but no file that each of them writes and puts aside."""
+    from tabrelay.logs import log_path
+
+    def own(setting: str, stem: str) -> str:
+        path = log_path(settings.home, settings.port, setting, stem)
+        return setting if path is None else str(path.with_stem(f"{path.stem}-{number + 1}"))
+
+    return replace(settings, log_file=own(settings.log_file, "relay"), call_log=own(settings.call_log, "calls"))
+
+
 def _check(settings: Any, tokens: Any) -> None:
     """Everything that can be known to fail, said before anything starts."""
     from tabrelay import policy
     from tabrelay.assets import Assets, AssetsMissing
+    from tabrelay.config import ConfigError
     from tabrelay.tokens import StateError
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name
@@ -143,6 +177,13 @@ def _check(settings: Any, tokens: Any) -> None:
     if settings.plain and not policy.is_loopback(settings.host):
         raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
     try:
+        settings.check_whole()
+        if settings.bus_credentials:
+            from pathlib import Path
+
+            from tabrelay.backplane.credentials import Credentials
+
+            Credentials(Path(settings.bus_credentials).expanduser())  # one that will never do is said at once
         for name in settings.servers:
             check_server_name(name)
         policy.Policy.for_address(
@@ -150,7 +191,7 @@ def _check(settings: Any, tokens: Any) -> None:
         )
         Assets.find().check()
         tokens.master()
-    except (ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
+    except (ConfigError, ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
         raise Stop(str(problem)) from None
 
 

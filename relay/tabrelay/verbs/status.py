@@ -42,8 +42,30 @@ def text(status: dict[str, Any]) -> str:
     # Under the table: one server's long words would push every column to the right.
     errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
     said = "\n\n" + "\n".join(errors) if errors else ""
-    sessions = _sessions(status.get("acp", ()))
-    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{sessions}{said}{hint}"
+    more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ()))
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{more}{said}{hint}"
+
+
+def _nodes(rows: Any) -> str:
+    """The relays of one bus."""
+    if not rows:
+        return ""
+    told = [
+        (
+            str(row["id"]) + (" (this one)" if row["is_this"] else ""),
+            str(row.get("version")),
+            str(row.get("browsers")),
+            str(row.get("in_flight")),
+        )
+        for row in rows
+    ]
+    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'UNDER WAY'), told)}"
+
+
+def _presence(row: Any) -> str:
+    if not row["is_used"]:
+        return "never came: does it take MCP servers?"
+    return "over HTTP" if row.get("how") == "http" else "none now"
 
 
 def _sessions(rows: Any) -> str:
@@ -55,8 +77,7 @@ def _sessions(rows: Any) -> str:
             str(row["agent"]),
             str(row["session"]),
             str(row["server"]),
-            ", ".join(row["connections"])
-            or ("none now" if row["is_used"] else "never came: does it take MCP servers?"),
+            ", ".join(row["connections"]) or _presence(row),
             str(row["server_id"]),
         )
         for row in rows

@@ -36,8 +36,9 @@ def add(verbs: Any) -> None:
         "--for",
         dest="scopes",
         action="append",
-        choices=("call", "serve"),
-        help="call: MCP clients (default); serve: pages that offer tools (may be repeated)",
+        choices=("call", "serve", "metrics"),
+        help="call: MCP clients (default); serve: pages that offer tools; metrics: whoever reads /-/metrics "
+        "(may be repeated)",
     )
     new.add_argument("--days", type=float, metavar="N", help="ends by itself after N days (default: never)")
     new.add_argument("--json", action="store_true", help="print one JSON line")
@@ -69,6 +70,8 @@ def _new(args: argparse.Namespace) -> int:
 
     if args.days is not None and not args.days > 0:
         raise Stop("--days must be more than 0.")
+    if args.server and "metrics" in (args.scopes or ()):
+        raise Stop("The figures of /-/metrics are of all servers: --for metrics can't have a --server.")
     try:
         servers = [check_server_name(name) for name in args.server] if args.server else None
         life_s = args.days * DAY_S if args.days is not None else None

@@ -1,0 +1,50 @@
+"""A call that is under way already, and what becomes of its answer: between the fast lane and the ordinary way.
+
+Whoever has one can send the whole answer at once; if it turns out otherwise, the ordinary way carries on with it. How
+an answer is written to a connection is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.calls import Pending, Reply
+from tabrelay.policy import Principal
+
+# Where it stands in the scope of a request that the ordinary way carries on with. No client can put anything there.
+BEGUN: Final = "tabrelay.begun"
+
+Header = tuple[bytes, bytes]
+
+
+# Server, principal and message; None: it has to be looked at in full.
+Again = Callable[[str, Principal, Any], "Begun | None"]
+
+
+class Begun:
+    """`carry_on` is given the exchange (`faces.exchange`) and answers as if it had made the call itself."""
+
+    __slots__ = ("_status_of", "again", "carry_on", "headers", "pending", "principal")
+
+    def __init__(
+        self,
+        pending: Pending,
+        principal: Principal,
+        *,
+        headers: tuple[Header, ...],
+        status_of: Callable[[Reply], int],
+        carry_on: Callable[[Any], Awaitable[None]],
+        again: Again | None = None,
+    ) -> None:
+        """`again` begins the next call of whoever sent this, if that has the same header."""
+        self.pending = pending
+        self.principal = principal
+        self.headers = headers
+        self._status_of = status_of
+        self.carry_on = carry_on
+        self.again = again
+
+    def whole(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
+        """The answer at once: status, headers of its own, body."""
+        return self._status_of(reply), self.headers, reply.payload.encode()

@@ -1,0 +1,40 @@
+"""What a browser answers, looked at once: is it an answer to this request at all, and of which kind? Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from tabrelay.bulk import is_bulky
+from tabrelay.errors import BadAnswer
+from tabserver.wire.jsonrpc import RequestId
+
+
+def read(payload: str) -> dict[str, Any] | None:
+    """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has too
+    many values would take all memory."""
+    if "\n" in payload or "\r" in payload or is_bulky(payload):
+        return None
+    try:
+        message = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def judge(payload: str, id: RequestId) -> tuple[int | None, bool]:
+    """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
+    truth about an answer that is none."""
+    message = read(payload)
+    if message is None or message.get("id") != id:
+        raise BadAnswer("The browser's answer is not a JSON-RPC response to this request.")
+    error = message.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int):
+        return code, False
+    if "result" not in message:
+        raise BadAnswer("The browser's answer has neither a result nor an error.")
+    result = message["result"]
+    is_plain = isinstance(result, dict) and not result.get("isError") and result.get("resultType") != "input_required"
+    return None, is_plain

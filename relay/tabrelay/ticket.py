@@ -1,0 +1,205 @@
+"""A request in the fast lane, in the place where uvicorn has its cycle of request and response.
+
+It writes an answer that is there at once in one piece. When anything else happens (something is said before the answer,
+the call fails, takes long or has a large result, the client leaves or reads too slowly), it makes the
+cycle that uvicorn would have made, and the ordinary way carries on with the same call.
+
+This is the one file that knows how uvicorn works inside; `fits` says whether that is still so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from tabrelay.begun import BEGUN, Begun, Header
+from tabrelay.calls import Reply
+from tabrelay.drain import Tally
+from tabrelay.outgoing import DEFAULT_HEADERS
+from tabrelay.ticker import Ticker
+
+log = logging.getLogger(__name__)
+
+MOST: Final = 256 * 1024  # characters of an answer; a larger one is written at the client's pace, in the ordinary way
+_CYCLE: Final = (
+    *("self", "scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
+    *("message_event", "expect_100_continue", "keep_alive", "on_response"),
+)
+_USED: Final = ("_start_asgi_task", "on_response_complete", "on_headers_complete", "on_body", "on_message_complete")
+
+
+class Road(Protocol):
+    """The lane, as a connection sees it."""
+
+    waits: Ticker[Any]
+    exchanges: Tally
+
+    def knows(self, url: bytes, headers: Sequence[Header]) -> bool: ...
+
+    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[Begun, Any] | None: ...
+
+    def take_again(self, known: Any, body: bytes) -> Begun | None: ...
+
+
+def fits() -> bool:
+    """Is uvicorn as this file knows it? If not, everything goes the ordinary way."""
+    made_of = tuple(inspect.signature(RequestResponseCycle.__init__).parameters)
+    return made_of == _CYCLE and all(hasattr(HttpToolsProtocol, name) for name in _USED)
+
+
+@lru_cache(maxsize=1024)  # of answers there are few kinds: one, and one for each session
+def _lines(headers: tuple[Header, ...]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % pair for pair in headers])
+
+
+_ALL: Final = _lines(DEFAULT_HEADERS)
+
+
+class _Uvicorns:
+    """The headers that uvicorn puts before all others. It makes another list of them every second."""
+
+    def __init__(self) -> None:
+        self._pairs: list[Header] = []
+        self._text = b""
+
+    def lines(self, pairs: list[Header]) -> bytes:
+        if pairs is not self._pairs:
+            self._pairs, self._text = pairs, _lines(tuple(pairs))
+        return self._text
+
+
+_uvicorns: Final = _Uvicorns()
+
+
+class Street(HttpToolsProtocol):
+    """A connection whose requests may take the lane."""
+
+    def rest(self) -> None:
+        """The answer to one that did is written."""
+        raise NotImplementedError
+
+
+class _Nobody:
+    """Nobody waits for this request's events."""
+
+    def set(self) -> None: ...
+
+
+class Letter:
+    """What uvicorn knows of a request: enough to make a scope of it, for it or for another with the same header."""
+
+    __slots__ = ("_scope", "url")
+
+    def __init__(self, http: HttpToolsProtocol) -> None:
+        self._scope, self.url = http.scope, http.url
+
+    def scope(self, length: int, begun: Begun) -> Any:
+        size = b"%d" % length
+        headers = [(name, size if name == b"content-length" else value) for name, value in self._scope["headers"]]
+        return {
+            **self._scope,
+            "method": "POST",
+            "path": self.url.decode(),
+            "raw_path": self.url,
+            "query_string": b"",
+            "headers": headers,
+            "state": dict(self._scope.get("state") or {}),
+            BEGUN: begun,
+        }
+
+
+class Ticket:
+    """One request. What is public here uvicorn looks at, or sets, on its cycles."""
+
+    __slots__ = ("_begun", "_body", "_http", "_letter", "_road", "keep_alive", "response_complete")
+
+    message_event: Final = _Nobody()
+    response_started = False
+
+    def __init__(
+        self, http: Street, road: Road, begun: Begun, body: bytes, letter: Letter, *, keep_alive: bool
+    ) -> None:
+        self._http = http
+        self._road = road
+        self._begun = begun
+        self._body = body
+        self._letter = letter
+        self.keep_alive = keep_alive
+        self.response_complete = False
+
+    def wait(self) -> None:
+        """For the answer, or for a reason to go the ordinary way."""
+        pending = self._begun.pending
+        self._road.exchanges.__enter__()
+        self._road.waits.add(self)
+        pending.on_wake = self._look
+        if pending.has_news:
+            self._look()
+
+    def _look(self) -> None:
+        reply, http = self._begun.pending.whole, self._http
+        if reply is None or len(reply.payload) > MOST or http.flow.write_paused or http.transport.is_closing():
+            self.hand_over()
+            return
+        try:
+            self._answer(reply)
+        except Exception:  # it would end the link that the reply came by
+            log.exception("An answer could not be written.")
+            http.transport.close()
+
+    def _answer(self, reply: Reply) -> None:
+        http = self._http
+        self._leave()
+        self.response_complete = True
+        status, headers, body = self._begun.whole(reply)
+        first = _uvicorns.lines(http.server_state.default_headers)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        http.transport.write(
+            b"%b%b%bcontent-length: %d\r\n%b%b%b"
+            % (STATUS_LINE[status], first, _lines(headers), len(body), _ALL, end, body)
+        )
+        self._begun.pending.release()
+        del self._begun, self._body  # the connection keeps its last ticket until the next
+        self._road.exchanges.__exit__()
+        if not self.keep_alive:
+            http.transport.close()
+        http.rest()
+
+    def _leave(self) -> None:
+        self._begun.pending.on_wake = None
+        self._road.waits.discard(self)
+
+    def hand_over(self) -> None:
+        """From here on the ordinary way answers. It finds a request whose body has come, and the call under way."""
+        if self.response_complete:
+            return
+        self._leave()
+        http = self._http
+        cycle = RequestResponseCycle(
+            scope=self._letter.scope(len(self._body), self._begun),
+            transport=http.transport,
+            flow=http.flow,
+            logger=http.logger,
+            access_logger=http.access_logger,
+            access_log=http.access_log,
+            default_headers=http.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=self.keep_alive,
+            on_response=http.on_response_complete,
+        )
+        cycle.body += self._body
+        cycle.more_body = False
+        cycle.message_event.set()
+        current: object = http.cycle
+        if current is self:  # else the client has sent its next request already, which waits for this one
+            http.cycle = cycle
+        http._start_asgi_task(cycle, http.app)
+        # The task begins before this is called, and counts by itself: a drain sees the request all the time.
+        http.loop.call_soon(self._road.exchanges.__exit__)
