@@ -1,17 +1,20 @@
 """No token in what is written: every test of the suite is a canary.
 
-A pytest plugin. Each token that is made in this process, or that a relay in another process hands to a test, is
-registered; after each test everything that was written meanwhile is searched for them, in clear and as WebSockets carry
-them: what the relay's loggers say at TRACE (through the product's own formatter), what tests captured, what relays said
-on stderr, and every file in their state directories but the one that is there to hold a token. Works in each process by
-itself, so that it works with any number of them.
+A pytest plugin. Each token and pairing code that is made in this process or by a relay in another (which `hook` has
+write them down), and each token of the tests' authorization servers, is registered; after each test everything that was
+written meanwhile is searched for them, in clear and as WebSockets carry them: what the relay's loggers say at TRACE
+(through the product's own formatter), what tests captured, what relays said on stderr, the command lines of all
+processes while one ran, and every file in their state directories but those that are there to hold a secret. Works in
+each process by itself, so that it works with any number of them.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
+import os
 import re
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import Any, Final
 import pytest
 from _pytest.capture import CaptureFixture
 
-from tabrelay import vault
+from tabrelay import codes, vault
 from tabrelay.logs import TRACE, JsonFormatter
 
 # The outputs that show a token on purpose, and the tests of each.
@@ -30,25 +33,43 @@ SHOWN: Final = {
     "`tabrelay token`, which is there to print one": (
         "test_token_prints_the_token",
         "test_a_named_token_is_printed_once",
+        "test_a_token_for_figures",
         "test_the_default_token_is_replaced",
         "test_the_state_directory_may_stand",
     ),
+    "`tabrelay pair`, which is there to print a code": ("test_pair_finds_the_running_relay_by_itself",),
 }
 # Whose words are the relay's: clients of tests have loggers too, and say what they send.
 LOGGERS: Final = ("tabrelay", "tabserver", "uvicorn", "fastapi", "starlette", "asyncio")
 # Files that hold a secret: that is what they are for, and nobody else may read them.
 SECRET_FILES: Final = frozenset({"token", "session.key"})
-_RUNS: Final = re.compile(r"[A-Za-z0-9_-]{32,}")
+# Of servers elsewhere where the user has signed in: one for each.
+SIGNED_IN: Final = re.compile(r"[0-9a-f]{32}\.json")
+_RUNS: Final = re.compile(r"[A-Za-z0-9_-]{12,}")
 _SHAPED: Final = re.compile(r"tr_[A-Za-z0-9_-]{43}")
 
+# Where relays in other processes write down which secrets they made.
+ELSEWHERE: Final = "TABRELAY_TEST_SECRETS"
+
 _forms: set[str] = set()
+_read_upto = 0
 _written: list[tuple[str, str]] = []
 
 
 def register(token: str) -> None:
-    """A token that must not be written anywhere from now on."""
+    """A secret that must not be written anywhere from now on."""
     encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
-    _forms.update((token, encoded, token.encode().hex()))
+    # What was signed: the signature is the secret of it.
+    _forms.update((token, encoded, token.encode().hex(), token.rpartition(".")[2]))
+
+
+def _made_elsewhere() -> None:
+    global _read_upto
+    with suppress(KeyError, OSError), open(os.environ[ELSEWHERE], encoding="utf-8") as file:
+        file.seek(_read_upto)
+        for secret in file.read().split():
+            register(secret)
+        _read_upto = file.tell()
 
 
 def saw(where: str, text: str) -> None:
@@ -60,14 +81,22 @@ def saw(where: str, text: str) -> None:
 def saw_files(home: Path) -> None:
     """What a relay left in its state directory."""
     for path in sorted(home.rglob("*")) if home.is_dir() else ():
-        if path.name in SECRET_FILES:
+        if path.name in SECRET_FILES or (path.parent.name == "oauth" and SIGNED_IN.fullmatch(path.name)):
             continue
         with suppress(OSError):  # it may be gone by now, or no file
             saw(path.name, path.read_text(encoding="utf-8", errors="replace"))
 
 
+def saw_processes() -> None:
+    """Command lines, which every user of the computer can read."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            saw("a command line", path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+
+
 def leaks() -> list[str]:
     """Where tokens were seen since the last look; the tokens themselves are not repeated."""
+    _made_elsewhere()
     found = []
     for where, text in _written:
         runs = [*_RUNS.findall(text), *_SHAPED.findall(text)]
@@ -101,6 +130,16 @@ def pytest_configure(config: pytest.Config) -> None:
         return token
 
     vault.new_secret = new_secret
+    mint = codes.Codes.mint
+
+    def minted(self: Any, *args: Any) -> str:
+        code = mint(self, *args)
+        register(code)
+        return code
+
+    codes.Codes.mint = minted  # type: ignore[assignment]
+    handle, os.environ[ELSEWHERE] = tempfile.mkstemp(prefix="tabrelay-secrets-")
+    os.close(handle)
     read = CaptureFixture.readouterr
 
     def readouterr(self: Any) -> Any:
@@ -110,6 +149,10 @@ def pytest_configure(config: pytest.Config) -> None:
         return said
 
     CaptureFixture.readouterr = readouterr  # type: ignore[method-assign]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    Path(os.environ.pop(ELSEWHERE)).unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)

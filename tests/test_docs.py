@@ -33,11 +33,12 @@ SIZES = {
     "replay_budget",
     "send_queue",
     "body_budget",
+    "call_budget",
     "max_list",
     "max_description",
 }
 # Rhythms: nobody goes over them.
-NO_LIMITS = {"heartbeat_s", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}
+NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}
 # Limits of pages that speak plain MCP: told in plain-peers.md.
 PLAIN = {"greet_s", "park_s", "park_caller"}
 
@@ -92,7 +93,11 @@ def test_the_table_of_settings_is_the_programs() -> None:
 def test_every_limit_says_what_happens_at_it() -> None:
     told = set(re.findall(r"`(\w+)`", PAGE.read_text(encoding="utf-8").partition("## What happens at a limit")[2]))
     limits = {item.name for item in fields(Settings) if isinstance(item.default, int | float)}
-    limits -= {"port", "no_auth", "open_browser", "json", "watch", "call_log_arguments"} | NO_LIMITS | PLAIN
+    limits -= (
+        {"port", "no_auth", "open_browser", "json", "watch", "call_log_arguments", "metrics", "traces", "fast_lane"}
+        | NO_LIMITS
+        | PLAIN
+    )
     assert limits - told == set()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tabrelay
+from tests import order
 
 ROOT = Path(__file__).resolve().parent.parent
 RELAY = ROOT / "relay" / "tabrelay"
@@ -115,14 +116,20 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
     tests = ROOT / "tests"
     found = {path.relative_to(tests).as_posix() for path in modules(tests, "*.py") if starts.search(path.read_text())}
     assert found == {
+        "backplane/test_workers.py",  # what refuses to start
         "bridge/test_call.py",  # only other verbs of the command
         "relay/test_census.py",  # who gets through the gate; nothing behind it answers
         "relay/test_cli.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
         "support/hook/sitecustomize.py",  # the tap itself
+        "support/program.py",  # the verbs stdio and acp, which are no relays
         "support/relay.py",  # RunningRelay, with a Recorder
         "upstreams/test_reloading.py",  # with a Wiretap
     }
+
+
+def test_what_goes_first_is_there() -> None:
+    assert [name for name in (*order.LONGEST, *order.SLOW_ROOMS) if not (ROOT / "tests" / name).exists()] == []
 
 
 def test_the_changelog_begins_with_this_version() -> None:

@@ -8,25 +8,35 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutations import MUTATIONS, Mutation
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "security.md"
 # A row that vanishes from the page is a defence that nobody looks after any more.
 ATTACKERS = {
     "a malicious page",
     "a route that nobody thought of",
+    "a page that wants to know which servers there are",
     "DNS rebinding",
     "a page on another port",
     "another user of this computer",
+    "whoever fills the disk or deletes the call log",
     "a malicious server (page or elsewhere): lists",
     "a malicious server: tools that change later",
     "a malicious server: reaching into another",
     "payload bombs",
+    "many who come at once",
+    "whoever does not read",
     "a malicious client",
     "slow connections",
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",
     "guessing a pairing code",
+    "a page that takes another's approval",
+    "somebody who reads the bus's password",
+    "a page that takes another's name",
+    "a client that reads another's stream",
     "markup in the texts of tools",
     "an agent that does what it should not",
     "a forged or foreign access token",
@@ -56,6 +66,15 @@ def test_every_defence_has_tests_that_exist(row: tuple[str, str, str]) -> None:
     assert row[1] and named
     gone = [f"{path}::{test}" for path, test in named if test not in _names(path)]
     assert gone == []
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
+def test_every_defence_that_can_be_taken_away_is_still_there(mutation: Mutation) -> None:
+    """Which tests fail without it, `python -m tests.mutations` sees; that takes longer than a test may."""
+    assert (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.before) == 1
+    for test in mutation.tests.split():
+        path, _, name = test.partition("::")
+        assert not name or name in _names(path), test
 
 
 def test_links_of_the_page_lead_somewhere() -> None:

@@ -56,7 +56,7 @@ class Tools(Toolbox):
             """Take three steps."""
             for step in (1, 2, 3):
                 context.progress(step, 3, f"step {step}")
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0)
             return "done"
 
         @tool(toolbox=self)

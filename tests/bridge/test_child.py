@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.elsewhere import is_alive, until
+from tests.support.program import quiet
 from tests.support.stdio import BridgeChild, request
 from tests.support.upstream import Reply, Upstream, hang, result, status
 
@@ -205,14 +206,11 @@ async def test_a_client_that_does_not_read_slows_the_server_down() -> None:
         await reply.end()
 
     async with Upstream({"x": flood}) as server, BridgeChild(server.url) as child:
-        child._stdout._transport.pause_reading()  # type: ignore[attr-defined]
+        child.pause()
         await child.send(request("x"))
-        before = -1
-        while before != sent:
-            before = sent
-            await asyncio.sleep(0.3)
+        await quiet(child.process.pid)
         assert sent < 60
-        child._stdout._transport.resume_reading()  # type: ignore[attr-defined]
+        child.resume()
         lines = [json.loads(await child.line()) for _ in range(61)]
         assert lines[-1]["result"] == "done" and all("method" in line for line in lines[:-1])
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tabrelay.bridge import bridge
 from tabrelay.bridge.outbound import Limits
 from tests.support.stdio import BridgeHere, request, until
 from tests.support.upstream import Reply, Upstream, cut, hang, result, status
@@ -49,6 +50,17 @@ async def test_what_is_not_json_is_answered_and_the_next_line_is_read() -> None:
         ]
         assert (await bridge.ask("ping"))["result"] == {}
         assert server.methods == ["ping"]
+
+
+async def test_a_clients_answer_that_is_too_long_is_an_error_for_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "MAX_LINE", 10_000)
+    async with Upstream() as server, BridgeHere(server.url) as here:
+        await here.send({"jsonrpc": "2.0", "id": 3, "result": {"text": "x" * 20_000}})
+        assert (await here.ask("ping"))["id"] == 1
+        assert server.methods == ["answer", "ping"]
+        said = json.loads(server.seen[0].body)
+        assert (said["id"], said["error"]["code"]) == (3, -32603)
+        assert here.is_silent
 
 
 async def test_a_notification_and_an_answer_yield_no_line() -> None:

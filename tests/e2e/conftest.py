@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Error as PlaywrightError
 
 from tests.support.demo import Demo
 from tests.support.modes import carry, chosen_modes
@@ -59,6 +62,26 @@ async def context(browser: Browser, settings: ModuleType, mode: str) -> AsyncIte
     await context.close()
 
 
+# What a page keeps, as [place, name, value].
+KEPT = """() => [
+  ...Object.entries(localStorage).map(([name, value]) => ["localStorage", name, value]),
+  ...Object.entries(sessionStorage).map(([name, value]) => ["sessionStorage", name, value]),
+  ["cookie", "", document.cookie],
+]"""
+
+
+async def keeps_only_its_token(page: Page) -> None:
+    """Whatever a test did: a page keeps the one token that it was given for itself, and nothing secret elsewhere."""
+    kept = []
+    with suppress(PlaywrightError, TimeoutError):  # it may be frozen, or gone
+        async with asyncio.timeout(2):
+            kept = await page.evaluate(KEPT)
+    for place, name, value in kept:
+        is_its_own = place == "localStorage" and name.partition(":")[0] == "tabrelay.token"
+        assert is_its_own or "tr_" not in value, (place, name)
+        assert place != "cookie" or not value, value
+
+
 @pytest.fixture
 async def rival(browser: Browser, settings: ModuleType) -> AsyncIterator[BrowserContext]:
     """Another browser, as far as the web can tell: no storage and no worker is shared."""
@@ -76,8 +99,9 @@ async def demo(tmp_path: Path) -> AsyncIterator[Demo]:
 
 
 @pytest.fixture
-async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> Page:
+async def page(context: BrowserContext, demo: Demo, settings: ModuleType) -> AsyncIterator[Page]:
     """The demo page, paired, connected, with all of its tools."""
     page = await context.new_page()
     await demo.open(page, settings.BOOT_TIMEOUT_MS)
-    return page
+    yield page
+    await keeps_only_its_token(page)

@@ -22,7 +22,7 @@ OFFER = """async () => {
     globalThis.ran = [];
     globalThis.connection = connect({ server: "demo" });
     connection.offerTool({
-        name: "wipe", title: "Wipe the notes", inputSchema: { type: "object" },
+        name: "wipe", title: "Wipe\\n”the notes”", inputSchema: { type: "object" },
         annotations: { destructiveHint: true },
         execute: (said) => { ran.push(said); return "wiped"; },
     });
@@ -113,7 +113,7 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
     await page.evaluate(OFFER)
     await page.locator("#tools [data-tool=wipe]").wait_for()
     dialog = await Dialog.at(page)
-    title = "Allow “Wipe the notes”?"
+    title = 'Allow “Wipe "the notes"”?'  # whose quotation marks are no end of ours
     async with demo.client() as client:
         async with asking(client, what=SPOOF) as call:
             await dialog.until(title)
@@ -153,7 +153,7 @@ async def test_a_cancelled_call_takes_its_question_away_and_a_page_may_ask_in_it
     dialog = await Dialog.at(page)
     async with demo.client() as client:
         async with asking(client):
-            await dialog.until("Allow “Wipe the notes”?")
+            await dialog.until('Allow “Wipe "the notes"”?')
         await dialog.until()
         assert await page.evaluate("ran") == []
         await page.evaluate(OWN)

@@ -254,6 +254,7 @@ async def test_over_the_grace_a_call_in_flight_has_an_unknown_outcome_and_a_new_
             await stage.runs(page, "lost")
             stage.proxy.is_refusing = True
             stage.proxy.cut()
+            await stage.away()
             with pytest.raises(MCPError) as late:
                 await client.call_tool("work", {"key": "late"})
             assert late.value.error.code == -31010

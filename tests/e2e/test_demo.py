@@ -143,11 +143,21 @@ def demo_sockets(demo: Demo) -> int:
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 async def test_the_page_comes_back_by_itself_when_the_relay_was_restarted(demo: Demo, page: Page, how: str) -> None:
+    way, tab, offer = (page.locator(one) for one in ("#line [data-stop=relay]", "#tab", "#tools-title"))
+    async with demo.client() as client:
+        assert text(await client.call_tool("add", {"a": 1, "b": 2})) == "3"
+    await expect(way).to_have_attribute("data-track", "clear", timeout=20_000)
     await (demo.stop() if how == "stop" else demo.kill())
     await page.locator("#state:not([data-state=connected])").wait_for()
+    # Nobody can call it now, and nothing on the page says otherwise.
+    await expect(way).to_have_attribute("data-track", "dark", timeout=20_000)
+    await expect(tab).to_contain_text("No calls come", timeout=20_000)
+    await expect(offer).to_have_text("Tools")
     assert await page.locator("#state").get_attribute("data-why") in ("relay_down", "lost", "restarting")
     await demo.start()
     await page.locator("#state[data-state=connected]").wait_for()
+    await expect(tab).to_contain_text("Calls of its tools come here", timeout=20_000)
+    await expect(offer).to_have_text("Tools on offer")
     async with demo.client() as client:
         assert text(await client.call_tool("add", {"a": 4, "b": 4})) == "8"
         assert (await client.call_tool("count_words", {"text": "a b"})).structured_content == 2

@@ -188,7 +188,7 @@ async def test_a_browser_that_slept_goes_on_where_it_was_and_one_that_was_killed
                 assert await page.evaluate("runs") == {"slept": 1}
                 # Killed: nobody says goodbye. A call waits its moment and then says what to do.
                 send(signal.SIGKILL, family)
-                await stage.proxy.until(lambda: not any(stage.proxy.held(way) for way in Way))
+                await stage.away()
                 with pytest.raises(MCPError) as told:
                     await client.call_tool("work", {"key": "late"})
                 assert told.value.error.data["reason"] == "server_offline"

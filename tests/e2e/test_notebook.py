@@ -27,6 +27,8 @@ connection.offerTool({ name: "turn_on", execute() {
 </script>
 """
 
+ENDLESS = "import sys\nsys.setrecursionlimit(10**6)\n"
+
 
 async def names(client: Client) -> list[str]:
     return sorted(tool.name for tool in (await client.list_tools()).tools)
@@ -126,10 +128,22 @@ async def test_a_cancelled_call_ends_in_the_code(lab: Demo) -> None:
 
 
 async def test_a_python_that_breaks_down_is_replaced(lab: Demo) -> None:
-    """Without a limit, recursion runs over the browser's stack, and Pyodide is beyond repair."""
+    """Recursion through C, without a limit, runs over the browser's stack, and Pyodide is beyond repair."""
     async with lab.client() as client:
         with pytest.raises(MCPError) as lost:
-            await run(client, "import sys\nsys.setrecursionlimit(10**6)\ndef f(n): return f(n + 1)\nf(0)")
+            await run(client, ENDLESS + "class A:\n    def __repr__(self): return repr(A())\nrepr(A())")
         assert lost.value.error.data is not None and lost.value.error.data["reason"] == "browser_gone"
+        await until_offered(client, "run_python")
+        assert (await run(client, "1 + 1"))["result"] == "2"
+
+
+async def test_recursion_without_an_end_is_over_in_time(lab: Demo) -> None:
+    """Python's own recursion takes no stack: it ends at the limit or by the clock, unless the way back is too long."""
+    async with lab.client() as client, asyncio.timeout(60):
+        try:
+            error = (await run(client, ENDLESS + "def f(n): return f(n + 1)\nf(0)"))["error"]
+            assert "RecursionError" in error or error == "TimeoutError: the code was stopped after 2 s"
+        except MCPError as lost:
+            assert lost.error.data is not None and lost.error.data["reason"] == "browser_gone"
         await until_offered(client, "run_python")
         assert (await run(client, "1 + 1"))["result"] == "2"

@@ -403,3 +403,21 @@ async def test_an_error_of_the_protocol_keeps_its_code_and_data(app: App, mode: 
             await client.call_tool("teapot", {})
     error = refused.value.error
     assert (error.code, error.message, error.data) == (-31999, "I am a teapot", {"short": True})
+
+
+async def test_a_page_hears_of_calls_as_soon_as_it_listens(app: App) -> None:
+    await app.offer('{ name: "tick", description: "Ticks.", execute: () => "tock" }')
+    async with app.relay.client() as client:
+        await client.call_tool("tick", {})
+        await app.page.evaluate(
+            """() => {
+                globalThis.heard = [];
+                connection.addEventListener("activity", ({ detail }) => heard.push(`${detail.name} ${detail.phase}`));
+            }"""
+        )
+        # Calls come another way than the page's wish to hear of them.
+        for _ in range(50):
+            await client.call_tool("tick", {})
+            if await app.page.evaluate("() => heard.includes('tick done')"):
+                break
+    await app.page.wait_for_function("() => heard.includes('tick started') && heard.includes('tick done')")

@@ -21,6 +21,13 @@ globalThis.connection = connect({ server: "notes", relay: "RELAY", worker: "/wor
 connection.offerTool({ name: "whoami", description: "Who is it?", execute: () => "an old client" });
 </script>
 """
+# What makes a copy of the client an old one: its build, and that it takes no messages as text.
+OLD = [
+    ("build.js", 'BUILD = ""', 'BUILD = "0123456789abcdef"'),
+    ("connection.js", "readsText: true,", ""),
+    ("connection.js", "readsRequests: true,", ""),
+    ("host.js", 'typeof data === "string" ? JSON.parse(data) : data', "data"),
+]
 
 
 def newer(folder: Path) -> Path:
@@ -75,8 +82,10 @@ async def test_an_app_with_an_old_copy_of_the_client_works_and_is_told_what_to_d
     site = Site(tmp_path / "app")
     site.folder.mkdir()
     shutil.copytree(ROOT / "browser_pkg" / "tabserver" / "js", site.folder / "client")
-    build = site.folder / "client" / "build.js"
-    build.write_text(build.read_text().replace('BUILD = ""', 'BUILD = "0123456789abcdef"'))
+    for name, new, old in OLD:
+        file = site.folder / "client" / name
+        assert new in file.read_text()
+        file.write_text(file.read_text().replace(new, old))
     async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
         base = f"http://127.0.0.1:{relay.port}"
         (site.folder / "worker.js").write_text(f'import "{base}/-/worker.js";\n')
@@ -88,5 +97,5 @@ async def test_an_app_with_an_old_copy_of_the_client_works_and_is_told_what_to_d
             await page.wait_for_function(told, timeout=settings.BOOT_TIMEOUT_MS)
             assert f"npm install {base}/-/tabrelay.tgz" in await page.evaluate("connection.state.message")
             await page.wait_for_function("connection.catalogue?.tools.some(({ name }) => name === 'whoami')")
-            async with relay.client() as client:
-                assert "an old client" in str((await client.call_tool("whoami", {})).content)
+            async with relay.client() as agent:
+                assert "an old client" in str((await agent.call_tool("whoami", {})).content)

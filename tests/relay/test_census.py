@@ -45,6 +45,7 @@ FOR_EVERY_ORIGIN = {
     # Where to get a token.
     "/.well-known/oauth-protected-resource": READ,
     "/.well-known/oauth-protected-resource/x": READ,
+    "/.well-known/oauth-protected-resource/x/mcp": READ,
     "/.well-known/oauth-authorization-server": READ,
 }
 FOR_OUR_PAGES = {
@@ -60,7 +61,7 @@ FOR_OUR_PAGES = {
 FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}}
 # What is no FastAPI route: the servers, and places that only exist as refusals.
 ELSEWHERE = [
-    *("/notes", "/notes/", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
+    *("/notes", "/notes/", "/notes/mcp", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
     *("/-", "/-/", "/-/client", "/-/assets/", "/-/assets", "/--/x", "//", "//-/healthz", "/-/../-/status", "/-/x/y.js"),
     *("/-/client.js", "/-/assets/x/y", "/.well-known/x", "/-/healthz/", "/-/HEALTHZ", "/%2d/status"),
 ]

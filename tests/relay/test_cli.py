@@ -82,6 +82,30 @@ def test_a_wrong_command_line_is_a_usage_error(argv: list[str]) -> None:
 # --- settings
 
 
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["acp", "--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
+        (["acp", "--srver", "notes", "--", "gemini", "--acp"], "Did you mean --server?"),
+        (["acp", "gemini", "--acp"], "unrecognized arguments: --acp\nWhat belongs to the agent stands after --"),
+        (["acp"], "required: AGENT\nExample:\n  tabrelay acp -- "),
+        (["call", "demo", "--agrs", "{}"], "Did you mean --args?"),
+        (["--hepl"], "unrecognized arguments: --hepl\nDid you mean --help?"),
+        (["serv"], "Did you mean serve?"),
+        (["token", "revok", "x"], "Did you mean revoke?"),
+        (["token", "--nmae", "x"], "unrecognized arguments: --nmae"),
+        (["token", "revoke", "--hom", "x"], "required: NAME"),
+    ],
+)
+def test_a_misspelt_word_is_named_whatever_else_is_missing(
+    argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_flags_win_over_the_environment_and_that_over_the_defaults(tmp_path: Path) -> None:
     env = {"TABRELAY_PORT": "5000", "TABRELAY_HOST": "::1", "TABRELAY_HOME": str(tmp_path), "TABRELAY_GRACE_S": "2.5"}
     env |= {"TABRELAY_SERVERS": "a, b", "TABRELAY_OPEN_BROWSER": "off"}

@@ -12,6 +12,7 @@ import pytest
 
 from tabrelay.cli import main
 from tabrelay.drift import MOST_SHOWN, Baseline, Drift
+from tabserver.wire.events import Welcomed
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay
 from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
@@ -173,6 +174,34 @@ async def test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls(tm
             await worker.until(lambda: bool(worker.calls))
             await worker.cut()
             async with SyntheticWorker(relay.url, theirs, "notes", inst="w1") as thief:
+                answer = (await asking).json()
+                assert answer["error"]["data"]["reason"] == "browser_gone"
+                assert thief.calls == []
+
+
+@pytest.mark.parametrize("differs", ["token", "inst", "origin"])
+async def test_a_stolen_session_id_resumes_nothing(tmp_path: Path, differs: str) -> None:
+    async with RunningRelay(tmp_path, allow_origins=("https://a.example",)) as relay:
+        mine, theirs = (relay.tokens.make(name, ["serve"]) for name in ("mine", "theirs"))
+        worker = SyntheticWorker(relay.url, mine, "notes", inst="w1")
+        worker.on_call = lambda worker, event, message: None
+        async with worker:
+            await relay.has_read("notes")
+            asking = asyncio.create_task(relay.call("notes", "echo", {"to": "the first"}))
+            await worker.until(lambda: bool(worker.calls))
+            sid = worker.link.sid
+            await worker.cut()
+            thief = SyntheticWorker(
+                relay.url,
+                theirs if differs == "token" else mine,
+                "notes",
+                inst="w2" if differs == "inst" else "w1",
+                origin="https://a.example" if differs == "origin" else None,
+            )
+            thief.link.sid = sid
+            async with thief:
+                [welcome] = [event for event in thief.seen if isinstance(event, Welcomed)]
+                assert not welcome.resumed and thief.link.sid != sid
                 answer = (await asking).json()
                 assert answer["error"]["data"]["reason"] == "browser_gone"
                 assert thief.calls == []

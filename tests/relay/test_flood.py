@@ -1,5 +1,5 @@
 """Whoever sends too much, too often or too slowly: the error they get, what becomes of everybody else, and the bounds
-on what the relay keeps meanwhile. How much memory that is in the end is measured in `bench/siege.py`."""
+on what the relay keeps meanwhile. How much memory that is in the end is measured in `bench/siege`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,19 @@ from websockets.typing import Subprotocol
 
 from tabrelay.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.events import MAX_STREAM, Memory, Stream
+from tabrelay.headers import LimitedHttp
 from tabrelay.rates import MAX_KNOWN, Rates
 from tabrelay.registry import MAX_CATALOGUES, Registry
-from tabrelay.shelf import Catalogue, Shelf
+from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Violation
 from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tests.support.raw import RawConnection
 from tests.support.relay import RunningRelay
+from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker
 
 # --- rate
@@ -105,6 +109,29 @@ async def test_silent_connections_keep_nobody_out(tmp_path: Path) -> None:
             writer.close()
 
 
+async def test_connections_that_read_nothing_keep_nobody_out(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, max_connections=3) as relay:
+        deaf = []
+        for _ in range(3):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", relay.port))
+            ask = f"GET /-/tabserver.zip HTTP/1.1\r\nHost: 127.0.0.1:{relay.port}\r\n\r\n" * 40
+            await asyncio.get_running_loop().sock_sendall(one, ask.encode())
+            deaf.append(one)
+
+        def are_deaf() -> int:
+            assert relay._server is not None
+            found = relay._server.server_state.connections
+            return sum(isinstance(each, LimitedHttp) and each._stall is not None for each in found)
+
+        await until(lambda: are_deaf() == 3)
+        assert (await relay.http.get("/-/healthz")).status_code == 200
+        for one in deaf:
+            one.close()
+
+
 async def test_when_all_connections_are_in_use_a_new_one_is_told_so(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, max_connections=2) as relay:
         async with SyntheticWorker(relay.url, relay.token, "notes"), SyntheticWorker(relay.url, relay.token, "maps"):
@@ -122,6 +149,21 @@ async def test_when_all_connections_are_in_use_a_new_one_is_told_so(tmp_path: Pa
 
 
 # --- bodies
+
+
+async def test_of_a_body_that_nobody_reads_nothing_is_kept(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay:
+        connections: Any = relay._server.server_state.connections if relay._server else ()
+        for path in ("/notes", "/-/pair"):
+            line = await RawConnection(relay.port).open()
+            lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{relay.port}", "Content-Length: 1000000", "", ""]
+            line.send("\r\n".join(lines).encode() + b"x" * 60_000)
+            answer = await line.answer()
+            assert answer is not None and answer.status in (401, 403)
+            [body] = [each.cycle.body for each in connections if each.cycle is not None]
+            assert body == b""
+            await line.close()
+            await until(lambda: not connections)
 
 
 @pytest.mark.parametrize("token", ["good", "bad"])
@@ -316,3 +358,37 @@ async def test_a_page_is_told_when_the_relay_can_hold_no_more_servers(tmp_path: 
         assert refused.value.response.status_code == 503
         probe = await relay.http.get("/-/probe/maps")
         assert (probe.status_code, probe.json()["error"]) == (503, "busy")
+
+
+async def test_names_that_come_by_the_thousand_are_not_a_write_each(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    shelf = CountingShelf(path, most=20_000)
+    for number in range(2000):
+        shelf.remember(f"s{number}", Record(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
+        if number % 50 == 0:
+            await asyncio.sleep(0)
+    assert shelf.writes < 200
+    shelf.flush()
+    assert len(Shelf(path).load()) == 2000
+    assert Shelf(path).load()["s1999"].last_seen == 1999.0
+
+
+async def test_what_waits_to_be_written_is_written_soon_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "servers.json"
+    shelf = Shelf(path)
+    shelf.remember("alone", Record())
+    assert set(Shelf(path).load()) == {"alone"}  # at once
+    shelf.remember("next", Record())
+    shelf.remember("last", Record(last_seen=1.0))
+    shelf.forget("alone")
+    await until(lambda: set(Shelf(path).load()) == {"next", "last"})
+
+
+class CountingShelf(Shelf):
+    """Counts how often it writes."""
+
+    writes = 0
+
+    def flush(self) -> None:
+        self.writes += 1
+        super().flush()

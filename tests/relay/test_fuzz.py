@@ -314,7 +314,8 @@ class Bench:
     """A relay with the real MCP core behind it, and one connection on which every good request goes."""
 
     def __init__(self, home: Path) -> None:
-        self.relay = RunningRelay(home, away_wait_s=0, max_sessions=5_000, rate_s=0)
+        # Nothing runs while Hypothesis makes something up; the first time that takes seconds, and connections are idle.
+        self.relay = RunningRelay(home, away_wait_s=0, max_sessions=5_000, rate_s=0, keep_alive_s=600)
         toolbox = Toolbox()
         tool(toolbox=toolbox)(echo)
         self.worker = CPythonWorker(self.relay.url, self.relay.token, "notes", toolbox)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 import json
 import time
 from collections.abc import AsyncIterator
@@ -21,7 +22,6 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 
 from tabrelay.config import ConfigError, Settings
 from tabrelay.oauth.keys import LIFE_S, PAUSE_S, Keys, KeysError
-from tabrelay.oauth.resource import LEEWAY_S
 from tabrelay.policy import Policy, PolicyError
 from tests.support.issuer import USER, Issuer, elliptic_key, other_key, query, shared_key
 from tests.support.relay import RunningRelay
@@ -145,6 +145,13 @@ async def test_a_client_is_told_where_to_get_a_token(host: Host) -> None:
     about = (await host.http.get(where)).json()
     assert about["resource"] == f"{host.proxy.url}/notes"
     assert about["authorization_servers"] == [host.issuer.url] and about["scopes_supported"] == ["call:notes"]
+    # RFC 9728 §3.3: what it is about has to be the very address that the client used.
+    request = host.relay.modern("tools/list")
+    other = await host.http.post(f"{host.proxy.url}/notes/mcp", json=request["json"], headers=request["headers"])
+    assert f'resource_metadata="{where}/mcp"' in other.headers["www-authenticate"]
+    about = (await host.http.get(f"{where}/mcp")).json()
+    assert (about["resource"], about["scopes_supported"]) == (f"{host.proxy.url}/notes/mcp", ["call:notes"])
+    assert (await host.http.get(f"{where}/sse")).status_code == 404
     root = (await host.http.get(f"{host.proxy.url}/.well-known/oauth-protected-resource")).json()
     assert root["resource"] == host.proxy.url
     # It does not tell which servers there are, and takes no name that is none.
@@ -169,21 +176,31 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
         await host.relay.has_read("notes")
         assert (await host.call(host.token())).status_code == 200
         assert (await host.call(host.token(scope="call"))).status_code == 200
+        assert (await host.call(host.token(), "notes/mcp")).status_code == 200
+        assert (await host.call(host.token(aud=f"{base}/notes/mcp"), "notes/mcp")).status_code == 200
         assert (await host.call(host.token(aud=[base, "https://else.example"]))).status_code == 200
-        none = ".".join(_part(part) for part in ({"alg": "none"}, {"iss": issuer.url, "aud": f"{base}/notes"})) + "."
+        # Good in all but its signature.
+        claims = host.token()["Authorization"].split(".")[1]
+        heads = [_part({"alg": alg, "kid": issuer.key.kid}) for alg in ("none", "None", "RS256")]
+        unsigned = [f"{head}.{claims}.{mark}" for head in heads for mark in ("", "AAAA")]
         bad = {
             "another server's": host.token(aud=f"{base}/other"),
             "another relay's": host.token(aud="https://relay.example/notes"),
+            "another server's other address": host.token(aud=f"{base}/other/mcp"),
             "a longer address": host.token(aud=f"{base}/notes/x"),
             "for nobody": host.token(aud=None),
             "another issuer's": host.token(iss="https://evil.example"),
-            "over": host.token(exp=now - int(LEEWAY_S) - 1),
+            "over": host.token(exp=now),
             "not yet": host.token(nbf=now + 600),
+            "not yet signed": host.token(iat=now + 600),
+            "for a number": host.token(aud=7),
+            "with a number for a scope": host.token(scope=7),  # type: ignore[arg-type]
             "without an end": host.token(exp=None),
             "without a subject": host.token(sub=None),
             "signed by somebody else": host.token(key=other_key()),
-            "signed with what is public": host.token(key=shared_key("first"), alg="HS256"),
-            "not signed": {"Authorization": f"Bearer {none}"},
+            "signed with a secret": host.token(key=shared_key("first"), alg="HS256"),
+            "signed with what is public": {"Authorization": f"Bearer {_confusing(issuer, claims)}"},
+            **{f"not signed {number}": {"Authorization": f"Bearer {each}"} for number, each in enumerate(unsigned)},
             "cut": {"Authorization": host.token()["Authorization"][:-5]},
             "no token": {"Authorization": "Bearer a.b.c"},
             "far too long": {"Authorization": f"Bearer {'a' * 20_000}.b.c"},
@@ -207,13 +224,20 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
         assert status["servers"][0]["mcp_url"] == f"{base}/notes"
 
 
+def _confusing(issuer: Issuer, claims: str) -> str:
+    """The secret is the public key, in the form that a careless verifier would hand over."""
+    said = f"{_part({'alg': 'HS256', 'kid': issuer.key.kid})}.{claims}"
+    mark = hmac.digest(issuer.key.as_pem(private=False), said.encode(), "sha256")
+    return f"{said}.{base64.urlsafe_b64encode(mark).decode().rstrip('=')}"
+
+
 def _part(value: dict[str, Any]) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
 async def test_what_is_open_ends_with_its_token(host: Host) -> None:
     """A WebSocket with 4401, an event stream with its connection; a session goes on with the next token."""
-    soon = int(time.time() - LEEWAY_S + 4)
+    soon = int(time.time() + 6)
     serving = host.token(scope="serve:notes", exp=soon)["Authorization"].removeprefix("Bearer ")
     calling = host.token(exp=soon)
     worker = SyntheticWorker(host.relay.url, serving, "notes")
@@ -229,7 +253,7 @@ async def test_what_is_open_ends_with_its_token(host: Host) -> None:
             async with asyncio.timeout(20):
                 async for _line in stream.aiter_lines():
                     pass
-        assert time.time() >= soon + LEEWAY_S - 1
+        assert time.time() >= soon - 1
         await worker.until(lambda: worker.close_code is not None, 20)
         assert worker.close_code == 4401
         ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
@@ -243,6 +267,8 @@ async def test_what_is_open_ends_with_its_token(host: Host) -> None:
 
 async def test_only_a_trusted_proxy_says_how_it_was_asked(tmp_path: Path) -> None:
     forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example", "X-Forwarded-For": "1.2.3.4"}
+    forwarded |= {"Forwarded": "for=1.2.3.4;host=evil.example;proto=https", "X-Forwarded-Port": "1"}
+    forwarded |= {"X-Original-URL": "/-/healthz", "X-Rewrite-URL": "/-/healthz", "X-HTTP-Method-Override": "GET"}
     for proxies, scheme in ((("127.0.0.1",), "https"), (("192.0.2.1",), "http"), ((), "http")):
         async with RunningRelay(tmp_path / scheme / str(len(proxies)), trusted_proxies=proxies) as relay:
             answer = (await relay.http.post("/-/codes", headers=forwarded)).json()

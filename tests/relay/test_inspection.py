@@ -11,6 +11,8 @@ import pytest
 
 from tabrelay.depth import is_deeper_than
 from tabrelay.inspection import Bounds, Flaw, inspect, sift
+from tabrelay.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
+from tabrelay.shelf import Catalogue, Shelf
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -158,3 +160,34 @@ async def test_what_is_offered_better_is_no_longer_flagged(tmp_path: Path) -> No
             async with asyncio.timeout(10):
                 while (await relay.has_read("notes"))["left_out"]:
                     pass
+
+
+def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    registry = Registry(Shelf(tmp_path / "servers.json"), declared=["notes"], wall=lambda: now)
+
+    def flag(*names: str) -> None:
+        registry.flag("notes", "tools/list", [Flaw(name, "is strange") for name in names], is_whole=True)
+
+    flag("a", "b", "c", "d", "e")
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line == 'notes: left out of tools/list: "a" is strange, "b" is strange, "c" is strange; and 2 more'
+    for _ in range(9):
+        flag("a", "b", "c", "d", "e")
+    assert len(caplog.records) == 1
+    registry.used(registry.find("notes"))
+    for number in range(500):
+        now += 0.1
+        flag(*(f"t{number}-{each}" for each in range(40)))
+        registry.keep_catalogue("notes", Catalogue({}, tools=(tool(f"t{number}"),)))
+    assert len(caplog.records) <= 2 * LINES_AT_ONCE
+    assert list(registry.find("notes").flaws["tools/list"]) == [f"t499-{each}" for each in range(MAX_FLAWS)]
+    assert registry.find("notes").drift
+    # After a while there is something to be told again, of this and of every other server at any time.
+    before, now = len(caplog.records), now + 60
+    flag("z")
+    registry.declare("other")
+    registry.flag("other", "tools/list", [Flaw("z", "is strange")], is_whole=True)
+    assert len(caplog.records) == before + 2

@@ -84,6 +84,7 @@ async def browsers(relay: RunningRelay) -> AsyncIterator[Browsers]:
 async def test_all_stay_connected_and_the_newest_is_in_front(relay: RunningRelay, browsers: Browsers) -> None:
     assert await who(relay, "notes") == SECOND
     assert await who(relay, f"notes~{FIRST}") == FIRST
+    assert await who(relay, f"notes~{SECOND}/mcp") == SECOND
     assert all(worker.close_code is None for worker in browsers.values())
 
 

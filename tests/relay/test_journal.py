@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 import pytest
 
 from tabrelay import journal as journal_module
+from tabrelay import vault
 from tabrelay.calls import Call
 from tabrelay.cli import main
 from tabrelay.errors import ServerOffline
@@ -35,6 +39,11 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """By line breaks alone."""
+    return [json.loads(line) for line in path.read_text().split("\n") if line]
+
+
 def sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in folder.iterdir()}
 
@@ -54,7 +63,7 @@ async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_pa
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             worker.on_call = answer
             await relay.has_read("notes")
-            await relay.call("notes", "echo", {"secret": "what was asked"})
+            await relay.call("notes", "echo", {"said": "what was asked"})
             await relay.call("notes", "broken")
             relay.http.headers["Authorization"] = f"Bearer {named}"
             await relay.call("notes", "echo")
@@ -102,6 +111,30 @@ async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_pat
     assert SECRET not in (tmp_path / "calls.log").read_text()
 
 
+async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "calls.log"
+    journal = Journal(path, 1_000_000, 2, with_arguments=True)
+    hidden = {"password": "a", "API_key": ["b"], "deep": [{"access-token": "c", "Authorization": {"x": "d"}}]}
+    journal.ended(
+        "notes", call({**hidden, "user": "ann", "note": "\u2028"}, "n\x1b[2J\u202e\n{}\u2028\x85"), 0.1, (None, "{}")
+    )
+    # A secret that a long name is cut in is not half of one.
+    journal.ended("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
+    journal.flush()
+    first, second = rows_of(path)
+    assert first["name"] == r"n\x1b[2J\u202e\n{}\u2028\x85"
+    gone = "[redacted]"
+    assert first["arguments"]["deep"] == [{"access-token": gone, "Authorization": gone}]
+    assert (first["arguments"]["password"], first["arguments"]["API_key"], first["arguments"]["user"]) == (
+        gone,
+        gone,
+        "ann",
+    )
+    assert "tr_" not in second["name"]
+    again = Journal(path, 1_000_000, 2)
+    assert len(again.recent("")["calls"]) == 2
+
+
 async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_path: Path) -> None:
     log = Journal(tmp_path / "calls.log", 2_000, 2)
     for number in range(200):
@@ -110,6 +143,138 @@ async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_pat
     assert sorted(sizes(tmp_path)) == ["calls.log", "calls.log.1", "calls.log.2"]
     assert all(size <= 2_000 for size in sizes(tmp_path).values())
     assert rows(tmp_path / "calls.log")[-1]["name"] == "tool199"
+
+
+async def test_a_link_in_place_of_the_call_log_is_not_written_through(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = tmp_path / "profile"
+    target.write_text("precious\n")
+    (tmp_path / "calls.log").symlink_to(target)
+    log = Journal(tmp_path / "calls.log", 2_000, 2)
+    for _ in range(2):
+        log.ended("notes", call(), 0.001, (None, "{}"))
+        log.flush()
+    assert target.read_text() == "precious\n"
+    assert not log.recent("")["is_on"]
+    assert caplog.text.count("is a link") == 1
+
+
+def write(log: Journal, *names: str) -> None:
+    for name in names:
+        log.ended("notes", call(name=name), 0.001, (None, "{}"))
+    log.flush()
+    log._thread = log._timer = None
+
+
+async def test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "calls.log"
+    log = Journal(path, 1 << 20, 2)
+    write(log, "first")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As the system says it for one file: half of a line still fits.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, hard))
+    try:
+        write(log, "lost-1", "lost-2")
+        write(log, "lost-3")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    write(log, "last")
+    first, torn, *others = path.read_text().splitlines()
+    assert (json.loads(first)["name"], len(torn)) == ("first", 50)
+    assert [json.loads(line).get("name") or json.loads(line)["calls"] for line in others] == ["last", 3]
+    assert log.lost == 3
+    write(log, "later")
+    assert rows_of_whole(path)[-1]["name"] == "later"
+    assert caplog.text.count("can't be written any more") == 1
+
+
+def rows_of_whole(path: Path) -> list[dict[str, Any]]:
+    """Without the line that was torn."""
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+async def test_a_directory_that_somebody_deletes_is_made_again(tmp_path: Path) -> None:
+    path = tmp_path / "log" / "calls.log"
+    log = Journal(path, 1 << 20, 2)
+    write(log, "before")
+    shutil.rmtree(path.parent)
+    write(log, "after")
+    assert [row["name"] for row in rows(path)] == ["after"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert log.lost == 0
+
+
+async def test_a_link_that_is_put_there_later_is_not_written_through_and_what_is_lost_is_told(tmp_path: Path) -> None:
+    path, target = tmp_path / "calls.log", tmp_path / "profile"
+    target.write_text("precious\n")
+    log = Journal(path, 1 << 20, 2)
+    write(log, "before")
+    path.rename(tmp_path / "aside")
+    path.symlink_to(target)
+    write(log, "lost-1", "lost-2")
+    assert target.read_text() == "precious\n"
+    path.unlink()
+    write(log, "after")
+    assert [row.get("name") or row["calls"] for row in rows(path)] == ["after", 2]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_pipe_in_place_of_the_call_log_is_neither_waited_for_nor_written_to(
+    tmp_path: Path, is_read: bool
+) -> None:
+    path = tmp_path / "calls.log"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if is_read else None
+    log = Journal(path, 1 << 20, 2)
+    write(log, "secret")
+    assert not log.recent("")["is_on"]
+    if reader is not None:
+        assert os.read(reader, 1000) == b""
+        os.close(reader)
+
+
+async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, theirs = tmp_path / "calls.log", tmp_path / "theirs"
+    theirs.touch()
+    path.hardlink_to(theirs)
+    monkeypatch.setattr(vault, "_is_ours", lambda found: found.st_ino != theirs.stat().st_ino)
+    opened = os.open
+
+    def swap(name: Any, flags: int, *args: Any, **more: Any) -> int:
+        handle = opened(name, flags, *args, **more)
+        if Path(name) == path and flags & os.O_WRONLY:
+            path.unlink()
+            os.mkfifo(path)
+        return handle
+
+    monkeypatch.setattr(os, "open", swap)
+    log = Journal(path, 1 << 20, 2)
+    write(log, "secret")
+    assert theirs.read_bytes() == b""
+    assert not log.recent("")["is_on"]
+
+
+async def test_two_that_write_and_put_the_same_file_aside_tear_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "calls.log"
+    logs = [Journal(path, 4_000, 3) for _ in range(2)]
+
+    def many(log: Journal) -> None:
+        for number in range(100):
+            log._write([json.dumps({"time": "t", "name": f"{number}-{each}"}) for each in range(5)], 0)
+
+    await asyncio.gather(*(asyncio.to_thread(many, log) for log in logs))
+    names = sorted(sizes(tmp_path))
+    assert names == ["calls.log", "calls.log.1", "calls.log.2", "calls.log.3"]
+    for name in names:
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        assert rows(tmp_path / name)
 
 
 async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_none_waits(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ async def test_a_full_queue_is_forgiven_when_it_empties_in_time() -> None:
     writer = Writer(wire.send, queue_bytes=10, timeout_s=30)
     running = asyncio.create_task(writer.run())
     for text in ("a" * 20, "b" * 20):
-        writer.write(text, None)
+        writer.write([(text, None)])
     wire.may_go.set()
     writer.close(1000, "done")
     await running
@@ -295,11 +295,11 @@ async def test_a_frame_that_does_not_leave_in_time_is_dropped_and_the_goodbye_is
 
     def on_slow() -> None:
         wire.may_go.set()
-        writer.write("bye", None)
+        writer.write([("bye", None)])
         writer.close(4408, "slow")
 
     writer.on_slow = on_slow
-    writer.write("a" * 20, None)
+    writer.write([("a" * 20, None)])
     await writer.run()
     assert wire.sent == ["bye", 4408]
 
@@ -311,14 +311,14 @@ async def test_a_browser_that_reads_but_falls_behind_is_slow_only_below_the_rate
     async def send(message: Any) -> None:
         if "code" not in message:
             clock.now += frame_s  # each frame leaves well within the timeout
-            writer.write("y" * 20, None)  # and there is always another one behind it
+            writer.write([("y" * 20, None)])  # and there is always another one behind it
         sent.append(message.get("code"))
         if len(sent) == 30:
             writer.close(1000, "enough")
 
     writer = Writer(send, queue_bytes=100, timeout_s=10, clock=clock)
     for _ in range(10):
-        writer.write("x" * 20, None)
+        writer.write([("x" * 20, None)])
     await writer.run()
     assert sent[-1] == outcome
 

@@ -46,7 +46,10 @@ def test_it_does_not_matter_where_the_chunks_are_cut(parts: list[bytes], size: i
         (b'{"method":"x","params":{"id":1,"a":"%s","id":2},"jsonrpc":"2.0","id":-3}', b"-3"),
         (b'{"method":"x","params":{"a":"%s"},"id":3,"jsonrpc":"2.0"}', b"3"),
         (b'{"method":"x","params":{"id":1,"a":"%s"}}', None),
-        (b'{"method":"x","id":9,"params":{"a":"%s"}}', None),
+        (b'{"method":"x","id":9,"params":{"a":"%s"}}', b"9"),
+        (b'{"method":"%s","id":9,"params":{"a":"%s"}}', None),
+        (b'{"id":null,"method":"x","params":{"a":"%s"}}', None),
+        (b'{"id":1.5,"method":"x","params":{"a":"%s"}}', None),
         (b"%s", None),
     ],
 )
@@ -54,6 +57,22 @@ def test_a_line_that_is_too_long_is_skipped_and_its_id_found_if_that_is_certain(
     long = line.replace(b"%s", b"y" * 20_000)
     cut = [long[at : at + 777] for at in range(0, len(long), 777)]
     assert lines_of(*cut, b"\n", b'{"after":1}\n') == [TooLong(len(long), id), b'{"after":1}']
+
+
+@pytest.mark.parametrize(
+    ("line", "is_answer"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"a":"%s"}}', True),
+        (b'{"result":{"a":"%s"},"id":7,"jsonrpc":"2.0"}', True),
+        (b'{"error":{"message":"%s"},"id":7}', True),
+        (b'{"id":7,"result":"%s"}', True),
+        (b'{"jsonrpc":"2.0","id":7,"method":"result","params":{"result":"%s"}}', False),
+        (b'{"params":{"result":"%s"},"method":"x","id":7}', False),
+    ],
+)
+def test_a_line_that_is_too_long_says_whether_it_answers_somebody(line: bytes, is_answer: bool) -> None:
+    long = line.replace(b"%s", b"y" * 20_000)
+    assert lines_of(long + b"\n") == [TooLong(len(long), b"7", is_answer)]
 
 
 def test_a_line_at_the_limit_is_carried() -> None:

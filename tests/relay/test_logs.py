@@ -61,6 +61,21 @@ def test_json_is_one_object_a_line_without_secrets() -> None:
     assert "Traceback" in second["exception"] and "abcdefghijkl" not in second["exception"]
 
 
+def test_what_a_stranger_says_is_one_line_and_moves_no_cursor() -> None:
+    stream = StringIO()
+    logs.configure("info", stream)
+    logging.getLogger("some.room").info("%s left", "x\n12:00:00 INFO root: all is well\x1b[2J\x9b2J\u202e\u2028")
+    [line] = stream.getvalue().split("\n")[:-1]
+    assert line.endswith(r"x\n12:00:00 INFO root: all is well\x1b[2J\x9b2J\u202e\u2028 left")
+    logging.getLogger("some.room").info("whose is eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl?")
+    assert "eyJ" not in stream.getvalue()
+    try:
+        raise ValueError("its traceback keeps its lines")
+    except ValueError:
+        logging.getLogger("some.room").exception("broken")
+    assert "\nTraceback" in stream.getvalue()
+
+
 def test_the_file_has_more_than_stderr_and_is_for_this_user_only(tmp_path: Path) -> None:
     stream = StringIO()
     logs.configure("error", stream)
@@ -71,6 +86,31 @@ def test_the_file_has_more_than_stderr_and_is_for_this_user_only(tmp_path: Path)
     assert [row["message"] for row in rows(path.read_text())] == ["in the file"]
     assert stream.getvalue() == ""
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    (shared / "relay.log").touch(0o644)
+    for name in ("relay.log", "calls.log"):
+        LogFile(shared / name, 1000, 1).close()
+        assert stat.S_IMODE((shared / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_in_place_of_a_log_file_is_not_written_through(tmp_path: Path, is_there: bool) -> None:
+    stream = StringIO()
+    logs.configure("warning", stream)
+    target, link = tmp_path / "profile", tmp_path / "log" / "relay-4747.log"
+    if is_there:
+        target.write_text("precious")
+    link.parent.mkdir()
+    link.symlink_to(target)
+    assert logs.keep(Settings(home=tmp_path)) is None
+    assert "is a link" in stream.getvalue()
+    assert target.exists() is is_there and (not is_there or target.read_text() == "precious")
 
 
 def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
 from tabrelay import __version__
 from tabrelay.assets import Assets
@@ -75,7 +76,7 @@ class House:
         inner = pages(self.assets, self.status, rooms=(self.pairs, Reports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
-    def status(self, principal: Principal) -> dict[str, Any]:
+    async def status(self, principal: Principal) -> dict[str, Any]:
         return {"servers": [], "for": principal.id}
 
     async def get(self, path: str, *headers: tuple[str, str], method: str = "GET") -> Answer:
@@ -390,6 +391,61 @@ async def test_only_a_browsers_own_origin_can_ask(house: House, origin: str) -> 
     assert house.asked == []
 
 
+@pytest.mark.parametrize("other", [STRANGER, "https://other.example", "null", ""])
+async def test_who_names_two_origins_has_none(house: House, other: str) -> None:
+    for origins in ((STRANGER, other), (other, STRANGER)):
+        headers = [("Origin", origin) for origin in origins]
+        assert (await house.post("/-/ask", b'{"server": "notes"}', *headers, JSON)).status in (400, 403)
+    assert house.asked == []
+    ticket = (await Stranger(house).ask()).json()
+    await decide(house, approve=ticket["code"])
+    body = json.dumps({"request": ticket["request"]}).encode()
+    answer = await house.post("/-/ask/answer", body, ("Origin", STRANGER), ("Origin", other), JSON)
+    assert answer.status in (403, 404)
+    assert (await Stranger(house).answer(ticket["request"])).status == 200
+
+
+async def test_of_all_that_ask_at_once_each_origin_has_one_request_and_three_wait(house: House) -> None:
+    pages = [f"https://app{port}.example:{port}" for port in range(8001, 8006)]
+    answers = await asyncio.gather(*(Stranger(house, origin).ask() for origin in pages * 4))
+    assert sorted(answer.status for answer in answers) == [200] * 3 + [429] * 17
+    assert len({origin for origin, *_ in house.asked}) == len(house.asked) == 3
+
+
+async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(house: House) -> None:
+    page = Stranger(house)
+    ticket = (await page.ask()).json()
+    waiting = [asyncio.create_task(page.answer(ticket["request"])) for _ in range(5)]
+    await asyncio.sleep(0)
+    decided = await asyncio.gather(*(decide(house, approve=ticket["code"]) for _ in range(3)))
+    assert sorted(answer.status for answer in decided) == [200, 404, 404]
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*waiting)
+    assert sorted(answer.status for answer in answers) == [200, 404, 404, 404, 404]
+    assert len(house.tokens.grants()) == 1
+
+
+async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(house: House) -> None:
+    one, other = Stranger(house, "https://a.example:8443"), Stranger(house, "https://a.example")
+    ticket = (await one.ask()).json()
+    await decide(house, approve=ticket["code"])
+    assert (await other.answer(ticket["request"])).status == 404
+    token = (await one.answer(ticket["request"])).json()["token"]
+    assert house.tokens.identify(token, "https://a.example") is None
+    assert house.tokens.identify(token, "https://A.example:8443") is None
+    assert house.tokens.identify(token, "https://a.example:8443") is not None
+
+
+async def test_an_approval_that_nobody_picks_up_is_worth_nothing_later(house: House) -> None:
+    page = Stranger(house)
+    ticket = (await page.ask()).json()
+    await decide(house, approve=ticket["code"])
+    house.clock.now += 3600
+    answer = await page.answer(ticket["request"])
+    assert (answer.status, answer.json()["error"]) == (410, "expired")
+    assert house.tokens.grants() == []
+
+
 async def test_a_program_without_an_origin_cannot_ask(house: House) -> None:
     assert (await house.post("/-/ask", b'{"server": "notes"}', JSON)).status == 400
 
@@ -487,3 +543,20 @@ async def test_reports_do_not_fill_the_log(house: House, caplog: pytest.LogCaptu
     house.clock.now += 60
     await house.post("/-/reports", report(), CSP_REPORT)
     assert len(caplog.messages) == PER_MINUTE + 1
+
+
+async def test_a_report_that_breaks_off_is_no_error_of_ours() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    app = FastAPI()
+    Reports(Policy.for_address("127.0.0.1", 4747, allow_origins=[APP], allow_hosts=[FAR])).add_routes(app)
+    kind = (b"content-type", b"application/csp-report")
+    scope = {"type": "http", "method": "POST", "path": "/-/reports", "query_string": b"", "headers": [kind]}
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert sent[0]["status"] == 400

@@ -131,8 +131,45 @@ def test_a_block_does_not_hide_the_answer_to_what_was_asked_before() -> None:
     assert state(pairing, ticket) is State.WAITING
 
 
+def test_an_approval_that_nobody_picks_up_ends() -> None:
+    pairing = Pairing()
+    ticket = ask(pairing)
+    pairing.decide(ticket.code, approve=True, now=NOW + LIFE_S - 1)
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S - 1) is State.APPROVED
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is State.EXPIRED
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is State.EXPIRED
+
+
+def test_a_code_is_used_once_and_not_after_its_end() -> None:
+    pairing = Pairing()
+    ticket = ask(pairing)
+    assert pairing.decide(ticket.code, approve=True, now=NOW) is not None
+    for approve in (True, False):
+        assert pairing.decide(ticket.code, approve=approve, now=NOW) is None
+    assert state(pairing, ticket) is State.APPROVED
+    late = ask(pairing, "https://late.example")
+    for now in (NOW + LIFE_S, NOW + 10 * LIFE_S):
+        assert pairing.decide(late.code, approve=True, now=now) is None
+        assert state(pairing, late, "https://late.example", now=now) is State.EXPIRED
+
+
+def test_whoever_comes_under_many_names_does_not_end_a_block() -> None:
+    pairing = Pairing()
+    ticket = ask(pairing)
+    pairing.decide(ticket.code, approve=False, now=NOW)
+    for number in range(2 * MAX_REMEMBERED):
+        pairing.look("guess", f"https://{number}.example", NOW + 1)
+    assert len(pairing._records) == MAX_REMEMBERED
+    assert isinstance(pairing.ask(APP, "notes", NOW + 2), Refused)
+
+
 def test_what_is_remembered_of_strangers_has_a_bound() -> None:
     pairing = Pairing()
     for number in range(MAX_REMEMBERED + 100):
         pairing.look("guess", f"https://{number}.example", NOW)
+    assert len(pairing._records) == MAX_REMEMBERED
+    # Also of those that are all blocked.
+    for number in range(MAX_REMEMBERED + 100):
+        for _ in range(5):
+            pairing.look("guess", f"https://blocked-{number}.example", NOW)
     assert len(pairing._records) == MAX_REMEMBERED

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from tabserver.wire.events import Received
 from tests.support.asgi import Answer
 from tests.support.raw import RawConnection
 from tests.support.relay import ACCEPT, RunningRelay, modern
@@ -53,6 +54,12 @@ class Line:
             lines.append("Content-Type: application/json")
         lines.append(f"Content-Length: {len(text)}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + text
+
+    def send(self, data: bytes) -> None:
+        self._connection.send(data)
+
+    async def is_over(self) -> bool:
+        return await self._connection.answer() is None
 
     async def ask(
         self, body: Any, headers: Headers | None = None, method: str = "POST", path: str = "/notes"
@@ -202,6 +209,96 @@ async def test_the_address_of_a_server_may_end_with_a_slash(relay: RunningRelay)
         assert (await line.ask(INITIALIZE, path="/notes/")).status == 200
         assert (await line.ask(b"", method="GET", path="/notes/sse/")).body.startswith(b"event: endpoint")
     async with Line(relay) as line:
-        answer = await line.ask(INITIALIZE, path="/notes/mcp")
+        answer = await line.ask(INITIALIZE, path="/notes/mpc")
         assert (answer.status, answer.json()["error"]["data"]["reason"]) == (404, "not_found")
         assert "/notes" in answer.json()["error"]["message"]
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize("path", ["/notes/mcp", "/notes/mcp/"])
+async def test_clients_that_put_mcp_behind_every_address_find_the_server(relay: RunningRelay, path: str) -> None:
+    async with Line(relay) as line:
+        session = (await line.ask(INITIALIZE, path=path)).header("mcp-session-id") or ""
+        listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        # Both are one address: what was begun at one of them goes on at the other.
+        for place in (path, "/notes"):
+            answer = await line.ask(listing, [("Mcp-Session-Id", session)], path=place)
+            assert (answer.status, "result" in answer.json()) == (200, True)
+        gone = await line.ask(b"", [("Mcp-Session-Id", session)], method="DELETE", path=path)
+        assert gone.status == 204
+        wrong = await line.ask(b"", method="PUT", path=path)
+        assert (wrong.status, wrong.header("allow")) == (405, "GET, POST, DELETE")
+        for nothing in ("/notes/mcp/mcp", "/notes/mcp/sse", "/notes/x/mcp"):
+            assert (await line.ask(INITIALIZE, path=nothing)).status == 404
+        assert (await line.ask(INITIALIZE, path="/nobody/mcp")).json()["error"]["data"]["reason"] == "unknown_server"
+
+
+@pytest.mark.requirement("bad-input")
+async def test_a_server_may_be_called_mcp(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "mcp"):
+        await relay.has_read("mcp")
+        for path in ("mcp", "mcp/mcp"):
+            assert "result" in (await relay.call(path, "echo", {})).json()
+
+
+SECOND = b"GET /-/healthz HTTP/1.1\r\nHost: HOST\r\n\r\n"
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"POST /demo HTTP/1.1\r\nHost: HOST\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /demo HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /demo HTTP/1.1\r\nHost: HOST\r\nContent-Length: 4\r\nContent-Length: 0\r\n\r\n", 400),
+        (b"POST /demo HTTP/1.1\r\nHost: HOST\r\nContent-Length: +0\r\n\r\n", 400),
+        (b"GET /-/healthz HTTP/1.1\r\nHost : HOST\r\n\r\n", 400),
+        (b"GET /-/healthz HTTP/1.1\r\nHost: HOST\r\nX: a\r\n b\r\n\r\n", 400),
+        (b"GET /-/healthz HTTP/1.1\r\nHost: HOST\r\nX: a\x00b\r\n\r\n", 400),
+        (b"GET /-/healthz HTTP/1.1\nHost: HOST\n\n", 400),
+        (b"CONNECT HOST HTTP/1.1\r\nHost: HOST\r\n\r\n", 400),
+        (b"GET http://evil.example/-/healthz HTTP/1.1\r\nHost: HOST\r\n\r\n", 421),
+        (b"GET http://HOST@evil.example/-/healthz HTTP/1.1\r\nHost: HOST\r\n\r\n", 421),
+        (b"GET http://HOST/-/healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+    ],
+)
+async def test_what_two_readers_could_take_for_two_things_is_refused_and_nothing_behind_it_counts(
+    relay: RunningRelay, text: bytes, status: int
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write((text + SECOND).replace(b"HOST", f"127.0.0.1:{relay.port}".encode()))
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.requirement("bad-input")
+async def test_a_whole_address_of_this_relay_in_the_request_line_is_one(relay: RunningRelay) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    host = f"LOCALHOST:{relay.port}"
+    line = f"GET http://{host.lower()}/-/healthz?x HTTP/1.1"
+    writer.write(f"{line}\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+    async with asyncio.timeout(20):
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize(("size", "answers"), [(100, 6), (20_000, 1)])
+async def test_what_is_sent_ahead_of_an_answer_has_a_limit(relay: RunningRelay, size: int, answers: int) -> None:
+    waiting: list[Received[str]] = []
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker, Line(relay) as line:
+        worker.on_call = lambda worker, event, message: waiting.append(event)
+        request = modern("tools/call", {"name": "echo", "arguments": {"n": "x" * size}})
+        headers = list(request["headers"].items())
+        line.send(line.written(request["json"], headers) * 6)
+        await worker.until(lambda: bool(waiting))
+        worker.on_call = SyntheticWorker.echo
+        worker.answer(waiting[0], {"content": []})
+        await worker.flush()
+        assert [(await line.answer()).status for _ in range(answers)] == [200] * answers
+        if answers < 6:
+            assert await line.is_over()
+            assert len(worker.calls) == 1

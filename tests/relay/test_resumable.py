@@ -363,7 +363,7 @@ async def test_other_versions_have_no_batches(relay: RunningRelay, worker: Synth
 async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None:
     memory = Memory(most_bytes=100)
     streams = Streams(memory)
-    read, old, new = streams.open(), streams.open(), streams.open()
+    read, old, new = streams.open(1), streams.open(1), streams.open(1)
     read.reader = object()
     read.add(b"r" * 40)
     old.add(b"o" * 40)
@@ -375,7 +375,7 @@ async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None
     assert streams.find(new.event_id(0)) == (new, 0)
     assert streams.find(new.event_id(2)) is None
     for _ in range(40):
-        stream = streams.open()
+        stream = streams.open(1)
         stream.finish()
     assert streams.find(stream.event_id(0)) is not None
     assert len(streams._by_id) <= 3 + 17

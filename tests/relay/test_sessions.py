@@ -274,3 +274,37 @@ def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
         diary = Diary(path)
         diary.write("id", Page(1.0, "info"), now=True)
         assert Diary(path).find("id") == Page(1.0, "info")
+
+
+@pytest.mark.requirement("session-limits")
+def test_subscriptions_of_all_sessions_have_a_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tabrelay.faces.sessions.MAX_SUBSCRIBED", 10_000)
+    monkeypatch.setattr("tabrelay.faces.diary.MAX_TEXT", 10_000)
+    kept = sessions(tmp_path, Wall())
+    crowd = [kept.open("notes", f"c{number}", CALLER) for number in range(20)]
+    for session in crowd:
+        for number in range(10):
+            session.subscriptions[f"x:{number}".ljust(200)] = None
+            kept.changed(session)
+    assert sum(len(uri) for session in crowd for uri in session.subscriptions) <= 10_000
+    assert len(crowd[0].subscriptions) == 10
+    # Whoever goes leaves room, also in the file; and nothing is kept of sessions without end.
+    for session in crowd[:10]:
+        kept.end(session, "the client ended it")
+    late = kept.open("notes", "late", CALLER)
+    late.subscriptions["x:late".ljust(2_000)] = None
+    kept.changed(late)
+    assert len(late.subscriptions) == 1
+    assert (tmp_path / "sessions.json").stat().st_size < 30_000
+    assert Diary(tmp_path / "sessions.json").find(late.id) == Page(1_000_000, None, tuple(late.subscriptions))
+
+
+@pytest.mark.requirement("session-limits")
+async def test_a_level_that_is_none_is_not_kept(relay: RunningRelay) -> None:
+    async with Echoing(relay.url, relay.token, "notes"):
+        _, session = await relay.initialize("notes")
+        for level in ("x" * 100_000, "error"):
+            body = jsonrpc.request(1, "logging/setLevel", {"level": level})
+            await relay.http.post("/notes", json=body, headers=session)
+    text = (relay.settings.home / "sessions.json").read_text()
+    assert "xxx" not in text and '"error"' in text

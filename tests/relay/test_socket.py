@@ -62,7 +62,7 @@ async def test_a_page_may_dial_the_path_that_its_server_was_given(tmp_path: Path
         RunningRelay(tmp_path, plain=("notes",), specs=specs) as relay,
         ScriptedPage(relay.url, "ws/db", subprotocol=None, query="?tab=1"),
     ):
-        for name in ("notes", "ws/db"):
+        for name in ("notes", "ws/db", "ws/db/mcp"):
             answer = await relay.call(name, "echo", {"x": 1})
             assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
         with pytest.raises(InvalidStatus):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +214,8 @@ class RecordingSocket:
     def __init__(self) -> None:
         self.headers: list[str] = []
 
-    def write(self, header: str, payload: str | None) -> None:
-        self.headers.append(header)
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
+        self.headers += [header for header, _ in frames]
 
     def close(self, code: int, reason: str) -> None:
         self.headers.append(f"closed {code}")

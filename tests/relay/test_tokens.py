@@ -50,6 +50,94 @@ def test_a_token_file_that_others_could_read_is_closed_again(home: Path) -> None
     assert mode(home) == 0o700
 
 
+STRANGER = 4242
+root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+
+
+@posix
+@pytest.mark.parametrize("name", ["token", "session.key"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_in_place_of_a_secret_is_not_followed(home: Path, name: str, is_there: bool) -> None:
+    tokens = Tokens(home)
+    tokens.master()
+    elsewhere = home.parent / "elsewhere"
+    if is_there:
+        elsewhere.write_text("tr_" + "A" * 43 + "\n")
+        elsewhere.chmod(0o644)
+    (home / name).unlink(missing_ok=True)
+    (home / name).symlink_to(elsewhere)
+    with pytest.raises(StateError, match="is a link"):
+        Tokens(home).master() if name == "token" else Tokens(home).session_key()
+    # Nor is what it leads to made, or changed.
+    assert elsewhere.exists() is is_there
+    assert not is_there or mode(elsewhere) == 0o644
+    assert name != "token" or tokens.identify("tr_" + "A" * 43, None) is None
+
+
+@posix
+def test_a_pipe_in_place_of_the_token_is_said_and_not_waited_for(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    os.mkfifo(home / "token", 0o600)
+    with pytest.raises(StateError, match="no file"):
+        Tokens(home).master()
+
+
+@root
+def test_a_token_that_somebody_else_put_there_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = "tr_" + "A" * 43
+    home.mkdir(mode=0o777)
+    home.chmod(0o777)
+    (home / "token").write_text(known + "\n")
+    os.chown(home / "token", STRANGER, STRANGER)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(StateError, match="another user"):
+        Tokens(home).master()
+    assert Tokens(home).identify(known, None) is None
+    assert mode(home) == 0o700
+
+
+@root
+def test_tokens_that_somebody_else_wrote_down_let_nobody_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = Tokens(home).make("ci", ["call"])
+    assert Tokens(home).identify(token, None) is not None
+    os.chown(home / "tokens.json", STRANGER, STRANGER)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert Tokens(home).identify(token, None) is None
+
+
+@root
+def test_a_state_directory_of_somebody_else_is_not_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Tokens(home).master()
+    os.chown(home, STRANGER, STRANGER)
+    Tokens(home).master()  # root may: in a container it often is so
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(StateError, match="another user"):
+        Tokens(home).master()
+
+
+@posix
+def test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looked_at(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Tokens(home).master()
+    looked = os.fstat
+
+    def swap(handle: int) -> os.stat_result:
+        found = looked(handle)
+        other = home / "other"
+        other.write_text("tr_" + "B" * 43 + "\n")
+        other.chmod(0o666)
+        other.replace(home / "token")
+        return found
+
+    tokens = Tokens(home, glance_s=0)
+    monkeypatch.setattr(os, "fstat", swap)
+    assert tokens.master() == first
+    monkeypatch.undo()
+    assert tokens.master() == "tr_" + "B" * 43  # from the next look on
+    assert mode(home / "token") == 0o600
+
+
 def test_the_token_has_256_bits_and_stays_the_same(home: Path) -> None:
     first = Tokens(home).master()
     assert len(first.removeprefix("tr_")) == 43
@@ -73,7 +161,7 @@ def test_the_relays_own_token_may_do_everything_from_any_admitted_origin(home: P
     tokens = Tokens(home)
     principal = tokens.identify(tokens.master(), "https://app.example")
     assert principal is not None
-    assert principal.scopes == {"call", "serve", "manage", "admin"}
+    assert principal.scopes == {"call", "serve", "manage", "metrics", "admin"}
     assert tokens.master() not in principal.id
 
 

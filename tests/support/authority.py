@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+from tests import canary
 from tests.support.upstream import Reply, Upstream
 
 
@@ -98,4 +99,7 @@ class Authority(Upstream):
         if self.gives_refresh and form["grant_type"] != "client_credentials":
             token |= {"refresh_token": f"secret-refresh-{self._number}"}
         self.good.add(token["access_token"])
+        for secret in (token["access_token"], token.get("refresh_token")):
+            if secret:
+                canary.register(secret)
         await reply.json(token)

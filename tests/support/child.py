@@ -29,6 +29,7 @@ TOOLS = {
     "large": "answers with as many bytes as it is told",
     "unreadable": "answers with something that is hardly JSON",
     "deaf": "reads nothing from stdin any more",
+    "hang_up": "closes its stdin, and goes on",
     "die": "ends at once, without an answer",
     "family": "starts a process that ignores signals, and says its id",
     "change": "says that its tools have changed",
@@ -206,6 +207,10 @@ class Server:
     def tool_deaf(self, id: Any, params: Message) -> Message:
         return text("what?")
 
+    def tool_hang_up(self, id: Any, params: Message) -> Message:
+        os.close(0)
+        return text("bye")
+
     def tool_die(self, id: Any, params: Message, code: int = 3) -> None:
         sys.stderr.write("I have had enough: " + os.environ.get("SECRET", "") + "\n")
         sys.stderr.flush()
@@ -230,7 +235,7 @@ def main() -> None:
     server = Server(sys.argv[1])
     while line := sys.stdin.readline():
         server.handle(json.loads(line))
-        if '"name": "deaf"' in line or '"name":"deaf"' in line:
+        if any(f'"name":{space}"{name}"' in line for space in ("", " ") for name in ("deaf", "hang_up")):
             time.sleep(600)
 
 

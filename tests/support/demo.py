@@ -97,6 +97,11 @@ class Demo:
             self.log.append(line.decode())
             self._logged.set()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     async def until(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
         """Wait until what was logged is what a test waits for."""
         async with asyncio.timeout(timeout_s):
@@ -106,6 +111,7 @@ class Demo:
 
     async def stop(self) -> int:
         """As Ctrl+C does; gives the exit code."""
+        canary.saw_processes()
         self.signal()
         code = await self.ended()
         # Whatever a test does: the relay's pages and workers never try what their policy forbids.

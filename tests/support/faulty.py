@@ -98,11 +98,11 @@ class RelayEnd:
         world = self.world
         if isinstance(event, Received):
             if event.kind is Kind.RES and event.id is not None:
-                call = world.roster.take(event.channel, event.id)
+                call = world.roster.pop((event.channel, event.id), None)
                 if call is not None:
                     call.end("ok", event.payload)
             elif event.related is not None:
-                call = world.roster.get(event.channel, event.related)
+                call = world.roster.get((event.channel, event.related))
                 if call is not None:
                     call.heard.append(json.loads(event.payload)["note"])
         elif isinstance(event, Welcomed):
@@ -254,7 +254,7 @@ class World:
             call.end("not delivered")
             self.seen["busy"] += 1
             return
-        self.roster.put(call.channel, call.number, call)
+        self.roster[call.channel, call.number] = call
         self.holder.pump()
 
     def tick(self, seconds: float) -> None:

@@ -26,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tabrelay.runner import bind
+from tests import canary
 
 USER = "ada@example.org"
 
@@ -157,6 +158,9 @@ class _Server(AuthorizationServer):
 
     def save_token(self, token: Any, request: Any) -> None:
         self.issuer.given.append(token["access_token"])
+        for secret in (token["access_token"], token.get("refresh_token")):
+            if secret:
+                canary.register(secret)
 
     def send_signal(self, name: str, *args: Any, **kwargs: Any) -> None:
         pass
@@ -201,7 +205,9 @@ class Issuer:
         said = {"iss": self.url, "sub": USER, "exp": int(time.time()) + 3600, "iat": int(time.time()), **claims}
         said = {name: value for name, value in said.items() if value is not None}
         key = key or self.key
-        return jwt.encode({"alg": alg, "kid": key.kid}, said, key, algorithms=[alg])
+        token: str = jwt.encode({"alg": alg, "kid": key.kid}, said, key, algorithms=[alg])
+        canary.register(token)
+        return token
 
     def metadata(self) -> dict[str, Any]:
         return {

@@ -84,10 +84,11 @@ class Recorder(Judge):
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__()
-        self._tap = Tap(app, self.take)
+        self.tap = Tap(app, self.take)
+        self.lane = self.tap.lane
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._tap(scope, receive, send)
+        await self.tap(scope, receive, send)
 
 
 class Wiretap(Judge):

@@ -11,13 +11,15 @@ import httpx2
 
 from tabrelay.app import create_app
 from tabrelay.assets import Assets
+from tabrelay.backplane.backplane import Backplane
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
-from tabrelay.runner import Runner, bind, configure
+from tabrelay.runner import Runner, bind, configure, doors
 from tabrelay.specs import Spec
 from tabrelay.tokens import Tokens
 from tests import canary
 from tests.support.recorder import Recorder
+from tests.support.waiting import until
 
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
@@ -39,9 +41,14 @@ class RunningRelay:
         specs: Sequence[Spec] = (),
         assets: Assets | None = None,
         sign_in: Any = None,
+        backplane: Backplane | None = None,
+        keep_alive_s: int | None = None,
         **settings: Any,
     ) -> None:
+        """`keep_alive_s`: how long a connection may be idle, if not as long as uvicorn lets it."""
         self._sign_in = sign_in
+        self._backplane = backplane
+        self._keep_alive_s = keep_alive_s
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
@@ -69,12 +76,15 @@ class RunningRelay:
             assets=assets,
             drain=self.drain,
             sign_in=self._sign_in,
+            backplane=self._backplane,
         )
         self.app = app
         self.recorder = Recorder(app)
         ready = asyncio.Event()
-        self._server = Runner(configure(self.recorder, self.settings), ready.set)
-        self._task = asyncio.create_task(self._server._serve([self._socket]))
+        config = configure(self.recorder, self.settings)
+        config.timeout_keep_alive = self._keep_alive_s or config.timeout_keep_alive
+        self._server = Runner(config, ready.set)
+        self._task = asyncio.create_task(self._server._serve(doors(self._socket)))
         async with asyncio.timeout(10):
             await ready.wait()
         return self
@@ -116,6 +126,23 @@ class RunningRelay:
                     row: dict[str, Any] = found
                     return row
                 await asyncio.sleep(0.02)
+
+    async def knows(self, nodes: int) -> None:
+        """Wait until this relay knows of so many on its bus, itself among them."""
+
+        async def is_known() -> bool:
+            return len((await self.http.get("/-/status")).json()["nodes"]) == nodes
+
+        await until(is_known)
+
+    async def has_found(self, server: str) -> None:
+        """Wait until this relay has read what the browser, which may be at another one, offers."""
+
+        async def is_found() -> bool:
+            return (await self.http.post(f"/{server}", **modern("server/discover"))).is_success
+
+        await until(is_found)
+        await self.has_read(server)
 
     async def initialize(self, server: str, version: str = "2025-11-25") -> tuple[httpx2.Response, dict[str, str]]:
         """Open a legacy session; gives the response and the headers for what follows."""

@@ -16,6 +16,7 @@ from playwright.async_api import BrowserContext, Page
 from tests.support.chaos import ChaosProxy
 from tests.support.demo import Demo
 from tests.support.site import Site
+from tests.support.waiting import until
 
 SERVER = "notes"
 
@@ -95,9 +96,12 @@ connection.offerTool({ name: "other", description: "Who is it?", execute: () => 
 TOOLS = '''"""Tools of the worker."""
 
 import asyncio
-import time
 
+from js import Atomics, Int32Array, JSON, WebAssembly
 from tabserver import tool
+
+# A word of shared memory that nobody ever changes: a thread can wait for it without computing.
+memory = WebAssembly.Memory.new(JSON.parse('{"initial": 1, "maximum": 1, "shared": true}'))
 
 runs: dict[str, int] = {}
 cancelled: list[str] = []
@@ -126,11 +130,9 @@ async def hang_in_worker(key: str) -> str:
 
 @tool
 def block(key: str, seconds: float) -> str:
-    """Keep the whole worker busy, as a careless tool does."""
+    """Block the whole worker, as a careless tool does."""
     runs[key] = runs.get(key, 0) + 1
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
+    assert Atomics.wait(Int32Array.new(memory.buffer), 0, 0, seconds * 1000) == "timed-out"
     return key
 
 
@@ -205,6 +207,16 @@ class Stage:
         page = await self._context.new_page()
         await page.goto(f"{self.site.origin}/{name}")
         return page
+
+    async def away(self) -> None:
+        """Wait until the relay knows that the socket is gone. What is sent before that has been on a socket, and nobody
+        can say whether it arrived."""
+
+        async def is_known() -> bool:
+            rows = (await self.relay.status())["servers"]
+            return [row["state"] for row in rows if row["name"] == SERVER] == ["offline"]
+
+        await until(is_known)
 
     async def runs(self, page: Page, key: str, count: int = 1) -> None:
         """Wait until a tool of this tab has begun so many runs for a key."""

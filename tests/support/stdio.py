@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from tabrelay.bridge.credentials import Credentials, Fixed
 from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.target import UrlTarget
 from tabrelay.bridge.upstream import Upstream
+from tests.support.program import Program
 
 WAIT_S = 20.0
 CLIENT = {"name": "test", "version": "1"}
@@ -142,57 +141,15 @@ class BridgeHere(Talk):
         return self.output.lines.empty()
 
 
-class BridgeChild(Talk):
+class BridgeChild(Program, Talk):
     """`tabrelay stdio` as a client starts it. Use `async with`: it never outlives the test."""
 
     def __init__(self, *arguments: str | Path, env: dict[str, str] | None = None) -> None:
-        self._arguments = [str(argument) for argument in arguments]
-        self._env = {**os.environ, **(env or {})}
-
-    async def __aenter__(self) -> BridgeChild:
-        self.process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "tabrelay", "stdio", *self._arguments),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self._env,
-            limit=1 << 27,
-        )
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        self._stdin, self._stdout = self.process.stdin, self.process.stdout
-        self._log = asyncio.create_task(self.process.stderr.read())
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-        await self.process.wait()
-        await self._log
+        super().__init__("stdio", *arguments, env=env)
 
     async def write(self, data: bytes) -> None:
-        self._stdin.write(data)
-        await self._stdin.drain()
-
-    async def line(self) -> bytes:
-        async with asyncio.timeout(WAIT_S):
-            return (await self._stdout.readline()).rstrip(b"\n")
-
-    def close(self) -> None:
-        self._stdin.close()
-
-    def close_output(self) -> None:
-        """As a client does that has died, but for its other end."""
-        self._stdout._transport.close()  # type: ignore[attr-defined]
-
-    async def ended(self) -> int:
-        async with asyncio.timeout(WAIT_S):
-            return await self.process.wait()
-
-    async def log(self) -> str:
-        """What it said on stderr, when it has ended."""
-        async with asyncio.timeout(WAIT_S):
-            return (await self._log).decode()
+        self.stdin.write(data)
+        await self.stdin.drain()
 
 
 async def until(condition: Callable[[], bool]) -> None:

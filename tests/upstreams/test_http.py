@@ -84,6 +84,21 @@ async def test_a_modern_server_gets_envelope_and_headers_and_no_session(tmp_path
         assert not any("mcp-session-id" in seen.headers for seen in server.seen)
 
 
+@pytest.mark.parametrize("make", [legacy, modern])
+async def test_a_clients_trace_goes_on_in_meta_and_in_headers(tmp_path: Path, make: Any) -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with make() as server, relay_for(tmp_path, server) as relay:
+        request = relay.modern("tools/call", {"name": "t", "arguments": {}})
+        request["headers"] |= {"traceparent": parent, "tracestate": "a=1", "baggage": "user=alice"}
+        assert "result" in (await relay.http.post("/far", **request)).json()
+        assert "result" in await call(relay)
+        traced, other = server.all("tools/call")
+        assert (traced.headers["traceparent"], traced.headers["tracestate"]) == (parent, "a=1")
+        assert traced.message["params"]["_meta"]["traceparent"] == parent
+        assert "baggage" not in traced.headers
+        assert "traceparent" not in other.headers and "traceparent" not in str(other.message)
+
+
 async def test_ids_may_be_strings_for_servers_that_want_them(tmp_path: Path) -> None:
     async with legacy() as server, relay_for(tmp_path, server, ids="string") as relay:
         await call(relay)

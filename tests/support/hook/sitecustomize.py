@@ -1,5 +1,6 @@
 """Python runs this by itself when its folder is on PYTHONPATH: a relay in a process of its own gets a tap, and writes
-what it hears to the file that TABRELAY_TEST_TAP names. The command that a test starts stays the one that users start.
+what it hears to the file that TABRELAY_TEST_TAP names, and the secrets that it makes to TABRELAY_TEST_SECRETS. The
+command that a test starts stays the one that users start.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 FILE = os.environ.get("TABRELAY_TEST_TAP")
+SECRETS = os.environ.get("TABRELAY_TEST_SECRETS")
 
 
 class Hook(MetaPathFinder):
@@ -30,6 +32,9 @@ class Hook(MetaPathFinder):
         def exec_module(module: Any) -> None:
             load(module)
             module.create_app = tapped(module.create_app)
+            if SECRETS:
+                watched("tabrelay.vault", "new_secret")
+                watched("tabrelay.codes", "Codes", "mint")
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -45,6 +50,22 @@ def tapped(create_app: Any) -> Any:
         return tap
 
     return create
+
+
+def watched(module: str, *names: str) -> None:
+    """Every secret that this function gives is written down, for the test to look for."""
+    place = importlib.import_module(module)
+    for name in names[:-1]:
+        place = getattr(place, name)
+    make = getattr(place, names[-1])
+
+    def making(*args: Any, **more: Any) -> str:
+        secret: str = make(*args, **more)
+        with open(str(SECRETS), "a", encoding="utf-8") as file:
+            file.write(secret + "\n")
+        return secret
+
+    setattr(place, names[-1], making)
 
 
 if FILE:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -23,6 +23,7 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 # A worker that a test plays, not ours: it may say what it likes.
 FAKE_BUILD = "synthetic"
+CONDUIT = "tabrelay.conduit"
 MCP_PATH = re.compile(r"/[^-./][^/]*(/sse|/messages/?)?", re.DOTALL)
 
 Record = dict[str, Any]
@@ -41,16 +42,29 @@ class Tap:
         # Of channels on links, which outlive sockets: who calls, and the method of each request.
         self.callers: dict[str, dict[str, Any]] = {}
         self.called: dict[tuple[str, str], str] = {}
+        lane = getattr(app, "lane", None)
+        # How many answers took the fast lane.
+        self.swift = 0
+        # How many requests of these were not parsed, since they had the header of one before.
+        self.swift_again = 0
+        self.lane = None if lane is None else Lane(self, lane)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan" or not MCP_PATH.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
         ear: Exchange | Socket = Exchange(self, scope) if scope["type"] == "http" else Socket(self)
+        conduit = (scope.get("extensions") or {}).get(CONDUIT)
+        if conduit is not None:
+            scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
+        begun = scope.get("tabrelay.begun")
+        if begun is not None:  # it was read before it came here
+            ear.heard({"type": "http.request", "body": begun.body})
 
         async def hear() -> Any:
             message = await receive()
-            ear.heard(message)
+            if begun is None:
+                ear.heard(message)
             return message
 
         async def say(message: Any) -> None:
@@ -58,6 +72,80 @@ class Tap:
             await send(message)
 
         await self._app(scope, hear, say)
+
+
+class Lane:
+    """Listens to the relay's fast lane, where requests are answered without ASGI."""
+
+    def __init__(self, tap: Tap, lane: Any) -> None:
+        self._tap = tap
+        self._lane = lane
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lane, name)
+
+    def take(self, url: bytes, headers: Any, body: bytes) -> Any:
+        taken = self._lane.take(url, headers, body)
+        if taken is None:
+            return None
+        begun, known = taken
+        return Begun(self._tap, begun, url, headers, body), (known, url, headers)
+
+    def take_again(self, known: Any, body: bytes) -> Any:
+        known, url, headers = known
+        begun = self._lane.take_again(known, body)
+        if begun is None:
+            return None
+        self._tap.swift_again += 1
+        return Begun(self._tap, begun, url, headers, body)
+
+
+class Conduit:
+    """Listens to what a WebSocket says and hears past ASGI."""
+
+    def __init__(self, ear: Any, conduit: Any) -> None:
+        self._ear = ear
+        self._conduit = conduit
+
+    @property
+    def on_text(self) -> Any:
+        return self._conduit.on_text
+
+    @on_text.setter
+    def on_text(self, take: Any) -> None:
+        def hear(text: str) -> None:
+            self._ear.heard({"type": "websocket.receive", "text": text})
+            take(text)
+
+        self._conduit.on_text = None if take is None else hear
+
+    def say(self, texts: Sequence[str]) -> bool:
+        is_said: bool = self._conduit.say(texts)
+        for text in texts if is_said else ():
+            self._ear.said({"type": "websocket.send", "text": text})
+        return is_said
+
+
+class Begun:
+    """A call in the fast lane. One that leaves it is heard where it goes on."""
+
+    def __init__(self, tap: Tap, begun: Any, url: bytes, headers: Any, body: bytes) -> None:
+        self._tap = tap
+        self._begun = begun
+        self._scope = {"method": "POST", "path": url.decode(), "headers": headers}
+        self.body = body
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._begun, name)
+
+    def whole(self, reply: Any) -> Any:
+        status, headers, body = self._begun.whole(reply)
+        ear = Exchange(self._tap, self._scope)
+        ear.heard({"type": "http.request", "body": self.body})
+        ear.said({"type": "http.response.start", "headers": headers})
+        ear.said({"type": "http.response.body", "body": body})
+        self._tap.swift += 1
+        return status, headers, body
 
 
 def _key(id: Any) -> str:

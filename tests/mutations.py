@@ -1,0 +1,916 @@
+"""Does a test fail when a defence is taken away? `python -m tests.mutations` takes each away and looks.
+
+Not a part of `make test`, which it would make much longer: it runs a few tests for each row, on a copy of the files
+that git knows. Each row takes one defence of the threat table in docs/security.md out, by replacing a text that must be
+there exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+RELAY: Final = "relay/tabrelay"
+WORKER: Final = "browser_pkg/tabserver"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """`tests`: of which one at least must fail."""
+
+    what: str
+    file: str
+    before: str
+    after: str
+    tests: str
+
+
+AS_BEFORE: Final = "test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way"
+
+
+def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
+    return Mutation(what, file, before, after, " ".join(f"tests/{name}" for name in tests))
+
+
+MUTATIONS: Final = (
+    _m(
+        "a foreign Origin",
+        f"{RELAY}/policy.py",
+        "if origin is None or origin in self.origins:",
+        "if True:",
+        "relay/test_policy.py::test_any_other_origin_is_forbidden",
+    ),
+    _m(
+        "Origin null may ask",
+        f"{RELAY}/gate.py",
+        "if asked.is_for_asking and origin != NULL:",
+        "if asked.is_for_asking:",
+        "relay/test_gate.py::test_any_page_may_ask_and_nothing_more_than_that",
+    ),
+    _m(
+        "a rebound Host in the fast lane",
+        f"{RELAY}/gate.py",
+        ' or self._policy.check_host(heading.headers(b"host")) is not None:',
+        ":",
+        "relay/test_names.py::test_a_host_in_any_other_form_is_misdirected_on_every_way",
+    ),
+    _m(
+        "an Origin in the fast lane",
+        f"{RELAY}/gate.py",
+        'if asked.is_public or b"origin" in heading or',
+        "if asked.is_public or",
+        "relay/test_names.py::test_an_origin_in_any_other_form_is_forbidden_on_every_way",
+    ),
+    _m(
+        "two Origin headers of a page that asks",
+        f"{RELAY}/faces/pairs.py",
+        'return ", ".join(value.strip() for value in request.headers.getlist("origin"))',
+        'return request.headers.get("origin", "").strip()',
+        "relay/test_pages.py::test_who_names_two_origins_has_none",
+    ),
+    _m(
+        "an approval that nobody picked up",
+        f"{RELAY}/pairing.py",
+        "return now >= self.since + (2 * LIFE_S if self.state is State.APPROVED else LIFE_S)",
+        "return self.state is not State.APPROVED and now >= self.since + LIFE_S",
+        "relay/test_pages.py::test_an_approval_that_nobody_picks_up_is_worth_nothing_later",
+    ),
+    _m(
+        "blocks that others push out",
+        f"{RELAY}/pairing.py",
+        "del self._records[next(harmless, next(iter(self._records)))]",
+        "del self._records[next(iter(self._records))]",
+        "relay/test_pairing.py::test_whoever_comes_under_many_names_does_not_end_a_block",
+    ),
+    _m(
+        "a token that several pick up",
+        f"{RELAY}/faces/pairs.py",
+        "        self._pairing.pick_up(secret)\n",
+        "",
+        "relay/test_pages.py::test_of_all_that_pick_a_token_up_at_once_one_gets_it",
+    ),
+    _m(
+        "the number of pages that wait",
+        f"{RELAY}/pairing.py",
+        "if len(waiting) >= MAX_WAITING:",
+        "if False:",
+        "relay/test_pages.py::test_of_all_that_ask_at_once_each_origin_has_one_request_and_three_wait",
+    ),
+    _m(
+        "two Origin headers",
+        f"{RELAY}/gate.py",
+        'origin = ", ".join(origins) if origins else None',
+        "origin = origins[0] if origins else None",
+        "relay/test_gate.py::test_two_origin_headers_are_as_bad_as_a_foreign_one",
+    ),
+    _m(
+        "a rebound Host",
+        f"{RELAY}/policy.py",
+        'if len(values) == 1 and values[0].strip(" \\t").lower() in self.hosts:',
+        "if values:",
+        "relay/test_policy.py::test_any_other_host_is_misdirected",
+    ),
+    _m(
+        "two Host headers",
+        f"{RELAY}/policy.py",
+        'if len(values) == 1 and values[0].strip(" \\t").lower() in self.hosts:',
+        'if values and values[0].strip(" \\t").lower() in self.hosts:',
+        "relay/test_policy.py::test_any_other_host_is_misdirected",
+    ),
+    _m(
+        "deny by default",
+        f"{RELAY}/gate.py",
+        "            return unauthorized(asked.needs, token is not None)\n        return allows(",
+        "            return ANYONE\n        return allows(",
+        "relay/test_gate.py::test_every_other_route_is_closed_without_a_token",
+    ),
+    _m(
+        "a token bound to an origin",
+        f"{RELAY}/tokens.py",
+        "if origin is not None and grant.origin is not None and origin != grant.origin:",
+        "if False:",
+        "relay/test_tokens.py::test_a_bound_token_is_unknown_to_other_origins",
+    ),
+    _m(
+        "a paired origin with another token",
+        f"{RELAY}/gate.py",
+        "if is_stranger and (principal is None or principal.origin != origin):",
+        "if is_stranger and principal is None:",
+        "relay/test_gate.py::test_a_paired_origin_is_worth_nothing_without_its_own_token",
+    ),
+    _m(
+        "scope and server of a token",
+        f"{RELAY}/gate.py",
+        "return allows(principal, asked.needs, asked.server) or principal",
+        "return principal",
+        "relay/test_gate.py::test_a_pages_token_may_serve_and_look_but_not_call",
+    ),
+    _m(
+        "two tokens in one request",
+        f"{RELAY}/gate.py",
+        'return found[0] if len(found) == 1 else ""',
+        "return found[0]",
+        "relay/test_gate.py::test_two_authorization_headers_are_refused_even_if_one_is_right",
+    ),
+    _m(
+        "tokens behind the gate",
+        f"{RELAY}/gate.py",
+        "inner = _without_secrets(scope)",
+        "inner = {**scope}",
+        "relay/test_gate.py::test_nothing_behind_the_gate_sees_a_token",
+    ),
+    _m(
+        "safe headers on every answer",
+        f"{RELAY}/outgoing.py",
+        "given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]",
+        "pass",
+        "relay/test_gate.py::test_every_answer_has_the_safe_headers_without_doubling_the_apps",
+    ),
+    _m(
+        "CORS for admitted origins only",
+        f"{RELAY}/gate.py",
+        "if asked.has_cors and origin is not None:",
+        "if asked.has_cors:\n            origin = '*'",
+        "relay/test_gate.py::test_an_allowed_origin_gets_cors_on_answers_and_on_refusals",
+    ),
+    _m(
+        "an expired token",
+        f"{RELAY}/tokens.py",
+        "if grant is None or grant.is_over(self._wall()):\n            return None",
+        "if grant is None:\n            return None",
+        "relay/test_tokens.py::test_a_token_ends_at_its_time",
+    ),
+    _m(
+        "a revoked token's streams and sockets",
+        f"{RELAY}/visits.py",
+        "                for visit in list(mates):\n                    visit.end()",
+        "                pass",
+        "relay/test_revocation.py::test_a_stream_ends_when_its_token_is_revoked",
+    ),
+    _m(
+        "modes of the token file",
+        f"{RELAY}/vault.py",
+        "        os.fchmod(handle, 0o600)",
+        "        pass",
+        "relay/test_tokens.py::test_a_token_file_that_others_could_read_is_closed_again",
+    ),
+    _m(
+        "the rate",
+        f"{RELAY}/gate.py",
+        "if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):",
+        "if isinstance(admitted, Principal) and (wait_s := 0.0):",
+        "relay/test_flood.py::test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned",
+    ),
+    _m(
+        "ANSI and bidi in names",
+        f"{RELAY}/inspection.py",
+        "return not any(unicodedata.category(letter) in _IN_NAME for letter in text)",
+        "return True",
+        "relay/test_inspection.py",
+    ),
+    _m(
+        "tools of one server",
+        f"{RELAY}/inspection.py",
+        "if why is None and len(kept) >= most:",
+        "if False:",
+        "relay/test_inspection.py",
+    ),
+    _m(
+        "a result of a call that a browser does not own",
+        f"{RELAY}/peers/door.py",
+        "roster=self._rosters.setdefault(name, Roster())",
+        'roster=self._rosters.setdefault("", Roster())',
+        "relay/test_drift.py::test_a_result_for_another_servers_call_is_ignored",
+        "relay/test_tab.py::test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored",
+    ),
+    _m(
+        "another worker's calls",
+        f"{RELAY}/peers/tab.py",
+        "again, lost = self._roster.claim(self.identity)",
+        "again, lost = self._roster.claim(self.inst)",
+        "relay/test_drift.py::test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls",
+    ),
+    _m(
+        "a stolen sid",
+        f"{RELAY}/peers/door.py",
+        "if known is not None and (known.server, known.principal, known.origin, known.inst) == (",
+        "if known is not None or (None,) == (",
+        "relay/test_drift.py::test_a_stolen_session_id_resumes_nothing",
+    ),
+    _m(
+        "a name that another page holds",
+        f"{RELAY}/peers/door.py",
+        "if isinstance(peer, TabPeer | SocketPeer | RemotePeer) and peer.is_up and peer.principal != principal.id:",
+        "if False:",
+        "relay/test_tab.py::test_a_name_held_by_another_principal_is_refused_before_the_handshake",
+    ),
+    _m(
+        "tools that change after their first use",
+        f"{RELAY}/drift.py",
+        "return bool(self.added or self.removed or self.changed)",
+        "return False",
+        "relay/test_drift.py::test_a_server_that_changes_after_its_first_use_is_flagged_until_it_is_accepted",
+    ),
+    _m(
+        "the baseline over a restart",
+        f"{RELAY}/drift.py",
+        'if not isinstance(value, dict) or not isinstance(value.get("known"), dict):',
+        "if True:",
+        "relay/test_drift.py::test_it_is_remembered_over_a_restart",
+    ),
+    _m(
+        "a session's server and principal",
+        f"{RELAY}/faces/seal.py",
+        'bound = hashlib.sha256(f"{server}\\0{principal}".encode()).digest()',
+        'bound = b""',
+        "relay/test_sessions.py::test_another_credential_can_not_rebuild_a_session",
+    ),
+    _m(
+        "wrong pairing codes",
+        f"{RELAY}/pairing.py",
+        "if record.wrong >= MAX_WRONG:",
+        "if False:",
+        "relay/test_pairing.py",
+    ),
+    _m(
+        "pages that ask at once",
+        f"{RELAY}/pairing.py",
+        "if len(waiting) >= MAX_WAITING:",
+        "if False:",
+        "relay/test_pairing.py",
+    ),
+    _m(
+        "a pairing code works once",
+        f"{RELAY}/codes.py",
+        "        del self._pending[digest]\n",
+        "",
+        "relay/test_tokens.py::test_a_code_works_once",
+    ),
+    _m(
+        "a pairing code ends",
+        f"{RELAY}/codes.py",
+        "if now >= found.expires_at:",
+        "if False:",
+        "relay/test_tokens.py::test_a_code_ends_and_says_so",
+    ),
+    _m(
+        "tokens in logs",
+        f"{RELAY}/logs.py",
+        '    return _SECRETS.sub(lambda found: (found["before"] or "") + "[redacted]", text)',
+        "    return text",
+        "relay/test_logs.py::test_json_is_one_object_a_line_without_secrets",
+    ),
+    _m(
+        "arguments in the call log",
+        f"{RELAY}/journal.py",
+        "        if self.with_arguments:\n",
+        "        if True:\n",
+        "relay/test_journal.py::test_every_call_is_one_line_with_who_what_when_and_how_it_ended",
+    ),
+    _m(
+        "the call log's size",
+        f"{RELAY}/logfile.py",
+        "maxBytes=max_bytes",
+        "maxBytes=0",
+        "relay/test_journal.py::test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes",
+    ),
+    _m(
+        "every call is written down",
+        f"{RELAY}/switch.py",
+        "if self._scribe is not None and call.method in NOTED:",
+        "if False:",
+        "relay/test_journal.py::test_every_call_is_one_line_with_who_what_when_and_how_it_ended",
+    ),
+    _m(
+        "a destructive tool asks",
+        f"{WORKER}/approvals.py",
+        'return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True',
+        "return False",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "only the tab that was asked answers",
+        f"{WORKER}/approvals.py",
+        "if question is None or question.tab is not tab:",
+        "if question is None:",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "what a session's permission is for",
+        f"{WORKER}/approvals.py",
+        "return self.caller.principal, str(client), owner, self.name, mark_of(self.item)",
+        "return owner, self.name",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "a tool that is another one now asks again",
+        f"{WORKER}/approvals.py",
+        "return self.caller.principal, str(client), owner, self.name, mark_of(self.item)",
+        "return self.caller.principal, str(client), owner, self.name",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "questions that are open",
+        f"{WORKER}/approvals.py",
+        "elif len(self._open) >= MOST_OPEN:",
+        "elif False:",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "a question that nobody answers",
+        f"{WORKER}/approvals.py",
+        "        if self._open.get(call) is question:\n            self.drop(call)\n            tab, name, wait_s",
+        "        if False:\n            self.drop(call)\n            tab, name, wait_s",
+        "tabserver/test_approvals.py",
+    ),
+    _m(
+        "the audience of an access token",
+        f"{RELAY}/oauth/resource.py",
+        "return bool(claims.audiences & meant)",
+        "return True",
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "the scopes of an access token",
+        f"{RELAY}/oauth/resource.py",
+        "if needs in claims.scopes:",
+        "if True:",
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "the issuer of an access token",
+        f"{RELAY}/oauth/resource.py",
+        "                issuer=self.issuer,\n",
+        "",
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "the signature of an access token",
+        f"{RELAY}/oauth/resource.py",
+        'options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},',
+        'options={"verify_signature": False},',
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "access tokens that say they need no signature",
+        f"{RELAY}/oauth/resource.py",
+        "            # The audience depends on what is asked for, and is looked at there.\n",
+        "            if jwt.get_unverified_header(token)['alg'] == 'none':\n"
+        "                return self._read(jwt.decode(token, options={'verify_signature': False}), digest)\n",
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "access tokens whose secret is the public key",
+        f"{RELAY}/oauth/resource.py",
+        "            # The audience depends on what is asked for, and is looked at there.\n",
+        "            if jwt.get_unverified_header(token)['alg'] == 'HS256':\n"
+        "                import hmac\n"
+        "                from cryptography.hazmat.primitives import serialization as s\n"
+        "                pem = key.key.public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)\n"
+        "                said, _, mark = token.rpartition('.')\n"
+        "                good = hmac.digest(pem, said.encode(), 'sha256')\n"
+        "                if jwt.utils.base64url_decode(mark) == good:\n"
+        "                    return self._read(jwt.decode(token, options={'verify_signature': False}), digest)\n",
+        "relay/test_hosted.py::test_a_token_that_is_not_for_this_server_is_no_token",
+    ),
+    _m(
+        "the end of an open WebSocket's token",
+        f"{RELAY}/oauth/resource.py",
+        "return digest in self._known and principal.expires is not None and self._wall() < principal.expires",
+        "return digest in self._known",
+        "relay/test_hosted.py::test_what_is_open_ends_with_its_token",
+    ),
+    _m(
+        "a key that is gone",
+        f"{RELAY}/oauth/resource.py",
+        "keys.on_change = self._known.clear",
+        "keys.on_change = lambda: None",
+        "relay/test_hosted.py::test_a_key_that_is_gone_takes_its_tokens_along",
+    ),
+    _m(
+        "made-up key names",
+        f"{RELAY}/oauth/keys.py",
+        "if now - self._tried < PAUSE_S:",
+        "if False:",
+        "relay/test_hosted.py::test_keys_are_fetched_once_then_again_when_a_new_one_is_named_and_never_too_often",
+    ),
+    _m(
+        "the metadata's own issuer",
+        f"{RELAY}/oauth/keys.py",
+        'and about.get("issuer") == self._issuer',
+        "",
+        "relay/test_hosted.py::test_who_answers_for_another_issuer_and_what_is_no_public_key_is_not_believed",
+    ),
+    _m(
+        "proxies that nobody trusts",
+        f"{RELAY}/runner.py",
+        "app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))",
+        'app = ProxyHeadersMiddleware(app, "*")',
+        "relay/test_hosted.py::test_only_a_trusted_proxy_says_how_it_was_asked",
+    ),
+    _m(
+        "no-auth on loopback only",
+        f"{RELAY}/config.py",
+        "if self.public_url and self.no_auth:",
+        "if False:",
+        "relay/test_hosted.py::test_what_would_open_a_public_relay_is_refused",
+    ),
+    _m(
+        "bytes of wide letters",
+        f"{WORKER}/wire/payload.py",
+        "return len(payload), 1 if payload.isascii() else 4",
+        "return len(payload), 1",
+        "relay/test_bombs.py::test_a_letter_that_widens_all_the_others_is_paid_for",
+    ),
+    _m(
+        "frames that never end",
+        f"{RELAY}/sockets.py",
+        "while self.tally.total > self.budget and not self._refused:",
+        "while False:",
+        "relay/test_bombs.py::test_frames_that_never_end_have_a_limit_together_and_the_oldest_go_first",
+    ),
+    _m(
+        "small frames that never end",
+        f"{RELAY}/sockets.py",
+        "(self.tally.oldest or self)._give_up(CLOSE_SLOW",
+        "if self.tally.oldest is None:\n                break\n            self.tally.oldest._give_up(CLOSE_SLOW",
+        "relay/test_bombs.py::test_small_frames_that_never_end_have_a_limit_together_however_many_there_are",
+    ),
+    _m(
+        "bytes of a frame that comes in crumbs",
+        f"{RELAY}/pieces.py",
+        "if not self._room and len(data) >= BLOCK:",
+        "if not self._room:\n                taken = len(data)\n                self._blocks.append(bytes(data))\n"
+        "                self.cost += taken\n            elif len(data) >= BLOCK:",
+        "relay/test_pieces.py::test_it_takes_as_much_as_it_says_however_it_came",
+    ),
+    _m(
+        "whole messages that nobody has taken yet",
+        f"{RELAY}/sockets.py",
+        "held = unfinished + self._queued",
+        "held = unfinished",
+        "relay/test_conduit.py::test_what_is_whole_counts_until_it_is_taken",
+    ),
+    _m(
+        "the header of a large frame",
+        f"{RELAY}/sockets.py",
+        "and size <= self.config.ws_max_size",
+        "",
+        "relay/test_conduit.py::test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it",
+    ),
+    _m(
+        "a large text within another message",
+        f"{RELAY}/sockets.py",
+        "if is_text and not self.frames and self.conn.state",
+        "if is_text and self.conn.state",
+        "relay/test_conduit.py::test_large_frames_are_judged_as_by_the_library_alone",
+    ),
+    _m(
+        "browsers that come all at once",
+        f"{RELAY}/turnstile.py",
+        "        if not self._left:\n            self._waiting.append(come_in)\n            return False\n",
+        "",
+        "relay/test_turnstile.py::test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order",
+    ),
+    _m(
+        "the number of those that knock",
+        f"{RELAY}/sockets.py",
+        "if turnstile.waiting >= self.most_knocking:",
+        "if False:",
+        "relay/test_turnstile.py::test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered",
+    ),
+    _m(
+        "one door for all",
+        f"{RELAY}/runner.py",
+        "DOORS = 32",
+        "DOORS = 1",
+        "relay/test_turnstile.py::test_those_who_came_during_a_long_turn_are_taken_together",
+    ),
+    _m(
+        "fragments",
+        f"{RELAY}/sockets.py",
+        "if self._fragments > MAX_FRAGMENTS:",
+        "if False:",
+        "relay/test_bombs.py::test_a_message_in_crumbs_ends_the_connection",
+    ),
+    _m(
+        "values of a body",
+        f"{RELAY}/faces/mailbox.py",
+        "if is_bulky(body):",
+        "if False:",
+        "relay/test_bombs.py::test_messages_of_too_many_values_are_refused_from_both_sides",
+    ),
+    _m(
+        "values of a browser's message",
+        f"{RELAY}/peers/answer.py",
+        " or is_bulky(payload)",
+        "",
+        "relay/test_bombs.py::test_messages_of_too_many_values_are_refused_from_both_sides",
+    ),
+    _m(
+        "unfinished messages of all links",
+        f"{WORKER}/wire/receiver.py",
+        "if self._budget is not None and self._budget.used + cost > self._budget.most:",
+        "if False:",
+        "relay/test_flood.py::test_messages_that_are_never_finished_have_a_limit_over_all_links",
+    ),
+    _m(
+        "the header's size",
+        f"{RELAY}/headers.py",
+        "if self._header_bytes > self.max_header and self._size() > self.max_header:",
+        "if False:",
+        "relay/test_limits.py::test_a_header_of_any_size_is_not_taken",
+    ),
+    _m(
+        "a client that reads nothing",
+        f"{RELAY}/headers.py",
+        "self._stall = self.loop.call_later(self.stall_s, self.transport.abort)",
+        "pass",
+        "relay/test_bombs.py::test_an_answer_that_nobody_fetches_is_given_up",
+    ),
+    _m(
+        "connections that say nothing",
+        f"{RELAY}/headers.py",
+        "if len(self.connections) > self.max_connections and not self._make_room():",
+        "if len(self.connections) > self.max_connections:",
+        "relay/test_flood.py::test_silent_connections_keep_nobody_out",
+    ),
+    _m(
+        "the number of connections",
+        f"{RELAY}/headers.py",
+        "if len(self.connections) > self.max_connections and not self._make_room():",
+        "if False:",
+        "relay/test_flood.py::test_when_all_connections_are_in_use_a_new_one_is_told_so",
+    ),
+    _m(
+        "headers that come slowly",
+        f"{RELAY}/headers.py",
+        "self._deadline = self.loop.call_later(self.header_deadline_s, self._too_late)",
+        "pass",
+        "relay/test_limits.py::test_a_connection_that_says_nothing_or_half_a_header_is_closed",
+    ),
+    _m(
+        "bodies that come slowly",
+        f"{RELAY}/headers.py",
+        "self._deadline = self.loop.call_later(self.body_deadline_s, self._too_late)",
+        "pass",
+        "relay/test_flood.py::test_a_body_that_comes_byte_by_byte_is_not_waited_for",
+    ),
+    _m(
+        "bodies that nobody reads",
+        f"{RELAY}/headers.py",
+        'self.cycle.body = b""  # of a request',
+        "pass  # of a request",
+        "relay/test_flood.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
+    ),
+    _m(
+        "requests sent ahead",
+        f"{RELAY}/headers.py",
+        "return bool(self.pipeline) and",
+        "return False and",
+        "relay/test_raw.py::test_what_is_sent_ahead_of_an_answer_has_a_limit",
+    ),
+    _m(
+        "calls without an answer",
+        f"{RELAY}/switch.py",
+        "if not self.budget.take(memory_of(call.payload)):\n            if call",
+        "if False:\n            if call",
+        "relay/test_bombs.py::test_calls_without_an_answer_have_a_limit_together_also_while_they_wait_for_a_browser",
+    ),
+    *(
+        _m(
+            f"a call like the one before it: {what}",
+            f"{RELAY}/faces/{face}.py",
+            before,
+            after,
+            f"relay/test_lane.py::{AS_BEFORE}",
+        )
+        for what, face, before, after in (
+            ("another tool", "modern", ' or params.get("name") != self.name:', ":"),
+            ("a forged session", "modern", "and META_ACP not in meta", ""),
+            ("another client", "modern", "and meta.get(eras.META_CLIENT) == self.client", ""),
+            ("a forged session, legacy", "handshake", " or META_ACP in meta)", ")"),
+            ("a list", "handshake", " or method not in NOTED or", " or"),
+        )
+    ),
+    _m(
+        "values of a call that waits",
+        f"{RELAY}/faces/handshake.py",
+        'message["params"] = None  # it goes on as text: a great many values must not wait for the answer too',
+        "pass",
+        "relay/test_bombs.py::test_a_call_that_waits_for_its_answer_is_text_and_no_values",
+    ),
+    _m(
+        "what a client says of itself",
+        f"{RELAY}/faces/message.py",
+        "if len(text) > MAX_ABOUT:",
+        "if False:",
+        "relay/test_bombs.py::test_what_a_client_says_of_itself_is_short",
+    ),
+    _m(
+        "a notice that is being written",
+        f"{RELAY}/calls.py",
+        "self._taken = notice.cost",
+        "self._unread -= notice.cost",
+        "relay/test_bombs.py::"
+        "test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letters_count_as_they_are_held",
+    ),
+    _m(
+        "subscriptions of all sessions",
+        f"{RELAY}/faces/sessions.py",
+        "while self._weight > MAX_SUBSCRIBED and session.subscriptions:",
+        "while False:",
+        "relay/test_sessions.py::test_subscriptions_of_all_sessions_have_a_limit_together",
+    ),
+    _m(
+        "calls that end by themselves",
+        f"{RELAY}/calls.py",
+        "done, self.on_done, self.on_pin, self.rescue, self.sift = self.on_done, None, None, None, None",
+        "done = self.on_done",
+        "relay/test_garbage.py",
+    ),
+    _m(
+        "errors that end by themselves",
+        f"{RELAY}/calls.py",
+        "        self._failure = None  # once raised",
+        "        # once raised",
+        "relay/test_garbage.py",
+    ),
+    _m(
+        "lines of the log that one server makes",
+        f"{RELAY}/registry.py",
+        "return not self._lines.take(what, self._wall())",
+        "return True",
+        "relay/test_inspection.py::test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log",
+    ),
+    _m(
+        "links in place of secrets",
+        f"{RELAY}/vault.py",
+        'NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)',
+        "NO_LINK: Final = 0",
+        "relay/test_tokens.py::test_a_link_in_place_of_a_secret_is_not_followed",
+    ),
+    _m(
+        "links in place of the call log",
+        f"{RELAY}/vault.py",
+        'NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)',
+        "NO_LINK: Final = 0",
+        "relay/test_journal.py::test_a_link_in_place_of_the_call_log_is_not_written_through",
+    ),
+    _m(
+        "a pipe in place of the call log",
+        f"{RELAY}/logfile.py",
+        "if not stat.S_ISCHR(os.fstat(handle).st_mode):",
+        "if path.is_file():",
+        "relay/test_journal.py::test_a_pipe_in_place_of_the_call_log_is_neither_waited_for_nor_written_to",
+    ),
+    _m(
+        "a call log that is swapped while it is opened",
+        f"{RELAY}/logfile.py",
+        "if not stat.S_ISCHR(os.fstat(handle).st_mode):",
+        "if path.is_file():",
+        "relay/test_journal.py::test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_looked_at",
+    ),
+    _m(
+        "calls that a full disk did not take",
+        f"{RELAY}/journal.py",
+        "return calls + lost",
+        "return 0",
+        "relay/test_journal.py::test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line",
+    ),
+    _m(
+        "lines behind a torn one",
+        f"{RELAY}/journal.py",
+        "if self._is_torn and _ends_within_a_line(self.path) else text",
+        "if False else text",
+        "relay/test_journal.py::test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line",
+    ),
+    _m(
+        "a log directory that somebody deletes",
+        f"{RELAY}/logfile.py",
+        "        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)\n",
+        "        if not hasattr(self, 'lock'):\n"
+        "            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)\n",
+        "relay/test_journal.py::test_a_directory_that_somebody_deletes_is_made_again",
+    ),
+    _m(
+        "secrets that somebody else put there",
+        f"{RELAY}/vault.py",
+        "return me == 0 or found.st_uid in (0, me)",
+        "return True",
+        "relay/test_tokens.py::test_a_token_that_somebody_else_put_there_is_none",
+    ),
+    _m(
+        "a secret that is swapped while it is read",
+        f"{RELAY}/vault.py",
+        "return file.read(MOST_READ)",
+        'return path.read_text(encoding="utf-8")',
+        "relay/test_tokens.py::test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looked_at",
+    ),
+    _m(
+        "directories of others' log files",
+        f"{RELAY}/logfile.py",
+        "path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)",
+        "path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)\n        path.parent.chmod(0o700)",
+        "relay/test_logs.py::test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone",
+    ),
+    _m(
+        "a tool that changed while somebody was asked",
+        f"{WORKER}/traffic.py",
+        " or item is None or not asked.is_still(place.key, item, place.tab):",
+        ":",
+        "tabserver/test_approvals.py::test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run",
+    ),
+    _m(
+        "a state that comes back twice",
+        f"{WORKER}/parking.py",
+        "if until <= self._floor or number in self._until:",
+        "if False:",
+        "tabserver/test_asking_from_tabs.py::test_what_was_allowed_once_goes_on_once",
+    ),
+    _m(
+        "a state of a worker before",
+        f"{WORKER}/desk.py",
+        'goes_on=held.get("p") == self._office.parking.place)',
+        "goes_on=True)",
+        "tabserver/test_asking_from_tabs.py::test_what_was_allowed_in_a_worker_before_is_asked_about_again",
+    ),
+    _m(
+        "states that others push out",
+        f"{WORKER}/parking.py",
+        "if until <= self._floor or number in self._until:",
+        "if number in self._until:",
+        "tabserver/test_parking.py::test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered",
+    ),
+    _m(
+        "a question that was answered",
+        f"{WORKER}/approvals.py",
+        '        del self._open[str(message["call"])]\n',
+        "",
+        "tabserver/test_approvals.py::test_a_question_is_answered_once",
+    ),
+    _m(
+        "scripts in the relay's pages",
+        f"{RELAY}/faces/pages.py",
+        "\"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; \"",
+        "\"default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self'; img-src *; \"",
+        "relay/test_pages.py::test_own_pages_have_a_policy_that_runs_no_inline_script",
+        "e2e/test_content.py::test_a_page_that_tries_something_else_is_kept_from_it_and_reported",
+    ),
+    _m(
+        "a policy for what is no page",
+        f"{RELAY}/outgoing.py",
+        "b\"default-src 'none'; frame-ancestors 'none'\"",
+        'b"default-src *"',
+        "relay/test_pages.py::test_whatever_is_no_page_has_a_policy_that_lets_nothing_run",
+    ),
+    _m(
+        "markup in the texts of tools, on the relay's page",
+        f"{RELAY}/page/element.js",
+        "    if (child !== null) made.append(child);",
+        '    if (typeof child === "string") made.insertAdjacentHTML("beforeend", child);'
+        " else if (child !== null) made.append(child);",
+        "e2e/test_content.py::test_the_pages_load_from_the_relay_alone_and_markup_in_texts_stays_text",
+    ),
+    _m(
+        "a stolen token in a page of another origin",
+        f"{RELAY}/gate.py",
+        "if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:",
+        "if True:",
+        "e2e/test_pairing.py::test_a_page_on_another_origin_or_port_cannot_come_in_even_with_a_stolen_token",
+    ),
+    _m(
+        "the pairing code on a command line",
+        f"{RELAY}/opener.py",
+        "self._open_url(self._file.as_uri())",
+        "self._open_url(self._file.read_text())",
+        "relay/test_cli.py::test_the_browser_is_given_a_private_file_and_never_the_code",
+    ),
+    _m(
+        "a bus's password on a command line",
+        f"{RELAY}/config.py",
+        'if any("@" in url for url in urls):',
+        "if False:",
+        "backplane/test_workers.py::test_a_password_on_the_command_line_is_refused_and_not_repeated",
+    ),
+    _m(
+        "levels of nesting",
+        f"{RELAY}/faces/mailbox.py",
+        "and is_deeper_than(value, self._max_depth)",
+        "and False",
+        "relay/test_flood.py::test_a_message_nests_64_levels_deep_and_no_more",
+    ),
+    _m(
+        "somebody else's stream at another relay",
+        f"{RELAY}/faces/handshake.py",
+        "return session if is_theirs else None",
+        "return session",
+        "backplane/test_loan.py::test_a_relay_lends_a_stream_only_to_whom_it_belongs",
+    ),
+    _m(
+        "an end that is told before what came first",
+        f"{RELAY}/faces/diary.py",
+        "if known is not None and known.is_ended:",
+        "if False:",
+        "backplane/test_sharing.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
+    ),
+)
+
+
+def _copy(place: Path) -> dict[str, str]:
+    """The checkout as it is; gives the environment in which Python takes the packages from there."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, place / name)
+    for name in (".venv", "node_modules", "build"):
+        (place / name).symlink_to(ROOT / name)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(place / name) for name in ("relay", "browser_pkg"))}
+
+
+def _try(mutation: Mutation, place: Path, env: dict[str, str]) -> str:
+    """Which tests failed; empty if none did."""
+    path = place / mutation.file
+    text = path.read_text(encoding="utf-8")
+    if text.count(mutation.before) != 1:
+        raise SystemExit(f"{mutation.what}: {mutation.file} does not have it once: {mutation.before}")
+    path.write_text(text.replace(mutation.before, mutation.after), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *mutation.tests.split()]
+    try:
+        said = _said(command, place, env)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    failed = [line.removeprefix("FAILED ").partition(" - ")[0] for line in said.splitlines() if line[:6] == "FAILED"]
+    return ", ".join(failed)
+
+
+def _said(command: list[str], place: Path, env: dict[str, str]) -> str:
+    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return done.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="?", default="", help="only defences with these words in their name")
+    words = parser.parse_args().words
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="tabrelay-mutations-") as folder:
+        env = _copy(Path(folder))
+        for mutation in MUTATIONS:
+            if words in mutation.what:
+                failed = _try(mutation, Path(folder), env)
+                missed += not failed
+                print(f"{mutation.what}: {failed or 'NO TEST FAILS'}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

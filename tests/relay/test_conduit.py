@@ -1,0 +1,313 @@
+"""Small texts past ASGI: whatever comes, in whatever pieces, is heard as by ASGI alone, and in the same order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from uvicorn.server import ServerState
+
+from tabrelay.conduit import conduit_of
+from tabrelay.sockets import SIP, LimitedWebSocket
+from tests.support.waiting import until
+
+KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="
+REQUEST = (
+    "GET /notes HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    f"Sec-WebSocket-Key: {KEY}\r\n\r\n"
+).encode()
+TEXT, BINARY, CONT, CLOSE, PING = 1, 2, 0, 8, 9
+MOST = 100_000
+
+
+def frame(opcode: int, data: bytes, *, is_last: bool = True, mask: bytes = b"\x11\x22\x33\x44") -> bytes:
+    """As a browser writes it."""
+    size = len(data)
+    first = (0x80 if is_last else 0) | opcode
+    if size < 126:
+        head = bytes([first, 0x80 | size])
+    elif size < 1 << 16:
+        head = bytes([first, 0x80 | 126]) + size.to_bytes(2, "big")
+    else:
+        head = bytes([first, 0x80 | 127]) + size.to_bytes(8, "big")
+    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(data))
+
+
+class Transport(asyncio.Transport):
+    """Remembers what is written."""
+
+    def __init__(self) -> None:
+        super().__init__({"sockname": ("127.0.0.1", 1), "peername": ("127.0.0.1", 2)})
+        self.written = b""
+        self.is_closed = False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Stage:
+    """One WebSocket, and an application that writes down what it hears, by the conduit (if it may) or by ASGI."""
+
+    def __init__(self, *, by_conduit: bool, kind: type[LimitedWebSocket] = LimitedWebSocket) -> None:
+        self._by_conduit = by_conduit
+        self._kind = kind
+        self.heard: list[tuple[str, object]] = []
+        self.straight = 0
+        self.is_accepted = False
+        self.send: Any = None
+        self.conduit: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        self.send, self.conduit = send, conduit_of(scope)
+        if self._by_conduit:
+            self.conduit.on_text = self._straight
+        self.is_accepted = True
+        while True:
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                self.heard.append(("end", message.get("code")))
+                return
+            kind = "text" if message.get("text") is not None else "bytes"
+            self.heard.append((kind, message[kind]))
+
+    def _straight(self, text: str) -> None:
+        self.straight += 1
+        self.heard.append(("text", text))
+
+    async def __aenter__(self) -> Stage:
+        config = uvicorn.Config(
+            self,
+            ws=self._kind,
+            lifespan="off",
+            log_config=None,
+            ws_max_size=MOST,
+            ws_per_message_deflate=False,
+        )
+        config.load()
+        self.protocol = self._kind(config, ServerState(), {})
+        self.transport = Transport()
+        self.protocol.connection_made(self.transport)
+        self.protocol.data_received(REQUEST)
+        await until(lambda: self.is_accepted)
+        self.transport.written = b""
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.protocol.connection_lost(None)
+        await until(lambda: bool(self.heard) and self.heard[-1][0] == "end")
+
+    async def settle(self) -> None:
+        for _ in range(8):
+            await asyncio.sleep(0)
+
+
+async def outcome(
+    pieces: list[bytes], *, by_conduit: bool, kind: type[LimitedWebSocket] = LimitedWebSocket
+) -> tuple[list[tuple[str, object]], bytes, bool, int]:
+    async with Stage(by_conduit=by_conduit, kind=kind) as stage:
+        for piece in pieces:
+            stage.protocol.data_received(piece)
+            await stage.settle()
+        heard, written, is_closed = list(stage.heard), stage.transport.written, stage.transport.is_closed
+    return heard, written, is_closed, stage.straight
+
+
+SMALL = st.text(max_size=40).map(lambda text: [frame(TEXT, text.encode())])
+FRAMES = st.one_of(
+    SMALL,
+    SMALL,
+    st.sampled_from([125, 126, 127, 4_000, SIP, SIP + 1, 70_000]).map(lambda size: [frame(TEXT, b"x" * size)]),
+    st.binary(max_size=60).map(lambda data: [frame(BINARY, data)]),
+    st.binary(max_size=20).map(lambda data: [frame(PING, data)]),
+    st.tuples(st.text(max_size=9), st.text(max_size=9)).map(
+        lambda two: [frame(TEXT, two[0].encode(), is_last=False), frame(PING, b""), frame(CONT, two[1].encode())]
+    ),
+    st.just([frame(TEXT, b"a", is_last=False), frame(TEXT, b"b")]),  # a new message within one
+    st.just([b"\x81\x03abc"]),  # without a mask
+    st.just([b"\xc1\x81" + bytes(4) + b"x"]),  # a bit that nobody agreed on
+    st.just([frame(CLOSE, b"\x03\xe8")]),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[bytes]:
+    """Frames, cut anywhere. The last may be a text that is no UTF-8: what follows such a one is heard or not."""
+    data = b"".join(piece for pieces in draw(st.lists(FRAMES, max_size=8)) for piece in pieces)
+    data += frame(TEXT, draw(st.binary(max_size=20)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(streams())
+@example([frame(TEXT, b"one") + frame(TEXT, b"two") + frame(PING, b"p") + frame(TEXT, b"three")])
+@example([bytes([byte]) for byte in frame(TEXT, "ä".encode() * 100)])
+@example([frame(BINARY, b"first") + frame(TEXT, b"second")])
+def test_the_same_is_heard_and_said_with_and_without_it(pieces: list[bytes]) -> None:
+    async def both() -> None:
+        with_it, without = await outcome(pieces, by_conduit=True), await outcome(pieces, by_conduit=False)
+        assert with_it[:3] == without[:3]
+
+    asyncio.run(both())
+
+
+class ByLibrary(LimitedWebSocket):
+    """Leaves every byte to the websockets library."""
+
+    def data_received(self, data: bytes) -> None:
+        self._drink(data)
+        self._count()
+
+
+def large(first: int, size: int, *, second: int = 0x80, sent: int | None = None) -> bytes:
+    """A frame by the bytes of its header, with the longest form of its length; `sent`: of its payload."""
+    mask = b"\x11\x22\x33\x44" if second else b""
+    return bytes([first, second | 127]) + size.to_bytes(8, "big") + mask + b"x" * (size if sent is None else sent)
+
+
+SIZES = st.sampled_from([3, SIP, SIP + 1, SIP * 2, 70_000, MOST])
+ODD = st.one_of(
+    SIZES.map(lambda size: [large(0x81, size)]),
+    SIZES.map(lambda size: [large(0x82, size)]),
+    SIZES.map(lambda size: [large(0x01, size), frame(PING, b"p"), large(0x80, min(size, MOST - size))]),
+    SIZES.map(lambda size: [large(0x01, size), large(0x00, 9), large(0x80, SIP + 9)]),  # maybe too large in all
+    SIZES.map(lambda size: [frame(TEXT, b"a", is_last=False), large(0x81, size)]),  # a new message within one
+    SIZES.map(lambda size: [large(0x80, size)]),  # the end of a message that nobody began
+    SIZES.map(lambda size: [large(0xC1, size)]),  # a bit that nobody agreed on
+    SIZES.map(lambda size: [large(0x83, size)]),  # a kind of frame that there is not
+    SIZES.map(lambda size: [large(0x89, size)]),  # too large a ping
+    SIZES.map(lambda size: [large(0x88, size)]),
+    SIZES.map(lambda size: [large(0x81, size, second=0)]),  # without a mask
+    st.sampled_from([MOST + 1, 1 << 40, (1 << 64) - 1]).map(lambda size: [large(0x81, size, sent=50)]),
+    st.sampled_from([MOST + 1, 1 << 63]).map(lambda size: [large(0x82, size, sent=50)]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(ODD, ODD, FRAMES), max_size=5), st.lists(st.integers(0, 300_000), max_size=8), st.booleans())
+@example([[large(0x81, MOST + 1, sent=0)]], [], False)
+@example([[frame(TEXT, b"\xff" * (SIP + 1))]], [SIP], True)
+@example([[large(0x82, SIP + 1), frame(TEXT, b"behind it")]], [9, 14, 15, SIP], True)
+@example([[large(0x81, SIP + 1)], [frame(CLOSE, b"\x03\xe8")], [large(0x81, SIP + 1)]], [SIP * 2], True)
+def test_large_frames_are_judged_as_by_the_library_alone(
+    groups: list[list[bytes]], cuts: list[int], by_conduit: bool
+) -> None:
+    frames = [each for group in groups for each in group]
+    data = b"".join(frames)
+    cuts = sorted(min(cut, len(data)) for cut in cuts)
+    pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+    async def both() -> None:
+        ours = await outcome(pieces, by_conduit=by_conduit)
+        # Frame by frame: of what comes with a frame that it refuses, the library hears nothing.
+        theirs = await outcome(frames, by_conduit=False, kind=ByLibrary)
+        assert ours[:3] == theirs[:3]
+
+    asyncio.run(both())
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        (large(0x81, MOST + 1, sent=0), 1009),
+        (large(0x82, MOST + 1, sent=0), 1009),
+        (large(0x81, (1 << 64) - 1, sent=0), 1009),
+        (large(0x83, MOST, sent=0), 1002),
+        (large(0x81, MOST, second=0, sent=0), 1002),
+    ],
+)
+async def test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it(header: bytes, code: int) -> None:
+    heard, written, is_closed, _ = await outcome([header], by_conduit=True)
+    assert (heard, is_closed) == ([("end", code)], True)
+    assert written[2:4] == code.to_bytes(2, "big")
+
+
+async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
+    size = 40_000
+    text = frame(TEXT, b"x" * size)
+    async with Stage(by_conduit=True) as stage:
+        before = LimitedWebSocket.tally.total
+        for at in range(len(text) - 1):
+            stage.protocol.data_received(text[at : at + 1])
+            assert LimitedWebSocket.tally.total - before <= size
+        assert stage.heard == []
+        stage.protocol.data_received(text[-1:])
+        await stage.settle()
+        assert stage.heard == [("text", "x" * size)]
+        assert LimitedWebSocket.tally.total == before
+
+
+async def test_what_is_whole_counts_until_it_is_taken() -> None:
+    async with Stage(by_conduit=True) as stage:
+        before = LimitedWebSocket.tally.total
+        stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
+        assert LimitedWebSocket.tally.total - before == 90_000
+        await stage.settle()
+        assert LimitedWebSocket.tally.total == before
+        assert len(stage.heard) == 2
+
+
+async def test_small_texts_are_heard_at_once_and_large_ones_in_their_turn() -> None:
+    small, large = frame(TEXT, b"small"), frame(TEXT, b"x" * (SIP + 1))
+    heard, _, _, straight = await outcome([small, large + small, small], by_conduit=True)
+    assert [len(str(text)) for kind, text in heard] == [5, SIP + 1, 5, 5]
+    assert straight == 2  # the one behind the large one waits for it
+
+
+async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:
+    async with Stage(by_conduit=True) as stage:
+        assert stage.conduit.say(["a", "b" * 200])
+        assert stage.transport.written == b"\x81\x01a" + b"\x81\x7e\x00\xc8" + b"b" * 200
+        stage.transport.written = b""
+        stage.conduit.say(["c"])
+        await stage.send({"type": "websocket.send", "text": "d"})
+        assert stage.transport.written == b"\x81\x01c" + b"\x81\x01d"
+
+
+@pytest.mark.parametrize("size", [125, 126, 65_535, 65_536])
+async def test_every_form_of_a_length_is_written_right(size: int) -> None:
+    async with Stage(by_conduit=True) as stage:
+        stage.conduit.say(["x" * size])
+        ours, stage.transport.written = stage.transport.written, b""
+        await stage.send({"type": "websocket.send", "text": "x" * size})
+        assert ours == stage.transport.written
+
+
+async def test_nothing_is_said_past_a_queue_or_a_goodbye() -> None:
+    async with Stage(by_conduit=True) as stage:
+        stage.protocol.pause_writing()
+        assert not stage.conduit.say(["the browser reads too slowly"])
+        stage.protocol.resume_writing()
+        assert stage.conduit.say(["again"])
+        await stage.send({"type": "websocket.close", "code": 1000})
+        assert not stage.conduit.say(["too late"])
+        await stage.settle()
+        assert b"again" in stage.transport.written and b"late" not in stage.transport.written
+
+
+async def test_what_was_said_before_the_relay_closes_leaves_before_its_goodbye() -> None:
+    async with Stage(by_conduit=True) as stage:
+        stage.conduit.say(["last words"])
+        stage.protocol.shutdown()
+        assert stage.transport.written.startswith(b"\x81\x0alast words\x88")

@@ -1,0 +1,42 @@
+"""Bytes that come bit by bit: the same as were sent, and hardly more room than they need."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tabrelay.pieces import BLOCK, Pieces
+
+
+@given(st.lists(st.integers(0, 3 * BLOCK), max_size=6))
+def test_what_was_added_is_taken_and_costs_no_more_than_was_announced(sizes: list[int]) -> None:
+    whole = b"".join(bytes([number + 1]) * size for number, size in enumerate(sizes))
+    pieces = Pieces(len(whole))
+    at = 0
+    for size in sizes:
+        pieces.add(memoryview(whole)[at : at + size])
+        at += size
+        assert pieces.missing == len(whole) - at
+        assert at <= pieces.cost <= len(whole)
+        assert pieces.cost < at + BLOCK
+    assert pieces.take() == whole
+    assert pieces.cost == 0
+
+
+@pytest.mark.parametrize("step", [1, 100, 5_000, BLOCK, 200_000])
+def test_it_takes_as_much_as_it_says_however_it_came(step: int) -> None:
+    size = 400_000
+    data = memoryview(b"x" * step)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        pieces = Pieces(size + 1)
+        for _ in range(0, size, step):
+            pieces.add(data)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken <= pieces.cost * 1.05

@@ -1,0 +1,132 @@
+"""Many that come in one moment: a few in each turn of the event loop, in their order, and not too many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.runner import bind, doors
+from tabrelay.sockets import LimitedWebSocket
+from tabrelay.turnstile import AT_ONCE, Turnstile
+from tests.support.relay import RunningRelay
+from tests.support.waiting import until
+from tests.support.worker import SyntheticWorker, bearer
+
+
+async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order() -> None:
+    turnstile = Turnstile.of(asyncio.get_running_loop())
+    inside: list[int] = []
+
+    def come_in(number: int) -> Callable[[], None]:
+        return lambda: inside.append(number)
+
+    many = 3 * AT_ONCE + 1
+    now = [turnstile.enter(come_in(number)) for number in range(many)]
+    assert now == [True] * AT_ONCE + [False] * (many - AT_ONCE)
+    sizes = [len(inside)]
+    while len(inside) < many:
+        await asyncio.sleep(0)
+        sizes.append(len(inside))
+    assert sizes == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE, many]
+    assert inside == list(range(many))
+    assert turnstile.waiting == 0
+
+
+async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[Any] = []
+    loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
+    turnstile = Turnstile.of(loop)
+    inside: list[int] = []
+    for number in range(AT_ONCE):
+        turnstile.enter(partial(inside.append, number))
+    turnstile.enter(partial(inside.remove, 99))
+    turnstile.enter(lambda: inside.append(-1))
+    await until(lambda: inside[-1] == -1)
+    assert [type(failure) for failure in failures] == [ValueError]
+
+
+def knock(relay: RunningRelay, name: str) -> bytes:
+    lines = [
+        f"GET /{name} HTTP/1.1",
+        f"Host: 127.0.0.1:{relay.port}",
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==",
+        f"Sec-WebSocket-Protocol: tabrelay.v1, {bearer(relay.token)}",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
+        # Nobody comes in: those that knock stay outside.
+        monkeypatch.setattr(Turnstile, "enter", lambda self, come_in: self._waiting.append(come_in))
+        monkeypatch.setattr(LimitedWebSocket, "most_knocking", 3)
+        turnstile = Turnstile.of(asyncio.get_running_loop())
+        async with contextlib.AsyncExitStack() as stack:
+            readers = []
+            for number in range(4):
+                reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+                stack.callback(writer.close)
+                writer.write(knock(relay, f"browser-{number}"))
+                if number < 3:
+                    await until(lambda number=number: turnstile.waiting == number + 1)
+                readers.append(reader)
+            async with asyncio.timeout(20):
+                answer = await readers[3].read()
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503 ") and b"retry-after: 1" in head
+            assert f"content-length: {len(body)}".encode() in head
+            assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
+            monkeypatch.undo()
+            turnstile._turn()
+            async with asyncio.timeout(20):
+                for reader in readers[:3]:
+                    assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+
+
+def test_those_who_came_during_a_long_turn_are_taken_together() -> None:
+    uvloop = pytest.importorskip("uvloop")
+    made: list[asyncio.BaseTransport] = []
+
+    class Guest(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made.append(transport)
+
+    async def turns() -> int:
+        loop = asyncio.get_running_loop()
+        listening = doors(bind("127.0.0.1", 0))
+        servers = [await loop.create_server(Guest, sock=sock) for sock in listening]
+        address = listening[0].getsockname()
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(address))
+            taken = 0
+            while len(made) < 20:
+                await asyncio.sleep(0)
+                taken += 1
+            for transport in made:
+                transport.close()
+        for server in servers:
+            server.close()
+        for sock in listening:
+            sock.close()
+        return taken
+
+    async def bounded() -> int:
+        async with asyncio.timeout(20):
+            return await turns()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(bounded()) <= 5
