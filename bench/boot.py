@@ -1,30 +1,31 @@
 """How long a browser waits: from `new SharedWorker()` until the worker's link to the relay is up, beside stock Pyodide.
 
 Every round boots each candidate once cold (a new browser with nothing cached) and once warm (a profile that has booted
-it before, so that files and compiled code are cached), one right after the other; ratios are taken within a round. The
-last columns are the processor time of the whole browser for a cold boot, which depends least on the neighbours.
+it before, so that files and compiled code are cached; in Firefox and WebKitGTK another worker in the same browser),
+one right after the other; ratios are taken within a round. The last columns are the
+processor time of the whole browser for a cold boot, which depends least on the neighbours.
 `--steps` adds what lies between stock and product, each step on top of the one before. `--pyscript` measures a page of
-PyScript instead: from its first script to its first line of Python.
+PyScript instead: from its first script to its first line of Python. `--browsers chromium,firefox,webkit` says where.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import json
 import struct
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from os import getpid
 from pathlib import Path
 from statistics import median
 from threading import Thread
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 from playwright.async_api import Page, Playwright, async_playwright
@@ -32,6 +33,8 @@ from playwright.async_api import Page, Playwright, async_playwright
 from bench import machine
 from bench.stage import ROOT, SERVER, family_cpu_s, lone_relay
 from bench.table import table
+from tests.support.engines import Tab, engine, until
+from tests.support.settings import load_settings
 
 STOCK, PRODUCT = "stock", "product"
 STEPS = {
@@ -42,8 +45,10 @@ STEPS = {
     PRODUCT: "+ everything at once: Tabrelay",
 }
 PYSCRIPT = {STOCK: "PyScript, stock library", PRODUCT: "PyScript, compiled library"}
+BROWSERS = ("chromium", "firefox", "webkit")
 SETTLE_S = 4.0  # a browser keeps compiled code some time after it was used
-TIMEOUT_MS = 60_000
+AGAIN = "again"  # another server: it gets a worker of its own, whatever has become of the first
+TIMEOUT_MS = 120_000
 
 # Noted in the page: when the worker was asked for, and when it said that it is connected.
 PAGE = """<!doctype html>
@@ -55,7 +60,7 @@ globalThis.SharedWorker = class extends Real {
   constructor(...given) { began = performance.now(); super(...given); }
 };
 const { connect } = await import("RELAY/-/client.js");
-const connection = connect(OPTIONS);
+const connection = connect({ ...OPTIONS, ...Object.fromEntries(new URLSearchParams(location.search)) });
 connection.addEventListener("state", ({ detail }) => {
   if (detail.state === "connected") globalThis.took ??= performance.now() - began;
 });
@@ -131,36 +136,59 @@ async def write_pages(folder: Path, relay: str, token: str) -> None:
         (folder / f"pyscript-{name}.html").write_text(page)
 
 
-def load_settings() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("browser_settings", ROOT / "playwright.config.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the pages are. `others`: processes below this one that are no part of a browser."""
+
+    origin: str
+    prefix: str
+    others: frozenset[int]
+
+    def page(self, candidate: str) -> str:
+        return f"{self.origin}/{self.prefix}{candidate}.html"
+
+    def read(self, candidate: str, took_ms: float, came_from: str | None) -> float:
+        """Seconds, if it came the way that is to be measured."""
+        if candidate == PRODUCT and not self.prefix:
+            assert came_from == "snapshot", f"the worker booted from {came_from}"
+        return took_ms / 1000
+
+    def cpu_s(self) -> float:
+        return family_cpu_s(getpid(), self.others)
 
 
-class Bench:
+class Bench(Protocol):
     """Boots one candidate at a time in a browser of its own."""
 
-    def __init__(self, playwright: Playwright, origin: str, prefix: str, profiles: Path) -> None:
+    async def prepare(self, candidate: str) -> None: ...
+    async def boot(self, candidate: str) -> dict[str, float]:
+        """Seconds: cold and warm by the clock, and processor time of the cold one."""
+
+
+class Chromium:
+    """Warm is another start of the browser, with a profile of before: here a worker may outlive its tabs."""
+
+    def __init__(self, playwright: Playwright, site: Site, profiles: Path) -> None:
         self._chromium = playwright.chromium
         self._options: dict[str, Any] = load_settings().launch_options()
-        self._origin = origin
-        self._prefix = prefix
+        self._site = site
         self._profiles = profiles
 
-    async def cold(self, candidate: str) -> tuple[float, float]:
-        """Seconds by the clock, and of processor time."""
+    async def prepare(self, candidate: str) -> None:
+        await self._warm(candidate, SETTLE_S)
+
+    async def boot(self, candidate: str) -> dict[str, float]:
         browser = await self._chromium.launch(**self._options)
         try:
             page = await browser.new_page()
-            before_s = family_cpu_s(getpid(), "chrom")
-            took_s = await self._visit(page, candidate)
-            return took_s, family_cpu_s(getpid(), "chrom") - before_s
+            before_s = self._site.cpu_s()
+            cold_s = await self._visit(page, candidate)
+            cpu_s = self._site.cpu_s() - before_s
         finally:
             await browser.close()
+        return {"cold": cold_s, "warm": await self._warm(candidate), "cpu": cpu_s}
 
-    async def warm(self, candidate: str, settle_s: float = 0.0) -> float:
+    async def _warm(self, candidate: str, settle_s: float = 0.0) -> float:
         profile = self._profiles / candidate
         context = await self._chromium.launch_persistent_context(profile, **self._options)
         try:
@@ -171,25 +199,45 @@ class Bench:
             await context.close()
 
     async def _visit(self, page: Page, candidate: str) -> float:
-        await page.goto(f"{self._origin}/{self._prefix}{candidate}.html")
+        await page.goto(self._site.page(candidate))
         await page.wait_for_function("globalThis.took !== undefined", timeout=TIMEOUT_MS)
-        took, came_from = await page.evaluate("[took, globalThis.from]")
-        if candidate == PRODUCT and not self._prefix:
-            assert came_from == "snapshot", f"the worker booted from {came_from}"
-        return float(took) / 1000
+        return self._site.read(candidate, *await page.evaluate("[took, globalThis.from]"))
+
+
+class Engine:
+    """Any other browser: warm is another worker in the same browser."""
+
+    def __init__(self, name: str, site: Site) -> None:
+        self._name, self._site = name, site
+
+    async def prepare(self, candidate: str) -> None: ...
+
+    async def boot(self, candidate: str) -> dict[str, float]:
+        async with engine(self._name, load_settings()) as browser:
+            await browser.renew()
+            before_s = self._site.cpu_s()
+            tab = await browser.open(self._site.page(candidate))
+            cold_s = await self._read(tab, candidate)
+            cpu_s = self._site.cpu_s() - before_s
+            await asyncio.sleep(SETTLE_S)
+            await tab.close()
+            warm_s = await self._read(await browser.open(f"{self._site.page(candidate)}?server={AGAIN}"), candidate)
+        return {"cold": cold_s, "warm": warm_s, "cpu": cpu_s}
+
+    async def _read(self, tab: Tab, candidate: str) -> float:
+        await until(tab, "globalThis.took !== undefined", TIMEOUT_MS / 1000)
+        return self._site.read(candidate, *await tab.run("() => [globalThis.took, globalThis.from]"))
 
 
 async def measure(bench: Bench, candidates: Sequence[str], rounds: int) -> dict[str, dict[str, list[float]]]:
     times: dict[str, dict[str, list[float]]] = {name: {"cold": [], "warm": [], "cpu": []} for name in candidates}
     for name in candidates:
-        await bench.warm(name, SETTLE_S)
+        await bench.prepare(name)
     for number in range(rounds):
         for name in candidates:
-            cold_s, cpu_s = await bench.cold(name)
-            times[name]["cold"].append(cold_s)
-            times[name]["cpu"].append(cpu_s)
-            times[name]["warm"].append(await bench.warm(name))
-        print(f"round {number + 1} of {rounds}", flush=True)
+            for kind, took_s in (await bench.boot(name)).items():
+                times[name][kind].append(took_s)
+        print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     return times
 
 
@@ -201,16 +249,19 @@ def row(label: str, times: dict[str, list[float]], stock: dict[str, list[float]]
     return cells
 
 
-async def run(rounds: int, labels: dict[str, str], prefix: str) -> None:
+async def run(browsers: Sequence[str], rounds: int, labels: dict[str, str], prefix: str) -> None:
     async with AsyncExitStack() as stack:
         folder, origin = await stack.enter_async_context(site())
-        relay = stack.enter_context(lone_relay(flags=("--allow-origin", origin)))
+        relay = stack.enter_context(lone_relay(flags=("--allow-origin", origin), servers=(SERVER, AGAIN)))
         await write_pages(folder, relay.said["base_url"], relay.said["token"])
         profiles = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-profiles-")))
         playwright = await stack.enter_async_context(async_playwright())
-        times = await measure(Bench(playwright, origin, prefix, profiles), list(labels), rounds)
-    head = ["", "cold, s", "× stock", "warm, s", "× stock", "CPU, s", "× stock"]
-    print(table(head, [row(label, times[name], times[STOCK]) for name, label in labels.items()]))
+        pages = Site(origin, prefix, frozenset({relay.pid}))
+        for name in browsers:
+            bench = Chromium(playwright, pages, profiles) if name == "chromium" else Engine(name, pages)
+            times = await measure(bench, list(labels), rounds)
+            head = [name, "cold, s", "× stock", "warm, s", "× stock", "CPU, s", "× stock"]
+            print("", table(head, [row(label, times[key], times[STOCK]) for key, label in labels.items()]), sep="\n")
 
 
 def main() -> None:
@@ -218,10 +269,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", action="store_true", help="also what lies between stock and product")
     parser.add_argument("--pyscript", action="store_true", help="a page with PyScript instead of the worker")
+    parser.add_argument("--browsers", default="chromium", help=f"some of {','.join(BROWSERS)}")
     args = parser.parse_args()
+    browsers = args.browsers.split(",")
+    if unknown := set(browsers) - set(BROWSERS):
+        parser.error(f"no such browser: {', '.join(unknown)}; there are {', '.join(BROWSERS)}")
     labels = {name: label for name, label in STEPS.items() if args.steps or name in (STOCK, PRODUCT)}
     print("\n".join(machine.describe()))
-    asyncio.run(run(args.rounds, PYSCRIPT if args.pyscript else labels, "pyscript-" if args.pyscript else ""))
+    what = (PYSCRIPT, "pyscript-") if args.pyscript else (labels, "")
+    asyncio.run(run(browsers, args.rounds, *what))
 
 
 if __name__ == "__main__":

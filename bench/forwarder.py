@@ -66,10 +66,9 @@ class Forwarder:
             self._waiting.pop(number).set_result(answer)
 
 
-def main() -> None:
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    sock = bind("127.0.0.1", 0)
-    config = uvicorn.Config(
+def configure() -> uvicorn.Config:
+    """uvicorn with nothing that need not be."""
+    return uvicorn.Config(
         Forwarder(),
         http="httptools",
         ws="websockets-sansio",
@@ -82,8 +81,13 @@ def main() -> None:
         proxy_headers=False,
         server_header=False,
     )
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    sock = bind("127.0.0.1", 0)
     announce(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", token="none")
-    uvicorn.Server(config).run(sockets=[sock])
+    uvicorn.Server(configure()).run(sockets=[sock])
 
 
 if __name__ == "__main__":

@@ -17,17 +17,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 
 import httpx2
 
 from bench import machine, stage
 from bench.hop import call
 from bench.load import LEGACY, MODERN
-from bench.plot import Bar, bars
+from bench.plot import Curve, curves
 from bench.table import table
 
 CALLERS = 16
+IDLE_S = 5.0  # how long the relay is watched while nobody calls
 NAME = "io.modelcontextprotocol"
 META = {
     f"{NAME}/protocolVersion": MODERN,
@@ -46,12 +47,14 @@ ROOM = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One row: how many there are, what a call takes, what the relay weighs."""
+    """One row: how many there are, what a call takes, what the relay weighs, and what it does while nobody calls."""
 
     label: str
     count: int
     calls_per_s: float
     p50_ms: float
+    cpu_us: float  # of the relay, for one call among many; the idle ones' share taken off
+    idle: float  # of one core
     rss: int
 
 
@@ -69,12 +72,23 @@ def relay(*flags: str, tools: int = 1) -> Iterator[stage.Pair]:
 
 
 def weigh(pair: stage.Pair, label: str, count: int, rounds: int, seconds: float) -> Size:
+    idle = _idle(pair, max(seconds, IDLE_S))
+    began, before = perf_counter(), pair.server.cpu_s()
     got = [call(pair.url, pair.token, "modern", CALLERS, seconds, pin=True) for _ in range(rounds)]
+    spent = pair.server.cpu_s() - before - idle * (perf_counter() - began)
     one = [call(pair.url, pair.token, "modern", 1, seconds, pin=True) for _ in range(rounds)]
     if failures := sum(each["failures"] for each in got + one):
         raise SystemExit(f"{label}: {failures} calls failed: {next(filter(None, (x['first_failure'] for x in got)))}")
     rate, p50 = median(each["calls_per_s"] for each in got), median(each["p50_ms"] for each in one)
-    return Size(label, count, rate, p50, pair.server.rss())
+    cpu_us = spent / sum(each["total"] for each in got) * 1e6
+    return Size(label, count, rate, p50, cpu_us, idle, pair.server.rss())
+
+
+def _idle(pair: stage.Pair, seconds: float) -> float:
+    """The share of a core that the relay takes while nobody calls."""
+    began, before = perf_counter(), pair.server.cpu_s()
+    sleep(seconds)
+    return (pair.server.cpu_s() - before) / (perf_counter() - began)
 
 
 def crowd(pair: stage.Pair, count: int) -> stage.Child:
@@ -184,12 +198,29 @@ def report(rows: Sequence[Size]) -> str:
                 f"{row.calls_per_s / least.calls_per_s:.2f}",
                 f"{row.p50_ms:.2f}",
                 f"{row.p50_ms / least.p50_ms:.2f}",
+                f"{row.cpu_us:,.0f}",
+                f"{row.cpu_us / least.cpu_us:.2f}",
+                f"{row.idle:.1%}",
                 f"{row.rss / 2**20:,.0f}",
                 f"{each:,.0f}" if each else "",
             ]
         )
-    head = ["", f"calls/s, {CALLERS} callers", "×", "p50 ms, 1 caller", "×", "memory, MiB", "kB each"]
-    return table(head, cells)
+    head = ["", f"calls/s, {CALLERS} callers", "×", "p50 ms, 1 caller", "×", "CPU µs/call", "×", "idle"]
+    return table([*head, "memory, MiB", "kB each"], cells)
+
+
+def picture(crowds: Sequence[Size], lists: Sequence[tuple[int, float]]) -> str:
+    """Without the last row, which is the first one again."""
+    rows = crowds[:-1]
+    drawn = [
+        Curve("processor time of a call, µs, by idle browsers", [(row.count, row.cpu_us) for row in rows]),
+        Curve("p50 of a call, ms, 1 caller, by idle browsers", [(row.count, row.p50_ms) for row in rows]),
+        Curve(f"calls per second, {CALLERS} callers, by idle browsers", [(row.count, row.calls_per_s) for row in rows]),
+        Curve("memory of the relay, MiB, by idle browsers", [(row.count, row.rss / 2**20) for row in rows]),
+        Curve("of a core while nobody calls, by idle browsers", [(row.count, row.idle * 100) for row in rows], " %"),
+        Curve("tools/list, ms, by tools", lists),
+    ]
+    return curves("Growth", drawn)
 
 
 def main() -> int:
@@ -208,21 +239,17 @@ def main() -> int:
     crowds = idle_browsers(args.browsers, args.rounds, args.seconds)
     print(report(crowds), end="\n\n", flush=True)
     print(report(sessions(args.sessions, args.rounds, args.seconds)), end="\n\n", flush=True)
-    rows = []
+    rows, lists = [], []
     for count in args.tools:
         with relay(tools=count) as pair:
             took_ms, size = asyncio.run(listing(pair, args.rounds))
+        lists.append((count, took_ms))
         rows.append([f"{count:,} tools", f"{took_ms:.1f}", f"{took_ms / count * 1000:,.0f}", f"{size / 1000:,.0f}"])
     print(table(["tools/list", "ms", "µs a tool", "kB"], rows), end="\n\n", flush=True)
     stopped, killed = reconnects(args.reconnect)
     print(f"{args.reconnect:,} browsers were back {stopped:.1f} s after a stop and {killed:.1f} s after a kill.")
     if args.plot:
-        args.plot.write_text(
-            bars(
-                f"Calls per second, {CALLERS} callers",
-                [Bar(r.label, r.calls_per_s, r.calls_per_s, r.calls_per_s) for r in crowds],
-            )
-        )
+        args.plot.write_text(picture(crowds, lists))
     return 0
 
 

@@ -1,8 +1,9 @@
 """The hop without sockets: the relay's own Python per call, in one process, beside the bare forwarder's.
 
 Drives both ASGI applications with ready-made scopes and an in-memory WebSocket whose far end answers with the least
-possible work. The smallest of many batches is shown: it is what the code costs when nobody disturbs it, and small
-changes can be told apart by it where calls per second drown in noise. What uvicorn and the kernel cost is not in it.
+possible work. This is the ordinary way, without the fast lane, which is part of the connection. The smallest of many
+batches is shown: it is what the code costs when nobody disturbs it, and small changes can be told apart by it where
+calls per second drown in noise. What uvicorn and the kernel cost is not in it.
 """
 
 from __future__ import annotations
@@ -143,9 +144,9 @@ def split(request: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
 
 
 async def connect(
-    app: App, end: FarEnd, headers: list[tuple[bytes, bytes]], subprotocols: list[str]
+    app: App, end: FarEnd, headers: list[tuple[bytes, bytes]], subprotocols: list[str], server: str = SERVER
 ) -> asyncio.Task[None]:
-    scope = {"type": "websocket", "path": f"/{SERVER}", "headers": headers, "state": {}, "subprotocols": subprotocols}
+    scope = {"type": "websocket", "path": f"/{server}", "headers": headers, "state": {}, "subprotocols": subprotocols}
     scope["extensions"] = {"websocket.http.response": {}}
 
     async def run() -> None:
@@ -162,7 +163,8 @@ async def run(batches: int, result: str, home: Path) -> list[list[str]]:
     token = tokens.master()
     target = Target(f"http://127.0.0.1:{PORT}/{SERVER}", token)
     bare: Any = Forwarder()
-    relay: Any = create_app(Settings(home=home, port=PORT, in_flight_server=256, in_flight_caller=256), tokens=tokens)
+    settings = Settings(home=home, port=PORT, in_flight_server=256, in_flight_caller=256, rate_s=0)
+    relay: Any = create_app(settings, tokens=tokens)
     keep = [await connect(bare, FarEnd(bare_answer(result)), [], [])]
     end = FarEnd(link_answer(result))
     end.say(f'{{"t":"hello","v":[1,1],"build":"x","server":"{SERVER}","inst":"x","rx":0}}')
@@ -185,16 +187,52 @@ async def run(batches: int, result: str, home: Path) -> list[list[str]]:
     return [[name, f"{value:.1f}", f"+{value - floor:.1f}"] for name, value in best.items()]
 
 
+async def crowd(counts: list[int], batches: int, result: str, home: Path) -> list[list[str]]:
+    """What a modern call costs while so many browsers are connected and idle: the smallest and the median batch."""
+    tokens = Tokens(home)
+    token = tokens.master()
+    settings = Settings(home=home, port=PORT, in_flight_server=256, rate_s=0, max_servers=max(counts) + 1)
+    relay: Any = create_app(settings, tokens=tokens)
+    host = [(b"host", b"127.0.0.1:%d" % PORT), (b"authorization", b"Bearer " + token.encode())]
+    target = Target(f"http://127.0.0.1:{PORT}/{SERVER}", token)
+    keep: list[asyncio.Task[None]] = []
+    rows, least = [], 0.0
+    for count in counts:
+        began, before = process_time(), len(keep)
+        while len(keep) < count:
+            name = f"idle-{len(keep)}" if keep else SERVER
+            end = FarEnd(link_answer(result))
+            end.say(f'{{"t":"hello","v":[1,1],"build":"x","server":"{name}","inst":"{name}","rx":0}}')
+            keep.append(await connect(relay, end, host, ["tabrelay.v1"], name))
+        each = (process_time() - began) / max(len(keep) - before, 1) * 1e6
+        await asyncio.sleep(1.0)  # their catalogues are read
+        found = sorted([await Client(relay, target).batch([target.modern()] * CALLERS) for _ in range(batches)])
+        least = least or found[0]
+        middle = found[len(found) // 2]
+        rows.append(
+            [f"{count:,} browsers", f"{found[0]:.0f}", f"{found[0] / least:.2f}", f"{middle:.0f}", f"{each:,.0f}"]
+        )
+    for task in keep:
+        task.cancel()
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--browsers", type=int, nargs="*", help="with so many of them connected, instead of the rest")
     parser.add_argument("--batches", type=int, default=30)
     parser.add_argument("--result", type=int, default=200, help="bytes of text in a result")
     args = parser.parse_args()
     content = [{"type": "text", "text": "x" * args.result}]
     result = orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": content}}).decode()
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as home:
-        rows = uvloop.run(run(args.batches, result, Path(home)))
-    print(table(["", "µs/call", "over the floor"], rows))
+        if args.browsers:
+            rows = uvloop.run(crowd(args.browsers, args.batches, result, Path(home)))
+            head = ["", "µs/call, smallest", "×", "µs/call, median", "µs for each that came"]
+        else:
+            rows = uvloop.run(run(args.batches, result, Path(home)))
+            head = ["", "µs/call", "over the floor"]
+    print(table(head, rows))
 
 
 if __name__ == "__main__":

@@ -18,9 +18,10 @@ import httpx2
 from playwright.async_api import async_playwright
 
 from bench import machine
-from bench.boot import load_settings, site
+from bench.boot import site
 from bench.stage import SERVER, lone_relay
 from bench.table import table
+from tests.support.settings import load_settings
 
 PAGE = """<!doctype html>
 <title>leak</title>

@@ -25,6 +25,7 @@ MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
 ERAS: Final = ("modern", "legacy")
 WARM_UP_S: Final = 0.5
+ENVELOPE: Final = 1024  # of a large result, its text is smaller by this: the size is the whole message's
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Target:
     tool: str = "echo"
 
     def arguments(self) -> dict[str, Any]:
-        return {"bytes": self.result} if self.result is not None else {"text": "x" * self.payload}
+        return {"bytes": self.result - ENVELOPE} if self.result is not None else {"text": "x" * self.payload}
 
     def request(self, message: dict[str, Any], headers: dict[str, str]) -> bytes:
         parts = urlsplit(self.url)

@@ -207,7 +207,7 @@ class Linked:
     def __init__(self, server: str, inst: str, limits: Limits = DEFAULTS) -> None:
         self.link: Link[str] = Link.dialer(Greeting(server, inst, "bench"), limits)
         self.calls = 0
-        self._waiting: deque[Received[str]] = deque()
+        self._waiting: deque[tuple[Received[str], str]] = deque()
 
     @property
     def is_ready(self) -> bool:
@@ -234,11 +234,11 @@ class Linked:
 
     def _drain(self, now: float) -> list[str]:
         requests = [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
-        self._waiting.extend(self._due_now(requests, now))
+        self._waiting.extend((event, self._answer(event)) for event in self._due_now(requests, now))
         while self._waiting:
-            event = self._waiting[0]
+            event, text = self._waiting[0]
             try:
-                self.link.send(event.channel, Kind.RES, self._answer(event), now, id=event.id)
+                self.link.send(event.channel, Kind.RES, text, now, id=event.id)
             except BufferFull:
                 break
             self._waiting.popleft()

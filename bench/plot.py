@@ -1,20 +1,25 @@
-"""Figures as a picture: horizontal bars with their spread, as SVG that reads on a light page and on a dark one."""
+"""Figures as a picture, as SVG that reads on a light page and on a dark one: horizontal bars with their spread, and
+curves of growth."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import log10
 
+PANEL, FRAME, LEFT, BOTTOM = 370, 150, 52, 26
 WIDTH, LABELS, RIGHT = 760, 240, 80
 ROW, TOP = 30, 44
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600; font-size: 15px }
-.bar { fill: #3b6fd4 } .spread { stroke: #1f2328; stroke-width: 1.5; fill: none }
+.bar, .dot { fill: #3b6fd4 } .curve { stroke: #3b6fd4; stroke-width: 2; fill: none }
+.axis { stroke: #8b949e; stroke-width: 1; fill: none } .small { font-size: 11px }
+ .spread { stroke: #1f2328; stroke-width: 1.5; fill: none }
 @media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .bar { fill: #6c9cf5 } .spread { stroke: #e6edf3 }
+  text { fill: #e6edf3 } .bar, .dot { fill: #6c9cf5 } .curve { stroke: #6c9cf5 } .spread { stroke: #e6edf3 }
 }
 """
 
@@ -48,3 +53,53 @@ def bars(title: str, rows: Sequence[Bar]) -> str:
             f'<text x="{right + 8:.1f}" y="{y + 14}">{row.value:,.0f}</text>',
         ]
     return "\n".join([*parts, "</svg>", ""])
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How one figure grows: (how many, value), in order. `unit` stands behind the values."""
+
+    title: str
+    points: Sequence[tuple[int, float]]
+    unit: str = ""
+
+
+def curves(title: str, drawn: Sequence[Curve]) -> str:
+    """Small pictures beside each other, two in a row. How many there are goes by factors of ten, from 0 upwards the
+    value: a flat line is one that does not grow."""
+    rows = (len(drawn) + 1) // 2
+    width, height = 2 * PANEL + 20, 36 + rows * (FRAME + BOTTOM + 34)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        f"<title>{escape(title)}</title><style>{STYLE}</style>",
+        f'<text class="title" x="0" y="18">{escape(title)}</text>',
+    ]
+    for number, curve in enumerate(drawn):
+        left, top = (number % 2) * (PANEL + 20), 56 + (number // 2) * (FRAME + BOTTOM + 34)
+        parts += _panel(curve, left, top)
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _panel(curve: Curve, left: float, top: float) -> list[str]:
+    places = [log10(max(count, 1)) for count, _ in curve.points]
+    widest, highest = (places[-1] - places[0]) or 1.0, max(value for _, value in curve.points) * 1.15 or 1.0
+    across = PANEL - LEFT - 40
+    at = [
+        (left + LEFT + (place - places[0]) / widest * across, top + FRAME * (1 - value / highest))
+        for place, (_, value) in zip(places, curve.points, strict=True)
+    ]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in at)
+    parts = [
+        f'<text class="small" x="{left}" y="{top - 6}">{escape(curve.title)}</text>',
+        f'<path class="axis" d="M{left + LEFT} {top}V{top + FRAME}H{left + PANEL - 20}"/>',
+        f'<text class="small" x="{left + LEFT - 6}" y="{top + FRAME + 4}" text-anchor="end">0</text>',
+        f'<polyline class="curve" points="{line}"/>',
+    ]
+    for (x, y), (count, value) in zip(at, curve.points, strict=True):
+        shown = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        parts += [
+            f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>',
+            f'<text class="small" x="{x:.1f}" y="{y - 8:.1f}" text-anchor="middle">{shown}{escape(curve.unit)}</text>',
+            f'<text class="small" x="{x:.1f}" y="{top + FRAME + 16}" text-anchor="middle">{count:,}</text>',
+        ]
+    return parts

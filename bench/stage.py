@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,22 +108,22 @@ class Child:
         self._process.stdout.close()
 
 
-def family_cpu_s(ancestor: int, name: str) -> float:
-    """Processor time so far of all living descendants of a process whose name contains `name`: a browser is many."""
+def family_cpu_s(ancestor: int, others: Collection[int]) -> float:
+    """Processor time so far of all living descendants of a process but `others`: a browser is many."""
     parents, times = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            head, _, tail = path.read_text().rpartition(")")
-            fields = tail.split()
+            fields = path.read_text().rpartition(")")[2].split()
             parents[int(path.parent.name)] = int(fields[1])
-            times[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S if name in head else 0.0
+            times[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
     def is_descendant(pid: int) -> bool:
         while pid in parents and pid != ancestor:
             pid = parents[pid]
         return pid == ancestor
 
-    return sum(time for pid, time in times.items() if is_descendant(pid))
+    others = {ancestor, *others}
+    return sum(time for pid, time in times.items() if pid not in others and is_descendant(pid))
 
 
 @dataclass(frozen=True, slots=True)

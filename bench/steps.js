@@ -3,7 +3,20 @@
 
 const { relay, step } = Object.fromEntries(new URL(import.meta.url).searchParams);
 const ports = [];
-self.onconnect = ({ ports: [port] }) => ports.push(port);
+// What pages want to hear first: the lock that is held as long as the worker lives.
+const lock = `steps:${crypto.randomUUID()}`;
+const held = new Promise((resolve) => {
+  navigator.locks.request(lock, () => {
+    resolve();
+    return new Promise(() => {});
+  });
+});
+let accept = (port) => ports.push(port);
+self.onconnect = async ({ ports: [port] }) => {
+  await held;
+  port.postMessage({ t: "worker", lock });
+  accept(port);
+};
 
 const manifest = await (await fetch(`${relay}/-/manifest.json`)).json();
 const indexURL = relay + manifest.pyodide;
@@ -23,6 +36,5 @@ const options = {
 const archive = options._loadSnapshot ? undefined : bytes(relay + manifest.tabserver);
 const python = await loadPyodide({ indexURL, ...options });
 if (archive) python.unpackArchive(await archive, "zip");
-const accept = python.pyimport("tabserver.worker").start(shim, `${relay}/`, manifest.build, manifest.version);
+accept = python.pyimport("tabserver.worker").start(shim, `${relay}/`, manifest.build, manifest.version);
 for (const port of ports) accept(port);
-self.onconnect = ({ ports: [port] }) => accept(port);

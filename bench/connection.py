@@ -1,0 +1,228 @@
+"""The hop without the kernel: connections as uvicorn makes them, with transports that only remember, in one process.
+
+What the relay's Python takes per call from the bytes of a request to the bytes of its answer, fast lane, HTTP and
+WebSocket protocols included, beside the bare forwarder's. The smallest of many batches is shown: it is what the code
+costs when nobody disturbs it, so small changes can be told apart where calls per second drown in noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import orjson
+import uvicorn
+import uvloop
+from uvicorn.server import ServerState
+
+from bench import forwarder
+from bench.inside import bare_answer, link_answer
+from bench.load import Target
+from bench.stage import SERVER
+from bench.table import table
+from tabrelay.app import create_app
+from tabrelay.config import Settings
+from tabrelay.runner import calm_collector, configure
+from tabrelay.tokens import Tokens
+
+PORT = 4747
+BATCH = 2000
+
+
+class Transport(asyncio.Transport):
+    """Takes whatever it is given and hands it to `on_write`."""
+
+    def __init__(self, on_write: Callable[[bytes], None]) -> None:
+        super().__init__({"sockname": ("127.0.0.1", PORT), "peername": ("127.0.0.1", 1)})
+        self._on_write = on_write
+
+    def write(self, data: Any) -> None:
+        self._on_write(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+
+class Server:
+    """Connections of one uvicorn server that listens nowhere."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        config.load()
+        self._config = config
+        self._state = ServerState()
+
+    def connect(self, on_write: Callable[[bytes], None]) -> Transport:
+        transport = Transport(on_write)
+        protocol_class: Any = self._config.http_protocol_class
+        transport.protocol = protocol_class(config=self._config, server_state=self._state, app_state={})
+        transport.protocol.connection_made(transport)
+        return transport
+
+    async def dial(self, token: str, subprotocol: str, answer: Callable[[str], str | None], hello: str) -> None:
+        """A browser that answers everything the server sends in one turn of the loop with one write."""
+        loop, inbox = asyncio.get_running_loop(), bytearray()
+        is_open = False
+
+        def hear(data: bytes) -> None:
+            nonlocal is_open
+            if not is_open:
+                is_open = True
+                if hello:
+                    loop.call_soon(lambda: transport.protocol.data_received(frame(hello)))
+                return
+            if not inbox:
+                loop.call_soon(reply)
+            inbox.extend(data)
+
+        def reply() -> None:
+            answers = [frame(text) for each in unframe(inbox) if (text := answer(each)) is not None]
+            inbox.clear()
+            if answers:
+                transport.protocol.data_received(b"".join(answers))
+
+        transport = self.connect(hear)
+        offered = [subprotocol, "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")]
+        key = base64.b64encode(b"0123456789abcdef").decode()
+        lines = [
+            f"GET /{SERVER} HTTP/1.1",
+            f"Host: 127.0.0.1:{PORT}",
+            *("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"),
+            f"Sec-WebSocket-Key: {key}",
+            *([f"Sec-WebSocket-Protocol: {', '.join(offered)}"] if subprotocol else []),
+        ]
+        transport.protocol.data_received("\r\n".join([*lines, "", ""]).encode())
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+
+def frame(text: str) -> bytes:
+    """As a client writes it, with a mask that changes nothing."""
+    data = text.encode()
+    size = len(data)
+    head = bytes([0x81, 0x80 | size]) if size < 126 else bytes([0x81, 0x80 | 126]) + size.to_bytes(2, "big")
+    return head + bytes(4) + data
+
+
+def unframe(data: bytearray) -> list[str]:
+    texts, at = [], 0
+    while at < len(data):
+        size, start = data[at + 1], at + 2
+        if size == 126:
+            size, start = int.from_bytes(data[at + 2 : at + 4], "big"), at + 4
+        if data[at] == 0x81:
+            texts.append(data[start : start + size].decode())
+        at = start + size
+    return texts
+
+
+class Caller:
+    """One keep-alive connection that sends its next request when the last answer is there."""
+
+    def __init__(self, server: Server) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = server.connect(self._heard)
+        self._request = b""
+        self._left = 0
+        self.last = self.heard = b""
+        self.done: asyncio.Future[None] = self._loop.create_future()
+
+    def start(self, request: bytes, calls: int) -> None:
+        self._request, self._left, self.heard = request, calls, b""
+        self.done = self._loop.create_future()
+        self._loop.call_soon(self._transport.protocol.data_received, request)
+
+    def _heard(self, data: bytes) -> None:
+        self.last = data
+        self.heard = self.heard[-1024:] + data if self._left == 1 else b""
+        # uvicorn writes an answer's header and body one after the other; the body is what counts.
+        if b'"jsonrpc"' not in data:
+            return
+        self._left -= 1
+        if self._left:
+            self._loop.call_soon(self._transport.protocol.data_received, self._request)
+        else:
+            self.done.set_result(None)
+
+
+async def open_session(server: Server, target: Target) -> str:
+    caller = Caller(server)
+    caller.start(target.initialize(), 1)
+    await caller.done
+    head = caller.heard.partition(b"\r\n\r\n")[0]
+    return head.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
+
+
+async def batch(callers: list[Caller], requests: list[bytes]) -> float:
+    """Processor time per call, in microseconds."""
+    each = BATCH // len(callers)
+    began = process_time()
+    for caller, request in zip(callers, requests, strict=True):
+        caller.start(request, each)
+    await asyncio.gather(*(caller.done for caller in callers))
+    took = process_time() - began
+    assert b'"result"' in callers[0].last, callers[0].last
+    return took / (each * len(callers)) * 1e6
+
+
+async def run(batches: int, size: int, callers: int, home: Path) -> list[list[str]]:
+    content = [{"type": "text", "text": "x" * size}]
+    result = orjson.dumps({"jsonrpc": "2.0", "id": 1, "result": {"content": content}}).decode()
+    tokens = Tokens(home)
+    token = tokens.master()
+    target = Target(f"http://127.0.0.1:{PORT}/{SERVER}", token)
+    bare = Server(forwarder.configure())
+    settings = Settings(home=home, port=PORT, in_flight_server=256, in_flight_caller=256, rate_s=0)
+    relay = Server(configure(create_app(settings, tokens=tokens), settings))
+    await bare.dial("", "", bare_answer(result), "")
+    hello = f'{{"t":"hello","v":[1,1],"build":"x","server":"{SERVER}","inst":"x","rx":0}}'
+    await relay.dial(token, "tabrelay.v1", link_answer(result), hello)
+    sessions = [await open_session(relay, target) for _ in range(callers)]
+    ways = {
+        "bare forwarder": ([Caller(bare) for _ in range(callers)], [target.modern()] * callers),
+        "tabrelay, modern": ([Caller(relay) for _ in range(callers)], [target.modern()] * callers),
+        "tabrelay, legacy": ([Caller(relay) for _ in range(callers)], [target.legacy(id) for id in sessions]),
+    }
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(batches):
+        for name, (who, what) in ways.items():
+            best[name] = min(best[name], await batch(who, what))
+    floor = best["bare forwarder"]
+    return [[name, f"{value:.1f}", f"{value / floor:.2f}"] for name, value in best.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--result", type=int, default=200, help="bytes of text in a result")
+    args = parser.parse_args()
+    calm_collector()  # as the relay does
+    with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as home:
+        rows = uvloop.run(run(args.batches, args.result, args.callers, Path(home)))
+    print(table(["", "µs/call", "× floor"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What each attack costs: `python -m bench.siege`."""

@@ -1,0 +1,32 @@
+"""The relay under attack, in a process that can be asked what it still needs of its memory.
+
+For each line of input it says one of JSON: its resident bytes after everything that is free was given back. Nothing is
+added to the product for this: a thread asks the garbage collector and the C library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from tabrelay.cli import main
+
+
+def answer() -> None:
+    libc = ctypes.CDLL(None)
+    page = os.sysconf("SC_PAGE_SIZE")
+    for _ in sys.stdin:
+        gc.collect()
+        libc.malloc_trim(0)
+        held = int(Path("/proc/self/statm").read_text().split()[1]) * page
+        print(json.dumps({"held": held}), flush=True)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=answer, daemon=True).start()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""Attacks of whoever holds a token to serve: browsers that keep to no rule of the link, or of WebSockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import Awaitable, Callable, Iterable
+from time import monotonic
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import WebSocketException
+
+from bench.peer import Linked
+from bench.siege.clients import behind
+from bench.siege.target import Target, crowd, greet
+from tabrelay.config import Settings
+from tabserver.wire.events import Opened, Received
+from tabserver.wire.frames import Kind
+from tabserver.wire.notes import RELAY
+
+LIMITS = Settings()
+Misbehave = Callable[[ClientConnection], Awaitable[None]]
+
+
+async def names(target: Target, until: float) -> None:
+    """Browsers that hold ever new names."""
+    number = 0
+    while monotonic() < until:
+        number += 1
+        name = f"made-up-{number}"
+        with contextlib.suppress(OSError, WebSocketException):
+            async with target.browser(name) as socket:
+                await greet(socket, name)
+
+
+async def _many(target: Target, until: float, how_many: int, misbehave: Misbehave) -> None:
+    """So many browsers, each of which comes back whenever it is sent away."""
+
+    async def one(name: str) -> None:
+        while monotonic() < until:
+            with contextlib.suppress(OSError, WebSocketException, TimeoutError):
+                async with target.browser(name) as socket:
+                    await greet(socket, name)
+                    await misbehave(socket)
+                    async with asyncio.timeout(max(0.0, until - monotonic())):
+                        await socket.wait_closed()
+            await asyncio.sleep(0.05)
+
+    await asyncio.gather(*(one(f"bomb-{number}") for number in range(how_many)))
+
+
+def _parts(payloads: list[str], count: int) -> list[str]:
+    frames = []
+    for index, payload in enumerate(payloads):
+        head: dict[str, Any] = {"t": "part", "s": index + 1, "a": 0, "f": 1, "q": index, "n": count}
+        head |= {"h": {"t": "msg", "c": "c", "k": "note"}} if index == 0 else {}
+        frames.append(json.dumps(head) + "\n" + payload)
+    return frames
+
+
+async def _sent(socket: ClientConnection, frames: list[str]) -> None:
+    for frame in frames:
+        await socket.send(frame)
+
+
+async def unfinished(target: Target, until: float) -> None:
+    """Messages that come in slices, and never end."""
+    frames = _parts(["x" * LIMITS.max_part] * 30, 33)
+    await _many(target, until, 32, lambda socket: _sent(socket, frames))
+
+
+async def wide(target: Target, until: float) -> None:
+    """The same, with one letter in each slice that makes Python give all of them four bytes."""
+    frames = _parts(["x" * (LIMITS.max_part - 1) + "\U0001f980"] * 30, 33)
+    await _many(target, until, 32, lambda socket: _sent(socket, frames))
+
+
+async def half_frames(target: Target, until: float, how_many: int = 300) -> None:
+    """WebSocket frames of which the last byte is missing."""
+    size = 4 * LIMITS.max_part
+    head = b"\x81\xff" + struct.pack("!Q", size) + bytes(4)
+
+    async def most_of_one(socket: ClientConnection) -> None:
+        socket.transport.write(head + bytes(size - 1))
+
+    await _many(target, until, how_many, most_of_one)
+
+
+async def many_half_frames(target: Target, until: float) -> None:
+    """The same from more browsers than the relay has connections."""
+    await half_frames(target, until, 1_100)
+
+
+async def crumbs(target: Target, until: float) -> None:
+    """A WebSocket message in fragments of a byte, or of nothing."""
+    crumb, nothing = b"\x00\x81" + bytes(4) + b"x", b"\x00\x80" + bytes(4)
+
+    async def pour(socket: ClientConnection) -> None:
+        transport = socket.transport
+        transport.write(b"\x01\x81" + bytes(4) + b"x")
+        while monotonic() < until and not transport.is_closing():
+            if not transport.get_write_buffer_size():
+                transport.write(crumb * 5_000 + nothing * 20_000)
+            await asyncio.sleep(0.01)
+
+    await _many(target, until, 16, pour)
+
+
+async def values(target: Target, until: float) -> None:
+    """Messages of objects that take much more room than their text."""
+    text = '{"jsonrpc":"2.0","method":"x","params":[' + ",".join(['{"a":1}'] * 1_950_000) + "]}"
+    step = LIMITS.max_part
+    slices = [text[at : at + step] for at in range(0, len(text), step)]
+    frames = _parts(slices, len(slices))
+    await _many(target, until, 4, lambda socket: _sent(socket, frames))
+
+
+class Poisonous(Linked):
+    """Lists 5,000 tools, other ones each time, and says all the time that they have changed."""
+
+    def __init__(self, server: str) -> None:
+        super().__init__(server, "poison")
+        self._round = 0
+        self._desk: str | None = None
+
+    def _drain(self, now: float) -> list[str]:
+        events = self.link.events()
+        opened = (event for event in events if isinstance(event, Opened) and event.caller.principal == RELAY)
+        self._desk = next((event.channel for event in opened), self._desk)
+        for event in events:
+            if isinstance(event, Received) and event.kind is Kind.REQ:
+                self.link.send(event.channel, Kind.RES, self._answer(event), now, id=event.id)
+        if self._desk is not None and self.link.is_up and not self.link.unacknowledged:
+            note = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+            self.link.send(self._desk, Kind.NOTE, note, now)
+        return [header if payload is None else f"{header}\n{payload}" for header, payload in self.link.frames()]
+
+    def due(self) -> float | None:
+        due, soon = super().due(), asyncio.get_running_loop().time() + 0.02
+        return soon if due is None else min(due, soon)
+
+    def _answer(self, event: Received[str]) -> str:
+        if '"tools/list"' not in event.payload:
+            return super()._answer(event)
+        self._round += 1
+        deep: dict[str, Any] = {"type": "object"}
+        for _ in range(200):
+            deep = {"type": "object", "properties": {"a": deep}}
+        kinds = ({"type": "object"}, deep)
+        tools = [
+            {
+                "name": f"t{self._round}-{number}" + ("\u202e\x1b[2J" if number % 7 == 0 else ""),
+                "description": "d" * (9_000 if number % 10 == 0 else 500),
+                "inputSchema": kinds[number % 20 == 0],
+            }
+            for number in range(5_000)
+        ]
+        id = json.loads(event.payload)["id"]
+        return json.dumps({"jsonrpc": "2.0", "id": id, "result": {"tools": tools}})
+
+
+async def poisoned_lists(target: Target, until: float) -> None:
+    sockets = [await behind(target, Poisonous(name), name) for name in (f"poison-{number}" for number in range(8))]
+    await asyncio.sleep(max(0.0, until - monotonic()))
+    for socket in sockets:
+        socket.cut()
+
+
+async def deaf(target: Target, until: float) -> None:
+    """Browsers that never read, and calls to them."""
+
+    async def never_read(socket: ClientConnection) -> None:
+        socket.transport.pause_reading()
+
+    async def call() -> None:
+        requests: Iterable[bytes] = [target.call({"text": "x" * 3_000_000}, f"bomb-{number}") for number in range(8)]
+        while monotonic() < until:
+            async with contextlib.AsyncExitStack() as stack:
+                for request in requests:
+                    await stack.enter_async_context(crowd(target, 20, request))
+                await asyncio.sleep(min(2.0, max(0.0, until - monotonic())))
+
+    await asyncio.gather(_many(target, until, 8, never_read), call())

@@ -1,0 +1,139 @@
+// Runs tabserver's worker in Pyodide under Node, and calls it: see worker.py, which starts this.
+//
+//   node worker.mjs RUNTIME TABSERVER SHIM CALLS BYTES [TOOL]     TOOL: profile calls to this one instead of timing them
+
+import { readFile } from "node:fs/promises";
+import { pathToFileURL } from "node:url";
+
+const [runtime, archive, shimFile, calls, bytes, profiled] = process.argv.slice(2);
+const { loadPyodide } = await import(pathToFileURL(`${runtime}/pyodide.mjs`).href);
+const META = {
+  "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+  "io.modelcontextprotocol/clientCapabilities": {},
+  "io.modelcontextprotocol/clientInfo": { name: "bench", version: "1" },
+};
+const CALLER = JSON.stringify({
+  era: "modern",
+  version: "2026-07-28",
+  principal: "token",
+  client: META["io.modelcontextprotocol/clientInfo"],
+  capabilities: {},
+  ready: false,
+});
+const WELCOME = JSON.stringify({
+  t: "welcome", sid: "s", epoch: "e", build: "b", resumed: false, rx: 0, grace_ms: 30000, max_msg: 1 << 24, window: 1024,
+});
+const TOOL = `
+from tabserver import tool
+
+@tool
+def in_worker(text: str) -> str:
+    """Say it again."""
+    return text
+`;
+const YARDSTICK = `
+def yardstick():
+    kept = {}
+    for n in range(200):
+        kept[str(n)] = isinstance(n, int) and [n]
+    return len(kept)
+yardstick
+`;
+
+const python = await loadPyodide({ indexURL: `${runtime}/` });
+python.unpackArchive(new Uint8Array(await readFile(archive)), "zip");
+python.runPython(TOOL);
+
+// -- what a shared worker has and Node lacks ---------------------------------------------------------------------------
+
+let socket;
+globalThis.WebSocket = class {
+  bufferedAmount = 0;
+  constructor() {
+    socket = this;
+    queueMicrotask(() => this.onopen());
+  }
+  send(text) {
+    this.sent = text;
+    if (text.startsWith('{"t":"hello"')) queueMicrotask(() => this.onmessage({ data: WELCOME }));
+  }
+  close() {}
+};
+globalThis.self ??= globalThis;
+globalThis.addEventListener ??= () => {};
+globalThis.fetch = async () => ({ ok: true, status: 200, text: async () => "{}" });
+const locks = { request: () => new Promise(() => {}) };
+Object.defineProperty(globalThis, "navigator", { value: { locks }, configurable: true });
+
+/** A page's end: only calls matter here. */
+const port = {
+  postMessage(message) {
+    const { t, call, request, state } = JSON.parse(structuredClone(message));
+    if (t === "state") this.state = state;
+    if (t !== "call") return;
+    const given = request.params.arguments;
+    const text = given.text.repeat(Math.ceil(bytes / given.text.length));
+    const json = JSON.stringify({ content: [{ type: "text", text }] });
+    this.answer = structuredClone({ t: "result", call, json });
+  },
+  close() {},
+};
+const tell = (message) => port.onmessage({ data: structuredClone(message) });
+
+// -- calls -------------------------------------------------------------------------------------------------------------
+
+const shim = await import(pathToFileURL(shimFile).href);
+python.pyimport("tabserver.worker").start(shim, "http://localhost/", "b", "1")(port);
+const tab = { id: "t1", title: "Bench", url: "http://localhost/", visible: true, watches: false };
+tell({ t: "attach", tab, lock: "l", server: "bench", token: "x", modules: [], instance: null, readsText: true, readsRequests: true });
+const inputSchema = { type: "object", properties: { text: { type: "string" } } };
+tell({ t: "offer", tools: [{ name: "in_tab", description: "Say it again.", inputSchema }] });
+while (port.state !== "connected") await new Promise((resolve) => setTimeout(resolve, 20));
+
+let sent = 0;
+let acknowledged = 0;
+
+/** Nanoseconds until the worker had done what it can do at once, and from the tab's answer until its own. */
+function call(tool) {
+  const params = { name: tool, arguments: { text: "x".repeat(200) }, _meta: META };
+  const head = `{"t":"msg","s":${++sent},"a":${acknowledged},"c":"c${sent}","k":"req","i":1,"o":${CALLER}}`;
+  const data = `${head}\n${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params })}`;
+  socket.sent = "";
+  const begun = process.hrtime.bigint();
+  socket.onmessage({ data });
+  const half = process.hrtime.bigint();
+  if (tool === "in_tab") port.onmessage({ data: port.answer });
+  const end = process.hrtime.bigint();
+  if (!socket.sent.includes("xxx")) throw new Error(`no answer: ${socket.sent}`);
+  acknowledged = Number(/"s":(\d+)/.exec(socket.sent)[1]);
+  return { there: Number(half - begun), back: Number(end - half) };
+}
+
+if (profiled) {
+  for (let n = 0; n < 500; n++) call(profiled);
+  python.runPython("import cProfile, pstats; profile = cProfile.Profile(); profile.enable()");
+  for (let n = 0; n < calls; n++) call(profiled);
+  python.runPython("profile.disable(); pstats.Stats(profile).sort_stats('tottime').print_stats(60)");
+  process.exit();
+}
+
+// A call is short, so most are not interrupted by whoever else uses the machine: the fastest eighth tells.
+const fast = (times) => times.slice(times.length >> 2).sort((one, other) => one - other)[times.length >> 4] / 1000;
+const yardstick = python.runPython(YARDSTICK);
+const took = { in_tab: [], in_worker: [] };
+const yards = [];
+for (let n = 0; n < calls; n++) {
+  for (const [tool, times] of Object.entries(took)) times.push(call(tool));
+  const begun = process.hrtime.bigint();
+  yardstick();
+  yards.push(Number(process.hrtime.bigint() - begun));
+}
+const yard = fast(yards);
+console.log(`yardstick: ${yard.toFixed(0)} µs`);
+for (const [tool, times] of Object.entries(took)) {
+  const there = fast(times.map(({ there }) => there));
+  const back = fast(times.map(({ back }) => back));
+  const ratio = ((there + back) / yard).toFixed(2);
+  console.log(`${tool}: ${there.toFixed(0)} µs there, ${back.toFixed(0)} µs back, ${ratio} × the yardstick`);
+}
+process.exit();
