@@ -39,6 +39,9 @@ const place = { origin: location.origin, tokenCommand: "tabrelay token", server:
 let connection = null;
 /** @type {StateMessage | null} */
 let lastState = null;
+/** @type {CatalogueMessage["tools"]} */
+let lastTools = [];
+let hasClient = false;
 
 const panel = clientPanel(byId("connect-panel", HTMLElement), "MCP clients");
 const way = line();
@@ -61,6 +64,7 @@ function showConnect(url = `${place.origin}/${SERVER}`) {
 function onState(state) {
   lastState = state;
   way.track("worker", light.show(state, place));
+  showWay();
   if (state.state === "connected") void askRelay();
 }
 
@@ -88,9 +92,18 @@ function onBoot(boot) {
 
 /** @param {CatalogueMessage} message */
 function onCatalogue({ tools: entries }) {
+  lastTools = entries;
+  tools.show(entries, connection?.tab.id ?? "");
+  showWay();
+}
+
+/** Who gets calls, and from whom they come: nobody, while the relay can't be reached. */
+function showWay() {
   const id = connection?.tab.id ?? "";
-  tools.show(entries, id);
-  const said = describeTab(entries, id);
+  const isConnected = lastState?.state === "connected";
+  way.track("relay", isConnected && hasClient ? "clear" : "dark");
+  setText(byId("tools-title", HTMLElement), isConnected ? "Tools on offer" : "Tools");
+  const said = describeTab(lastTools, id, isConnected);
   way.tell("tabs", said.short);
   const note = byId("tab", HTMLElement);
   note.hidden = !id;
@@ -101,7 +114,8 @@ function onCatalogue({ tools: entries }) {
 /** @param {ActivityMessage} activity */
 function onActivity(activity) {
   way.tell("client", activity.client || "unnamed");
-  way.track("relay", "clear");
+  hasClient = true;
+  showWay();
   log.show(activity);
 }
 

@@ -1,14 +1,8 @@
 /**
- * Starts PyScript in the page, from the relay's own copy: nothing is asked of any other host.
+ * Starts Python in the page when the page wants it, by the relay's own tag (`/-/pyscript.js`).
  *
- * The HTML cannot hold these elements, because the addresses carry a hash that only the manifest knows.
+ * A page that need not wait has both tags in its HTML instead, as examples/data has.
  */
-
-/**
- * What PyScript would load and this page has no use for. The error plugin is among them: it paints over the page, and this
- * page has a place of its own for errors.
- */
-const UNUSED = ["deprecations-manager", "donkey", "error", "py-editor", "py-game", "py-terminal"];
 
 /**
  * @param {string} src the Python file to run in the page
@@ -16,28 +10,16 @@ const UNUSED = ["deprecations-manager", "donkey", "error", "py-editor", "py-game
  * @returns {Promise<void>} when the file has run
  */
 export async function startPython(src, onError) {
-  const manifest = await (await fetch("/-/manifest.json")).json();
-  const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: `${manifest.pyscript}core.css` });
-  document.head.append(style);
-
   const script = document.createElement("script");
   script.type = "py";
   script.src = src;
-  const config = {
-    interpreter: new URL(`${manifest.pyodide}pyodide.mjs`, location.href).href,
-    files: { [manifest.tabserver]: "./*" },
-    js_modules: { main: { "/-/client.js": "tabrelay" } },
-    plugins: UNUSED.map((name) => `!${name}`),
-  };
-  script.setAttribute("config", JSON.stringify(config));
+  // PyScript's plug-in for errors paints over the page, and this page has a place of its own for them.
+  script.setAttribute("config", JSON.stringify({ plugins: ["!error"] }));
   const done = new Promise((resolve) => script.addEventListener("py:done", resolve, { once: true }));
   // In the document before PyScript is: it looks for configurations only once, when it is imported.
   document.body.append(script);
 
-  const { hooks } = await import(`${manifest.pyscript}core.js`);
-  // PyScript joins its hooks for *workers* into one function with `Function(text)`, whether there is a worker or not, and
-  // a page without 'unsafe-eval' stops right there. This page starts no PyScript worker: it takes that hook away instead.
-  hooks.worker.onBeforeRunAsync.clear();
+  const { hooks } = await import("/-/pyscript.js");
   hooks.main.onReady.add((/** @type {{ io: { stderr: (error: unknown) => void } }} */ wrap) => {
     wrap.io.stderr = (error) => onError(error instanceof Error ? error.message : String(error));
   });
