@@ -97,6 +97,9 @@ class Settings:
     max_part: int = _setting(512 * KIB, "larger messages travel in slices of this")
     max_header: int = _setting(64 * KIB, "largest HTTP request line and header")
     header_deadline_s: float = _setting(10.0, "an HTTP request's header must be complete within this")
+    connection_idle_s: float = _setting(
+        75.0, "an HTTP connection without a request is kept this long: longer than clients and proxies keep theirs"
+    )
     max_body: int = _setting(4 * MIB, "largest HTTP request body")
     body_deadline_s: float = _setting(30.0, "an HTTP request's body must be complete within this")
     body_budget: int = _setting(64 * MIB, "all HTTP bodies that are being read, together; and all WebSocket messages")

@@ -204,7 +204,8 @@ class LimitedHttp(Street):
         self.quiet.add(self)
 
     def _stir(self) -> None:
-        """It asks again, or is gone."""
+        """It asks again, or is gone. Its last answer may have gone out either way."""
+        self._unset_keepalive_if_required()
         if self.quiet is not None:
             self.quiet.discard(self)
 

@@ -183,6 +183,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=settings.connection_idle_s,  # type: ignore[arg-type]  # any number of seconds will do
         timeout_graceful_shutdown=int(LINGER_S) + 2,
     )
 

@@ -31,7 +31,10 @@ _CYCLE: Final = (
     *("self", "scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
     *("message_event", "expect_100_continue", "keep_alive", "on_response"),
 )
-_USED: Final = ("_start_asgi_task", "on_response_complete", "on_headers_complete", "on_body", "on_message_complete")
+_USED: Final = (
+    *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler"),
+    *("on_response_complete", "on_headers_complete", "on_body", "on_message_complete"),
+)
 
 
 class Road(Protocol):

@@ -315,7 +315,7 @@ class Bench:
 
     def __init__(self, home: Path) -> None:
         # Nothing runs while Hypothesis makes something up; the first time that takes seconds, and connections are idle.
-        self.relay = RunningRelay(home, away_wait_s=0, max_sessions=5_000, rate_s=0, keep_alive_s=600)
+        self.relay = RunningRelay(home, away_wait_s=0, max_sessions=5_000, rate_s=0, connection_idle_s=600)
         toolbox = Toolbox()
         tool(toolbox=toolbox)(echo)
         self.worker = CPythonWorker(self.relay.url, self.relay.token, "notes", toolbox)

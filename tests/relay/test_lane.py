@@ -128,6 +128,44 @@ async def test_a_call_that_takes_long_is_answered_all_the_same(tmp_path: Path) -
             assert (await call).json()["id"] == 1
 
 
+async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connection_may_rest(tmp_path: Path) -> None:
+    """The wait for a next request begins with each answer, whichever way that went, and ends with the request."""
+    async with stage(tmp_path, connection_idle_s=0.4) as (relay, worker):
+        line, other = [await RawConnection(relay.port).open() for _ in range(2)]
+
+        async def ask(line: RawConnection) -> None:
+            line.send(written(relay, call_of("echo")))
+            answer = await line.answer()
+            assert answer is not None and answer.status == 200
+
+        await swiftly(relay, lambda: ask(line))
+        waiting: list[tuple[Received[str], dict[str, Any]]] = []
+        heard = len(relay.recorder.asked)
+
+        async def answer_late(meanwhile: Awaitable[object]) -> None:
+            worker.on_call = lambda worker, event, message: waiting.append((event, message))
+            line.send(written(relay, call_of("echo")))
+            await until(lambda: bool(waiting))
+            worker.on_call = act
+            await meanwhile
+            worker.echo(*waiting.pop())
+            await worker.flush()
+            answer = await line.answer()
+            assert answer is not None and answer.status == 200
+
+        async def rest_too_long() -> None:
+            await ask(other)
+            assert await other.answer() is None
+
+        with ordinarily(relay):
+            # What the lane has not answered is heard only where it goes on.
+            await answer_late(until(lambda: len(relay.recorder.asked) > heard))
+        assert relay.recorder.tap.swift_again  # the one that is late next is known by its header
+        await answer_late(rest_too_long())
+        await line.close()
+        await other.close()
+
+
 async def test_a_client_that_leaves_the_lane_by_hanging_up_cancels_its_call(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, worker):
         line = await RawConnection(relay.port).open()

@@ -42,13 +42,10 @@ class RunningRelay:
         assets: Assets | None = None,
         sign_in: Any = None,
         backplane: Backplane | None = None,
-        keep_alive_s: int | None = None,
         **settings: Any,
     ) -> None:
-        """`keep_alive_s`: how long a connection may be idle, if not as long as uvicorn lets it."""
         self._sign_in = sign_in
         self._backplane = backplane
-        self._keep_alive_s = keep_alive_s
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
@@ -82,7 +79,6 @@ class RunningRelay:
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         config = configure(self.recorder, self.settings)
-        config.timeout_keep_alive = self._keep_alive_s or config.timeout_keep_alive
         self._server = Runner(config, ready.set)
         self._task = asyncio.create_task(self._server._serve(doors(self._socket)))
         async with asyncio.timeout(10):
