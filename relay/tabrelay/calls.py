@@ -51,6 +51,8 @@ SILENCE: Final = (BrowserGone, Busy, DeadlinePassed, ServerOffline, UpstreamGone
 
 
 _slow_readers: WeakSet[Pending] = WeakSet()
+# Of nearly all calls there are none: for those it stands where their notices would.
+_NONE: Final[deque[Notice]] = deque(maxlen=0)
 
 
 def memory_of(text: str) -> int:
@@ -147,7 +149,7 @@ class Pending:
         self.on_pin: Callable[[str | None], None] | None = None
         # In place of somebody who awaits `next`: called whenever there is something for it.
         self.on_wake: Callable[[], None] | None = None
-        self._notices: deque[Notice] = deque()
+        self._notices = _NONE
         self._unread = 0  # bytes of memory, with the notice that is being written to the caller
         self._taken = 0  # of which that one
         self._reply: Reply | None = None
@@ -157,6 +159,8 @@ class Pending:
 
     def notify(self, notice: Notice) -> None:
         if not self.is_done:
+            if self._notices is _NONE:
+                self._notices = deque()
             self._notices.append(notice)
             self._unread += notice.cost
             while self._notices and self._is_too_much():

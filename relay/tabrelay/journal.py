@@ -1,9 +1,9 @@
 """The call log: who called what, when, and how it ended. One JSON object a line, in a file that only this user reads.
 
-The line of an ordinary call is put together at once, from what is the same for many; a thread writes the lines, and
-makes those for which messages have to be read. When calls end faster than the disk takes them, or the disk takes none,
-lines are left out and counted, and no call waits. What was asked for stands in it only if a setting says so; what came
-back never does. The log of the relay itself is in `logs`.
+The lines of ordinary calls are put together for many calls at a time, from what is the same for them; a thread writes
+the lines, and makes those for which messages have to be read. When calls end faster than the disk takes them, or the
+disk takes none, lines are left out and counted, and no call waits. What was asked for stands in it only if a setting
+says so; what came back never does. The log of the relay itself is in `logs`.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ _HIDES: Final = re.compile(
 )
 
 Row = dict[str, Any]
+# An ordinary call: when it began, how long it took, and all else that its line says.
+Ordinary = tuple[float, float, str]
 
 
 class Ended(NamedTuple):
@@ -77,7 +79,7 @@ class Journal:
         self._keep = keep
         self._file: LogFile | None = None
         self._is_broken = False
-        self._queue: list[Ended | str] = []
+        self._queue: list[Ended | Ordinary] = []
         self._size = 0
         self._lost = 0
         self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
@@ -94,11 +96,11 @@ class Journal:
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
         began = time.time() - took_s
-        row: Ended | str
+        row: Ended | Ordinary
         if outcome == PLAIN and self._is_ordinary(call):
             same = _same(server, call.method, call.name or "", call.caller.text, secrets_known())
-            row = f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}'
-            size = len(row)
+            row = began, took_s, same
+            size = len(same)
         else:
             row = _ended(began, took_s, server, call, outcome)
             size = row.size
@@ -141,7 +143,8 @@ class Journal:
         self._write(*self._take())
 
     def _take(self) -> tuple[list[Ended | str], int]:
-        taken, lost = self._queue, self._lost
+        taken = [each if isinstance(each, Ended) else _line(*each) for each in self._queue]
+        lost = self._lost
         self._queue, self._size, self._lost = [], 0, 0
         return taken, lost
 
@@ -234,6 +237,10 @@ def _about(server: str, method: str, name: Any, principal: str, client: dict[str
     """What is the same for many calls."""
     about = {"server": server, "method": method, "name": _text(name), "principal": principal}
     return {**about, "client": _client(client), "outcome": "ok"}
+
+
+def _line(began: float, took_s: float, same: str) -> str:
+    return f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}'
 
 
 @lru_cache(maxsize=256)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import orjson
 
@@ -52,14 +52,9 @@ class Elsewhere(Protocol):
         """Make the registry know it; raises RelayUnavailable when nobody can be asked."""
 
 
-class Watched(NamedTuple):
-    """A call under way: which server was asked for, where the call is, since when, and the timer of one that is waited
-    for less long than others."""
-
-    server: str
-    place: str
-    started: float
-    hurry: asyncio.TimerHandle | None = None
+# A call under way: which server was asked for, where the call is, since when, and the timer of one that is waited for
+# less long than others.
+Watched = tuple[str, str, float, asyncio.TimerHandle | None]
 
 
 class Switch:
@@ -200,7 +195,7 @@ class Switch:
             hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
         elif call.method != LISTEN:  # stays open for as long as somebody listens
             self._deadlines.add(pending)
-        self._running[pending] = Watched(server, entry.name, started, hurry)
+        self._running[pending] = server, entry.name, started, hurry
         if pending.is_done:
             self._ended(pending)
         else:
@@ -301,8 +296,8 @@ class Switch:
     def abandon(self, server: str, pending: Pending, why: str) -> None:
         """The caller left before the reply."""
         if not pending.is_done:
-            watched = self._running.get(pending)
-            self._cancel(server if watched is None else watched.place, pending, why)
+            _, place, *_ = self._running.get(pending, ("", server))
+            self._cancel(place, pending, why)
 
     def _cancel(self, server: str, pending: Pending, why: str) -> None:
         """Tell whoever holds the name now: the call may have moved to another session since it started."""
@@ -313,18 +308,18 @@ class Switch:
     def close(self) -> None:
         """The relay stops: no new call, and calls that would never end are ended in their own way."""
         self.registry.close()
-        for pending, watched in list(self._running.items()):
+        for pending, (_, place, *_) in list(self._running.items()):
             if pending.call.method == LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
-                self._cancel(watched.place, pending, "the relay is restarting")
+                self._cancel(place, pending, "the relay is restarting")
 
     def give_up(self, patience_s: float) -> None:
         """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
-        for pending, watched in list(self._running.items()):
+        for pending, (_, place, *_) in list(self._running.items()):
             text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
             pending.fail(DeadlinePassed(text))
-            self._cancel(watched.place, pending, "the relay is restarting")
+            self._cancel(place, pending, "the relay is restarting")
 
     async def ask(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Reply:
         """Start a call and wait for its reply, whatever notices come before."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from .budget import Budget
 from .errors import BufferFull, MessageTooLarge
@@ -20,15 +20,9 @@ from .payload import Codec
 P = TypeVar("P")
 
 
-class _Kept(NamedTuple, Generic[P]):
-    """A frame on its way: said, but not acknowledged. A tuple, as there is one for each message."""
-
-    seq: int
-    header: str
-    payload: P | None
-    size: int
-    cost: int  # in bytes of memory
-    is_part: bool
+# A frame on its way, said but not acknowledged: its number, header and payload, its size, what it costs in bytes of
+# memory, and is it a slice? A bare tuple, as there is one for each message.
+_Kept = tuple[int, str, P | None, int, int, bool]
 
 
 @dataclass(slots=True)
@@ -158,7 +152,7 @@ class Sender(Generic[P]):
     ) -> str:
         self.last = seq = self.last + 1
         header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
-        self._kept.append(_Kept(seq, header, payload, size, cost, is_part))
+        self._kept.append((seq, header, payload, size, cost, is_part))
         self._parts += is_part
         if is_live:
             self.outbox.append((header, payload))
@@ -167,18 +161,18 @@ class Sender(Generic[P]):
     def confirm(self, upto: int) -> None:
         """The other end has everything up to this number."""
         kept = self._kept
-        size = cost = 0
-        while kept and kept[0].seq <= upto:
-            done = kept.popleft()
-            self._parts -= done.is_part
-            size += done.size
-            cost += done.cost
-        if size:
-            self._release(size, cost)
+        all_size = all_cost = 0
+        while kept and kept[0][0] <= upto:
+            _, _, _, size, cost, is_part = kept.popleft()
+            self._parts -= is_part
+            all_size += size
+            all_cost += cost
+        if all_size:
+            self._release(all_size, all_cost)
 
     def replay(self) -> None:
         """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
-        self.outbox.extend((kept.header, kept.payload) for kept in self._kept)
+        self.outbox.extend((header, payload) for _, header, payload, *_ in self._kept)
 
     def reset(self) -> None:
         """A new session: whoever waited for these frames is gone."""
