@@ -842,6 +842,13 @@ MUTATIONS: Final = (
         "backplane/test_workers.py::test_a_password_on_the_command_line_is_refused_and_not_repeated",
     ),
     _m(
+        "a bus's password in a wrong address",
+        f"{RELAY}/config.py",
+        'f"bus: address {number} of {len(self.bus)} {flaw}.',
+        'f"bus: {url} {flaw}.',
+        "backplane/test_workers.py::test_an_address_that_can_not_be_read_is_refused_without_a_word_of_it",
+    ),
+    _m(
         "levels of nesting",
         f"{RELAY}/faces/mailbox.py",
         "and is_deeper_than(value, self._max_depth)",

@@ -202,15 +202,15 @@ class Settings:
             raise ConfigError(f"A port is a number from 0 to 65535; got {self.port}.")
 
     def _check_bus(self) -> None:
-        for url in self.bus:
-            parts = urlsplit(url)
-            try:
-                fits = parts.scheme in ("nats", "tls") and bool(parts.hostname) and parts.port != 0
-            except ValueError:
-                fits = False
-            if not fits or parts.path.strip("/") or parts.query or parts.fragment:
-                shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if "@" in url else url
-                raise ConfigError(f"bus must be nats://HOST[:PORT] or tls://HOST[:PORT]; got {shown!r}.")
+        for number, url in enumerate(self.bus, 1):
+            if flaw := _flaw_of_bus(url):
+                # Nothing of it is shown: of an address that can't be read, nobody knows where its password is.
+                raise ConfigError(
+                    f"bus: address {number} of {len(self.bus)} {flaw}. It must be nats://HOST[:PORT] or "
+                    "tls://HOST[:PORT]; from the environment also nats://USER:PASSWORD@HOST[:PORT], where neither has "
+                    "a comma or any of / ? # [ ] in it. If yours has, put the credentials into a file: "
+                    "--bus-credentials FILE"
+                )
         for name in ("bus_credentials", "bus_ca"):
             path = getattr(self, name)
             if path and not Path(path).expanduser().is_file():
@@ -234,6 +234,24 @@ class Settings:
 
 
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", tuple: "a list of strings"}
+
+
+def _flaw_of_bus(url: str) -> str:
+    """What is wrong with an address of the bus, without a word of it; empty if nothing is."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text has the address in it
+        return "can't be read"
+    if parts.scheme not in ("nats", "tls"):
+        return "does not begin with nats:// or tls://"
+    if not parts.hostname:
+        return "has no host"
+    try:
+        if parts.port == 0:
+            return "has a port that is none"
+    except ValueError:
+        return "has a port that is none"
+    return "goes on after its host" if parts.path.strip("/") or parts.query or parts.fragment else ""
 
 
 def refuse_secrets(urls: Iterable[str]) -> None:

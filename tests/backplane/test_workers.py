@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tabrelay.config import ConfigError, Settings
 from tests.support.demo import Demo
 from tests.support.nats import NatsServer
 from tests.support.relay import ACCEPT, modern
@@ -51,6 +53,41 @@ def test_a_bus_that_is_no_address_of_nats_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.creds").touch()
     said = refused(tmp_path, "--bus", "nats://127.0.0.1", "--bus-credentials", str(tmp_path / "empty.creds"))
     assert "no credentials file of NATS" in said and "Traceback" not in said
+
+
+# By the characters that end a part of an address, or all of it, or that no address may have.
+PASSWORDS = ["hun/ter2", "hun,ter2", "hun#ter2", "hun?ter2", "hun[ter2", "[hunter2]", "hun\u2100ter2", "77,hunter2"]
+
+
+@pytest.mark.parametrize("user", ["ada:", ""], ids=["password", "token"])
+@pytest.mark.parametrize("password", PASSWORDS)
+def test_an_address_that_can_not_be_read_is_refused_without_a_word_of_it(password: str, user: str) -> None:
+    with pytest.raises(ConfigError) as said:
+        Settings.from_args({}, {"TABRELAY_BUS": f"nats://{user}{password}@bus.example:4222"})
+    text = str(said.value)
+    assert "nats://HOST" in text and "--bus-credentials" in text
+    assert not re.search(r"hun|ter2|77|ada|bus\.example", text)
+    assert said.value.__context__ is None  # which a traceback would show
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("redis://a.example", "address 2 of 2 does not begin with nats:// or tls://"),
+        ("nats://:4222", "address 2 of 2 has no host"),
+        ("nats://a.example:0", "address 2 of 2 has a port that is none"),
+        ("nats://a.example:65536", "address 2 of 2 has a port that is none"),
+        ("nats://a.example/more", "address 2 of 2 goes on after its host"),
+    ],
+)
+def test_what_is_wrong_with_an_address_is_said(url: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        Settings.from_args({}, {"TABRELAY_BUS": f"nats://ada:secret@b.example:4222, {url}"})
+
+
+def test_the_command_does_not_repeat_an_address_from_the_environment(tmp_path: Path) -> None:
+    said = refused(tmp_path, TABRELAY_BUS="nats://ada:hunter2/x@bus.example")
+    assert "bus: address 1 of 1" in said and "hunter2" not in said and "Traceback" not in said
 
 
 class Crew:
