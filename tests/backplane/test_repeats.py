@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tabrelay.backplane.repeats import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SIZE, Once, Repeats
+from tabrelay.backplane.repeats import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Repeats
 
 
 def said(repeats: Repeats, node: str, now: float = 0.0) -> list[str | None]:
@@ -51,5 +51,12 @@ def test_a_number_is_heard_once_of_each_sender() -> None:
     for number in range(3, MOST_HEARD + 10):
         assert once.is_new("a", number)
     assert not once.is_new("a", MOST_HEARD + 9)
-    once.forget("a")
-    assert once.is_new("a", MOST_HEARD + 9)
+
+
+def test_of_too_many_senders_the_longest_silent_are_forgotten() -> None:
+    once = Once()
+    assert once.is_new("a", 1)
+    for number in range(MOST_SENDERS):
+        assert once.is_new(f"other-{number}", 1)
+        assert not once.is_new("a", 1)  # it is heard of all the time
+    assert once.is_new("other-0", 1)

@@ -1,7 +1,9 @@
 """The relays on one bus: which there are, messages between them, questions to all of them.
 
 Every node beats, by default every two seconds. One that has missed three is lost, whether it was killed, stopped or cut
-off, and whoever waits for something from it is told. What the messages are about is not known here.
+off, and whoever waits for something from it is told. A node hears its own beats too, by the same way as those of the
+others: while they don't come back, nobody can be heard, and nobody is judged. What the messages are about is not known
+here.
 """
 
 from __future__ import annotations
@@ -232,7 +234,7 @@ class Cluster:
             node.heard = now
         with suppress(BusDown):
             self.bus.send(HALL, envelope.pack({"op": "here", "from": self.id, "realm": self.subjects.realm}))
-            self._say({"op": "beat", "from": self.id, "new": True, "since": self.since, **self._about()})
+        self._say_beat(new=True)
         for hear in self.on_up:
             hear()
         for id in self.nodes:
@@ -255,8 +257,7 @@ class Cluster:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            with suppress(BusDown):
-                self._say({"op": "beat", "from": self.id, "since": self.since, **self._about()})
+            self._say_beat()
             await asyncio.sleep(self._beat_s)
             silent_s = loop.time() - began
             if silent_s > 2 * self._beat_s:
@@ -267,9 +268,19 @@ class Cluster:
                 log.warning("This relay stood still for %.0f s: the others took it for lost.", silent_s)
                 for hear in self.on_stall:
                     hear()
-            for node in list(self.nodes.values()):
-                if loop.time() - node.heard > MISSED * self._beat_s:
-                    self._lose(node.id, "it is silent")
+
+    def _say_beat(self, **more: Any) -> None:
+        """`at`: by our own clock, for ourselves."""
+        about = {"since": self.since, **self._about(), "at": asyncio.get_running_loop().time()}
+        with suppress(BusDown):
+            self._say({"op": "beat", "from": self.id, **more, **about})
+
+    def _judge(self, at: object) -> None:
+        """Our own beat came back: what the others said before it was heard before it. Whoever has said nothing for so
+        long when it was sent is lost; how late it comes, and how long there was no bus, is nobody's fault."""
+        for node in list(self.nodes.values()):
+            if isinstance(at, int | float) and at - node.heard > MISSED * self._beat_s:
+                self._lose(node.id, "it is silent")
 
     def _say(self, header: dict[str, Any]) -> None:
         self.bus.send(self.subjects.beats, envelope.pack(header))
@@ -280,7 +291,10 @@ class Cluster:
         except BadEnvelope:
             return
         sender = header.get("from")
-        if not isinstance(sender, str) or sender == self.id:
+        if not isinstance(sender, str):
+            return
+        if sender == self.id:
+            self._judge(header.get("at"))
             return
         if header.get("bye") is True:
             self._lose(sender, "it stopped")
@@ -293,8 +307,7 @@ class Cluster:
         else:
             known.heard, known.about = now, header
         if header.get("new") is True:
-            with suppress(BusDown):  # it should not have to wait to learn of us
-                self._say({"op": "beat", "from": self.id, "since": self.since, **self._about()})
+            self._say_beat()  # it should not have to wait to learn of us
             self._repeat(sender, *self._repeats.due(sender, now))
 
     def _lose(self, id: str, why: str) -> None:
@@ -302,6 +315,5 @@ class Cluster:
             return
         log.log(logging.INFO if why == "it stopped" else logging.WARNING, "Relay %s is gone: %s.", id, why)
         self._assembly.forget(id)
-        self._once.forget(id)
         for hear in self.on_lost:
             hear(id)

@@ -18,6 +18,9 @@ MOST_SIZE: Final = 8 * 1024 * 1024
 MOST_OF_ONE: Final = 1024 * 1024
 # Numbers of one sender that are known to have been heard. More than a sender keeps.
 MOST_HEARD: Final = 2 * MOST
+# Senders of whom that is known, those that are gone among them: whoever was taken for lost may come back, and says
+# again what it keeps. More than relays share a bus.
+MOST_SENDERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +71,20 @@ class Repeats:
 
 
 class Once:
-    """What was heard of each sender."""
+    """What was heard of each sender, also of one that is gone. Of too many, those silent for longest are forgotten."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, OrderedDict[int, None]] = {}
+        self._heard: OrderedDict[str, OrderedDict[int, None]] = OrderedDict()
 
     def is_new(self, sender: str, number: int) -> bool:
         """Is this the first time? From now on it is not."""
         heard = self._heard.setdefault(sender, OrderedDict())
+        self._heard.move_to_end(sender)
+        if len(self._heard) > MOST_SENDERS:
+            self._heard.popitem(last=False)
         if number in heard:
             return False
         heard[number] = None
         if len(heard) > MOST_HEARD:
             heard.popitem(last=False)
         return True
-
-    def forget(self, sender: str) -> None:
-        """It is gone, and whoever comes after it has another name."""
-        self._heard.pop(sender, None)

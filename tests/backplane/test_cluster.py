@@ -1,0 +1,110 @@
+"""Who is on the bus, as each node knows it: whoever is silent is lost, but not while there is no bus to be heard by."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tabrelay.backplane.cluster import MISSED, Cluster
+from tabrelay.backplane.memory import Hub, Memory
+from tests.support.waiting import until
+
+BEAT_S = 0.05
+
+
+class Member:
+    """One node, and what it heard."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.beats = 0
+        self.heard: list[str | None] = []
+        self.lost: list[str] = []
+        self.bus = Memory(hub)
+        self.cluster = Cluster(self.bus, b"key", self._about, BEAT_S)
+        self.cluster.handle("word", lambda node, header, payload: self.heard.append(payload))
+        self.cluster.on_lost.append(self.lost.append)
+
+    def _about(self) -> dict[str, Any]:
+        self.beats += 1
+        return {}
+
+    def knows(self, other: Member) -> bool:
+        return other.cluster.id in self.cluster.nodes
+
+    def say(self, other: Member, text: str) -> None:
+        self.cluster.assure(other.cluster.id, {"op": "word"}, text)
+
+
+class Party:
+    """Two nodes on a bus."""
+
+    def __init__(self) -> None:
+        self.hub = Hub()
+        self.a, self.b = Member(self.hub), Member(self.hub)
+
+    async def beat(self, times: int) -> None:
+        """Until each of them has tried to beat so many times more."""
+        due = [(member, member.beats + times) for member in (self.a, self.b)]
+        await until(lambda: all(member.beats >= count for member, count in due))
+
+    async def meet(self) -> None:
+        await until(lambda: self.a.knows(self.b) and self.b.knows(self.a))
+
+
+@pytest.fixture
+async def party() -> AsyncIterator[Party]:
+    party = Party()
+    for member in (party.a, party.b):
+        await member.cluster.start()
+    await party.meet()
+    yield party
+    for member in (party.a, party.b):
+        await member.cluster.stop()
+
+
+async def test_nodes_do_not_lose_each_other_with_the_bus(party: Party) -> None:
+    party.hub.cut()
+    await party.beat(3 * MISSED)
+    assert party.a.knows(party.b) and party.b.knows(party.a)
+    party.a.say(party.b, "meanwhile")  # kept for whoever is known
+    party.hub.mend()
+    await until(lambda: party.b.heard == ["meanwhile"])
+    assert (party.a.lost, party.b.lost) == ([], [])
+
+
+async def test_a_node_that_did_not_come_back_with_the_bus_is_lost(party: Party) -> None:
+    party.hub.cut()
+    party.hub.mend(party.a.bus)
+    await until(lambda: party.a.lost == [party.b.cluster.id])
+    assert party.b.knows(party.a)  # which it can't hear: it is the one without a bus
+    party.hub.mend()
+    await party.meet()
+
+
+async def test_what_was_heard_of_a_node_that_was_lost_is_not_heard_again_when_it_is_back(party: Party) -> None:
+    party.b.say(party.a, "before")
+    await until(lambda: party.a.heard == ["before"])
+    party.hub.cut()
+    party.hub.mend(party.a.bus)
+    await until(lambda: not party.a.knows(party.b))
+    party.hub.mend()
+    await party.meet()
+    party.b.say(party.a, "after")  # and what is kept was said again before that
+    await until(lambda: "after" in party.a.heard)
+    assert party.a.heard == ["before", "after"]
+
+
+async def test_a_bus_that_brings_nothing_for_a_while_costs_no_node(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still, and nobody was told that it is lost: what was said meanwhile comes late, and all at once."""
+    late: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(party.hub, "deliver", lambda *said: late.append(said))
+    await party.beat(3 * MISSED)
+    monkeypatch.undo()
+    for said in late:
+        party.hub.deliver(*said)
+    await party.beat(2)
+    assert (party.a.lost, party.b.lost) == ([], [])
