@@ -2,7 +2,8 @@
 
 Nobody keeps a list of everything. A relay listens on a subject of each server that it has browsers of, and that is the
 record: the bus says at once when nobody does, and a relay that dies leaves nothing behind. Our own browsers are in the
-`Holdings`. How a call gets to another relay is the `RemotePeer`'s business, and what comes back that of `Returns`.
+`Holdings`, those of others `Abroad`. How a call gets to another relay is the `RemotePeer`'s business, and what comes
+back that of `Returns`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tabrelay.calls import Peer, Pending
 from tabrelay.config import Settings
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer
 from tabrelay.instances import Tab
+from tabrelay.peers.abroad import Abroad
 from tabrelay.peers.holdings import Held, Holdings
 from tabrelay.peers.remote import Place, RemotePeer
 from tabrelay.peers.returns import Returns
@@ -63,12 +65,11 @@ class Atlas:
     ) -> None:
         self._cluster = cluster
         self._registry = registry
-        self._rosters = rosters
         self._settings = settings
         self._on_up = on_up
         self._on_gone = on_gone
         self._followed: dict[str, Followed] = {}
-        self._remote: dict[str, RemotePeer] = {}
+        self._abroad = Abroad(rosters)
         self._tasks: set[asyncio.Task[None]] = set()
         # A call of another relay, which follows the browser by itself? Then it is let go of.
         self.has_moved: Callable[[Pending], bool] = lambda pending: False
@@ -77,7 +78,7 @@ class Atlas:
             cluster,
             registry,
             rosters,
-            self._remote,
+            self._abroad,
             wait_s=settings.away_wait_s,
             find=self.find,
             drop=self._drop,
@@ -136,16 +137,17 @@ class Atlas:
 
     def _forget_idle(self) -> None:
         """What nobody wanted for longest is asked for anew when somebody does."""
-        remote: dict[str, list[str]] = {}
-        for address in self._remote:
-            remote.setdefault(server_of(address), []).append(address)
+        remote: dict[str, list[RemotePeer]] = {}
+        for peer in self._abroad.known():
+            remote.setdefault(server_of(peer.place.address), []).append(peer)
         others = [(server, one) for server, one in self._followed.items() if not self._holdings.has(server)]
         for server, followed in others[: MAX_FOLLOWED // 4]:
-            addresses = remote.get(server, [])
-            if not all(self._remote[address].is_idle for address in addresses):
+            peers = remote.get(server, [])
+            if not all(peer.is_idle for peer in peers):
                 continue
-            for address in addresses:
-                self._registry.release(address, self._remote.pop(address))
+            for peer in peers:
+                self._abroad.remove(peer.place.address)
+                self._registry.release(peer.place.address, peer)
             followed.close()
             del self._followed[server]
 
@@ -208,11 +210,10 @@ class Atlas:
 
     def _displace(self, address: str) -> Place | None:
         """A browser of ours has this address now."""
-        before = self._remote.pop(address, None)
-        if before is None:
-            return None
-        before.close()
-        return before.place
+        before = self._abroad.remove(address)
+        if not isinstance(self._registry.holder(address), TabPeer):  # which has claimed them, and is asked again
+            self._lose(address, f'Another browser took over "{address}" while it had the call.')
+        return before.place if before is not None else None
 
     # -- browsers of others -------------------------------------------------------------------------------------------
 
@@ -224,7 +225,7 @@ class Atlas:
         place, state = Place.read(row), row.get("state")
         if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
             return
-        known, held = self._remote.get(place.address), self._holdings.get(place.address)
+        known, held = self._abroad.get(place.address), self._holdings.get(place.address)
         if state == "gone":
             if known is not None and known.place == place:
                 self._drop(known)
@@ -256,17 +257,15 @@ class Atlas:
         elif was_there:
             self._registry.away(address, known)
         if known.is_there and row.get("sync") is True:
-            for pending in list(self._roster(address).values()):
-                known.ask_again(pending)
+            known.ask_all_again()
 
     def _adopt(self, place: Place, row: dict[str, Any]) -> None:
         """A browser is at another relay now, with the calls that it has."""
         address = place.address
-        roster = self._roster(address)
-        if (before := self._remote.get(address)) is not None:
-            before.close()
-        peer = self._remote[address] = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
+        roster = self._abroad.roster(address)
+        peer = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
         peer.is_there = row.get("state") == "up"
+        self._abroad.put(peer)
         displaced = self._registry.take(address, peer)
         self._holdings.let_go(address)
         if isinstance(displaced, TabPeer):
@@ -298,48 +297,46 @@ class Atlas:
         if isinstance(used, int | float):
             self._registry.used_at(address, float(used))
 
-    def _roster(self, address: str) -> Roster[Pending]:
-        return self._rosters.setdefault(address, Roster())
-
     def _drop(self, peer: RemotePeer) -> None:
         address = peer.place.address
-        if self._remote.get(address) is peer:
-            del self._remote[address]
-            peer.close()
+        if self._abroad.leave(peer):
             self._registry.release(address, peer)
             self._on_gone(address)
 
     def _node_lost(self, node: str) -> None:
         """Whatever it had is unknown: it may have run, and it may still run."""
-        for peer in [peer for peer in self._remote.values() if peer.place.node == node]:
-            lost = self._roster(peer.place.address).abandon()
+        for peer in [peer for peer in self._abroad.all() if peer.place.node == node]:
+            address = peer.place.address
+            self._lose(address, f'The relay of "{address}" is gone, and its browser did not come to another in time.')
             self._drop(peer)
-            for pending in lost:
-                text = f'The relay of "{peer.place.address}" is gone, and its browser did not come to another in time.'
-                pending.fail(BrowserGone(text))
 
     def _stalled(self) -> None:
         """We were taken for lost, and our calls with us: the browsers of others were told to stop."""
-        for address in list(self._remote):
-            for pending in self._roster(address).abandon():
-                text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
-                pending.fail(BrowserGone(text))
+        for peer in self._abroad.all():
+            address = peer.place.address
+            text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
+            self._lose(address, text)
+
+    def _lose(self, address: str, text: str) -> None:
+        """Nobody will say what became of its calls."""
+        for pending in self._abroad.roster(address).abandon():
+            pending.fail(BrowserGone(text))
 
     def _bus_up(self) -> None:
         """What was said while it was away is lost: tell all of ours, and ask for all that we wait for."""
         self._spawn(self._holdings.tell_all())
         for followed in self._followed.values():
             followed.is_located = False
-        for server in {server_of(address) for address, peer in self._remote.items() if not peer.is_idle}:
+        for server in {server_of(peer.place.address) for peer in self._abroad.all() if not peer.is_idle}:
             self._spawn(self._resume(server))
 
     async def _resume(self, server: str) -> None:
+        asked = [peer for peer in self._abroad.all() if server_of(peer.place.address) == server]
         with suppress(RelayError, BusDown):
             await self._locate(server, self._follow(server))
-        for address, peer in list(self._remote.items()):
-            if server_of(address) == server:
-                for pending in list(self._roster(address).values()):
-                    peer.ask_again(pending)
+        for peer in asked:
+            if self._abroad.asked(peer.place.address) is peer:  # else whoever came in its place was asked
+                peer.ask_all_again()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -101,14 +101,21 @@ class RemotePeer:
 
         If its relay is not on the bus, the call may run there all the same, and what the relay keeps for it comes
         before any news: so it stays where an answer or a question finds it. The relay's return asks it again, and its
-        loss ends it.
+        loss ends it. One that ended meanwhile, when nobody could be told, is to be stopped.
         """
+        if pending.is_done:
+            self.cancel(pending, "nobody waits for it any more")
+            return
         pending.asked_of = self.place.inst
         try:
             self._ask(pending, lambda: None)
         except RelayError as error:
             self._roster.pop((pending.call.channel, pending.call.id), None)
             pending.fail(error)
+
+    def ask_all_again(self) -> None:
+        for pending in list(self._roster.values()):
+            self.ask_again(pending)
 
     def _ask(self, pending: Pending, on_nobody: Callable[[], None]) -> None:
         call = pending.call

@@ -13,6 +13,7 @@ from tabrelay.backplane import fault
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import RelayError
+from tabrelay.peers.abroad import Abroad
 from tabrelay.peers.remote import RemotePeer
 from tabrelay.registry import Registry
 from tabserver.wire.roster import Roster
@@ -29,17 +30,17 @@ class Returns:
         cluster: Cluster,
         registry: Registry,
         rosters: dict[str, Roster[Pending]],
-        remote: dict[str, RemotePeer],
+        abroad: Abroad,
         *,
         wait_s: float,
         find: Callable[[str], Awaitable[None]],
         drop: Callable[[RemotePeer], None],
     ) -> None:
-        """`remote`: the browsers at other relays, which the atlas keeps. `wait_s`: how long a call is tried anew.
-        `find`: learn who has a name; `drop`: forget a browser that is not where it was."""
+        """`wait_s`: how long a call is tried anew. `find`: learn who has a name; `drop`: a browser is not where it
+        was."""
         self._registry = registry
         self._rosters = rosters
-        self._remote = remote
+        self._abroad = abroad
         self._wait_s = wait_s
         self._find = find
         self._drop = drop
@@ -57,7 +58,7 @@ class Returns:
 
     def _take(self, header: dict[str, Any]) -> Pending | None:
         address, channel, id = str(header.get("a")), str(header.get("c")), header.get("i")
-        roster, peer = self._rosters.get(address), self._remote.get(address)
+        roster, peer = self._rosters.get(address), self._abroad.asked(address)
         if peer is not None:
             peer.settle((channel, id))  # type: ignore[arg-type]
         return roster.pop((channel, id), None) if roster is not None and id is not None else None
@@ -87,7 +88,7 @@ class Returns:
             pending.on_pin(tab)
 
     def _heard(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        peer = self._remote.get(str(header.get("a")))
+        peer = self._abroad.get(str(header.get("a")))
         if peer is not None and payload is not None:
             peer.heard(str(header.get("c")), payload)
 
@@ -95,22 +96,23 @@ class Returns:
 
     def _refused(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         """The relay has the browser no longer, or it is away for a moment: nothing ran."""
-        peer = self._remote.get(str(header.get("a")))
-        pending = self._get(header)
+        address = str(header.get("a"))
+        peer, pending = self._abroad.asked(address), self._get(header)
         if pending is None or peer is None or peer.place.node != node:
             return  # it went on to another one meanwhile
-        if header.get("why") == "away" and peer.is_there:
+        if header.get("why") == "away" and peer.is_there and self._abroad.get(address) is peer:
             peer.is_there = False
-            self._registry.away(peer.place.address, peer)
+            self._registry.away(address, peer)
         self.not_taken(peer, pending, is_gone=header.get("why") != "away")
 
     def not_taken(self, peer: RemotePeer, pending: Pending, *, is_gone: bool = True) -> None:
         address, call = peer.place.address, pending.call
         peer.settle((call.channel, call.id))
-        if self._remote.get(address) is peer and is_gone:
-            self._drop(peer)
         roster = self._rosters.get(address)
-        if roster is not None and roster.pop((call.channel, call.id), None) is not None:
+        was_awaited = roster is not None and roster.pop((call.channel, call.id), None) is not None
+        if is_gone:
+            self._drop(peer)
+        if was_awaited:
             task = asyncio.create_task(self._place_again(address, pending))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
