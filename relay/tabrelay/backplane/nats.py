@@ -1,7 +1,9 @@
 """The bus that relays on several machines share: NATS, without JetStream. A subscription is all that it remembers.
 
 nats-py carries the messages; connecting again is done here, with a new client each time. Its own way keeps what is sent
-meanwhile and sends it later, when whoever waited has long been told that nothing was sent.
+meanwhile and sends it later, when whoever waited has long been told that nothing was sent. Whether the server is still
+there is found out here, too: nats-py asks in the queue of all else, and says that it has left only when what it wrote
+was read.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 2
-PING_S: Final = 5
+PING_S: Final = 5.0
+# How often as long its answer is waited for. Not in one wait: after a pause of this process, that would be over before
+# what came meanwhile is read.
+PATIENCE: Final = 3
+NEVER_S: Final = 86_400 * 365
+LOOK_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.2
 LONGEST_PAUSE_S: Final = 2.0
 STOP_S: Final = 2.0
@@ -63,14 +70,15 @@ class _Ear:
 class Nats:
     """One connection, kept for as long as the relay runs."""
 
-    def __init__(self, urls: tuple[str, ...], access: Access, name: str) -> None:
-        """`name`: what the server's own monitoring calls us."""
+    def __init__(self, urls: tuple[str, ...], access: Access, name: str, *, ping_s: float = PING_S) -> None:
+        """`name`: what the server's own monitoring calls us. `ping_s`: how often it is asked whether it is there."""
         self.on_state: Callable[[bool], None] = lambda is_up: None
         self.max_payload = SMALLEST_PAYLOAD
         self.problem: str | None = None
         self._urls = urls
         self._access = access
         self._name = name
+        self._ping_s = ping_s
         self._client: Client | None = None
         self._ears: dict[_Ear, None] = {}
         self._inbox = f"_rl.{secrets.token_hex(8)}"
@@ -180,10 +188,10 @@ class Nats:
                 self._queue.clear()
                 self._queued = 0
                 self._replies.clear()
-                await _let_go(client)
                 if was_up and not self._stopping:
                     log.warning("The bus is lost: servers on other relays can't be reached.")
                     self.on_state(False)
+                await _let_go(client)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
@@ -220,8 +228,7 @@ class Nats:
                 allow_reconnect=False,
                 connect_timeout=CONNECT_S,
                 max_reconnect_attempts=1,
-                ping_interval=PING_S,
-                max_outstanding_pings=2,
+                ping_interval=NEVER_S,
                 closed_cb=closed,
                 disconnected_cb=closed,
                 error_cb=complain,
@@ -230,7 +237,26 @@ class Nats:
             )
 
     async def _serve(self, client: Client) -> None:
+        """Until the connection is lost, or the server is silent."""
+        lost = self._lost
+        work = asyncio.create_task(self._work(client, lost))
+        ends = (work, asyncio.create_task(lost.wait()), asyncio.create_task(_silence(client, self._ping_s)))
+        try:
+            done: set[asyncio.Task[Any]] = set()
+            while not done and client.is_connected:  # which it may not be long before it tells us
+                done, _ = await asyncio.wait(ends, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.set()
+            await _end(ends)
+        if self._client is None:
+            error = None if work.cancelled() else work.exception()
+            raise error or ConnectionError("the connection was lost at once")
+
+    async def _work(self, client: Client, lost: asyncio.Event) -> None:
+        """Listen again to all that is listened to, then write what is queued."""
         for number, ear in enumerate(list(self._ears), 1):
+            if lost.is_set():
+                return
             await self._subscribe(client, ear)
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
@@ -239,19 +265,14 @@ class Nats:
         self._client, self.problem = client, None
         log.info("The bus at %s is there.", shown(self._urls))
         self.on_state(True)
-        writer = asyncio.create_task(self._write(client))
-        lost = asyncio.create_task(self._lost.wait())
-        try:
-            await asyncio.wait((writer, lost), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (writer, lost):
-                task.cancel()
-            await asyncio.gather(writer, lost, return_exceptions=True)
+        await self._write(client, lost)
 
-    async def _write(self, client: Client) -> None:
+    async def _write(self, client: Client, lost: asyncio.Event) -> None:
         done = 0
         while True:
             while self._queue:
+                if lost.is_set():
+                    return
                 size, act = self._queue[0]
                 await act(client)
                 self._queue.popleft()
@@ -285,15 +306,45 @@ class Nats:
                 await ear.subscription.unsubscribe()
 
 
+async def _silence(client: Client, ping_s: float) -> None:
+    """Returns when the server has not answered for long."""
+    while True:
+        await asyncio.sleep(ping_s)
+        # Not `flush`, which gives up this future: when the answer comes after all, nats-py fails over that.
+        pong: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ping_s):  # it is on its way at once; what waits is for its being written
+                await client._send_ping(pong)
+        for _ in range(PATIENCE):
+            await asyncio.wait((pong,), timeout=ping_s)
+            if pong.done():
+                break
+        else:
+            return
+
+
+async def _end(tasks: tuple[asyncio.Task[Any], ...]) -> None:
+    """Where nats-py waits for something to be written it swallows a cancellation, so once may not be enough."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=LOOK_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _let_go(client: Client) -> None:
-    """Also of one that never got so far as to be connected, whose socket nats-py leaves open."""
+    """Also of one that never got so far as to be connected, whose socket nats-py leaves open; and of one whose server
+    reads no more, which nats-py would wait for."""
     transport: Any = client._transport
     with suppress(Exception):
-        await client.close()
+        async with asyncio.timeout(STOP_S):
+            await client.close()
     if transport is not None:
         with suppress(Exception):
-            transport.close()
-            await transport.wait_closed()
+            transport._io_writer.transport.abort()
+            async with asyncio.timeout(STOP_S):
+                await transport.wait_closed()
 
 
 def shown(urls: tuple[str, ...]) -> str:

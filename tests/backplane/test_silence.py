@@ -1,0 +1,162 @@
+"""A NATS server that falls silent, as when its machine dies: connections to it stand, and nobody reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tabrelay.backplane.backplane import BusDown, Message
+from tabrelay.backplane.nats import Access, Nats
+from tests.support.nats import NatsServer
+from tests.support.waiting import until
+
+PING_S = 1.0
+# A silent one is left after two to five times that; the rest is for a busy machine.
+LEFT_S = 60.0
+STOP_S = 30.0
+
+
+class Way:
+    """One address of a server: it can fall silent for those who came this way, and then nobody else does."""
+
+    def __init__(self, server: NatsServer) -> None:
+        self._server = server
+        self._listener: asyncio.Server | None = None
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self._sound = asyncio.Event()
+        self._sound.set()
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._writers)
+
+    async def __aenter__(self) -> Way:
+        sock = socket.socket()
+        # What the system takes for somebody who does not read is soon full.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        sock.bind(("127.0.0.1", 0))
+        self._listener = await asyncio.start_server(self._meet, sock=sock)
+        self.port = sock.getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.hush()
+        for pipe in self._pipes:
+            pipe.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def hush(self) -> None:
+        self._sound.clear()
+        if self._listener is not None:
+            self._listener.close()
+
+    async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._server.port)
+        self._writers += [writer, back]
+        for source, target in ((reader, back), (there, writer)):
+            pipe = asyncio.create_task(self._pipe(source, target))
+            self._pipes.add(pipe)
+
+    async def _pipe(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await source.read(64 * 1024):
+                await self._sound.wait()
+                target.write(data)
+                await target.drain()
+        target.close()
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    async with NatsServer(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+async def ways(server: NatsServer) -> AsyncIterator[list[Way]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Way(server)) for _ in range(2)]
+
+
+async def stop(end: Nats) -> None:
+    stopping = asyncio.create_task(end.stop())
+    await asyncio.wait((stopping,), timeout=STOP_S)
+    assert stopping.done()
+    await stopping
+
+
+def send_much(end: Nats) -> None:
+    """More than all that is between the two can hold."""
+    with pytest.raises(BusDown, match="that much"):
+        while True:
+            end.send("t.much", bytes(256 * 1024))
+
+
+def listen_much(end: Nats) -> None:
+    """No single wish is large, and all of them together are as many as nats-py writes down and more."""
+    for number in range(12_000):
+        end.listen(f"t.{'x' * 1200}.{number}", lambda message: None)
+
+
+def do_nothing(end: Nats) -> None:
+    pass
+
+
+@pytest.mark.parametrize("burden", [send_much, listen_much, do_nothing])
+async def test_a_server_that_falls_silent_is_left_for_another(
+    server: NatsServer, ways: list[Way], burden: Callable[[Nats], None]
+) -> None:
+    end = Nats(tuple(way.url for way in ways), Access(), "test", ping_s=PING_S)
+    states: list[bool] = []
+    end.on_state = states.append
+    heard: list[bytes] = []
+
+    def hear(message: Message) -> None:
+        heard.append(message.data)
+
+    end.listen("t.heard", hear)
+    await end.start()
+    try:
+        await until(lambda: states == [True])
+        [first] = [way for way in ways if way.is_used]
+        [second] = [way for way in ways if not way.is_used]
+        first.hush()
+        burden(end)
+        await until(lambda: second.is_used, LEFT_S)
+        await until(lambda: end.is_up, LEFT_S)
+        assert states[:2] == [True, False]
+
+        async def is_heard() -> bool:
+            with suppress(BusDown):
+                end.send("t.heard", b"here")
+            return b"here" in heard
+
+        await until(is_heard, LEFT_S)
+    finally:
+        await stop(end)
+
+
+@pytest.mark.parametrize("burden", [send_much, listen_much])
+async def test_a_relay_whose_bus_is_silent_can_stop(ways: list[Way], burden: Callable[[Nats], None]) -> None:
+    end = Nats((ways[0].url,), Access(), "test")
+    await end.start()
+    await until(lambda: end.is_up)
+    ways[0].hush()
+    burden(end)
+    await stop(end)
+    assert not end.is_up
