@@ -60,19 +60,18 @@ def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned(tmp_path: Path) -> None:
-    async with RunningRelay(tmp_path, rate_s=5, rate_burst=3, servers=("notes",)) as relay:
+    # Nothing is given back while the test runs, however long it takes.
+    async with RunningRelay(tmp_path / "slow", rate_s=0.001, rate_burst=3, servers=("notes",)) as relay:
         other = relay.tokens.make("other", ["call"])
         answers = [await relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         error = answers[-1].json()["error"]
-        assert answers[-1].headers["retry-after"] == "1"
         assert (error["code"], error["data"]["reason"], error["data"]["delivered"], error["data"]["retryable"]) == (
             -31013,
             "rate_limited",
             "no",
             True,
         )
-        assert 0 < error["data"]["retry_after_ms"] <= 200
         mine = {"Authorization": f"Bearer {other}"}
         call = relay.modern("tools/list")
         call["headers"] |= mine
@@ -80,7 +79,15 @@ async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_c
         with pytest.raises(InvalidStatus) as refused:
             await SyntheticWorker(relay.url, relay.token, "notes").dial()
         assert refused.value.response.status_code == 429
-        async with asyncio.timeout(10):
+    async with RunningRelay(tmp_path / "quick", rate_s=5, rate_burst=3, servers=("notes",)) as relay:
+        told: list[Any] = []
+        async with asyncio.timeout(60):
+            while not told:  # all at once: asked one by one, they may be slower than the rate
+                posts = [relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(10)]
+                told = [answer for answer in await asyncio.gather(*posts) if answer.status_code == 429]
+            for answer in told:
+                assert 0 < answer.json()["error"]["data"]["retry_after_ms"] <= 200
+                assert answer.headers["retry-after"] == "1"
             while (await relay.http.get("/-/status")).status_code == 429:
                 pass
 
