@@ -13,7 +13,7 @@ from mcp.client.client import Client
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, async_playwright
 
-from tests.support.stage import FAST_RELAY, FAST_WORKER, Stage
+from tests.support.stage import STEADY_RELAY, STEADY_WORKER, Stage
 from tests.support.tab import Tab
 
 # `leads`: the worker runs here. One tool says which tab it is, one waits until it is aborted.
@@ -101,7 +101,7 @@ async def tabs(settings: ModuleType, snapshot: None, tmp_path: Path) -> AsyncIte
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**options)
         context = await browser.new_context()
-        async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+        async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
             yield Tabs(browser, stage, settings.BOOT_TIMEOUT_MS / 1000)
         await browser.close()
 

@@ -18,7 +18,7 @@ from playwright.async_api import Browser, BrowserContext, Error, Page, async_pla
 
 from tests.support.chaos import Way
 from tests.support.modes import SHARED_ONLY
-from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, Stage
+from tests.support.stage import FAST_RELAY, FAST_WORKER, OFFERED, STEADY_RELAY, STEADY_WORKER, Stage
 
 STARTED = "activity.some(({ name, phase }) => name === 'NAME' && phase === 'started')"
 
@@ -31,7 +31,7 @@ def text(result: CallToolResult) -> str:
 
 @pytest.fixture
 async def stage(context: BrowserContext, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         yield stage
 
 
@@ -39,11 +39,12 @@ async def offered(page: Page, settings: ModuleType) -> None:
     await page.wait_for_function(OFFERED.replace("TOOL", "work"), timeout=settings.BOOT_TIMEOUT_MS)
 
 
-async def worker_target(browser: Browser) -> tuple[Any, str]:
+async def worker_target(browser: Browser, stage: Stage) -> tuple[Any, str]:
     """A way to the browser's targets, and the one that is the worker of this stage."""
     session = await browser.new_browser_cdp_session()
     found = (await session.send("Target.getTargets"))["targetInfos"]
-    [worker] = [target["targetId"] for target in found if target["type"] == "shared_worker"]
+    workers = [target for target in found if target["type"] == "shared_worker"]
+    [worker] = [target["targetId"] for target in workers if target["url"].startswith(f"{stage.site.origin}/")]
     return session, worker
 
 
@@ -119,7 +120,7 @@ async def test_tabs_start_a_dead_worker_again_and_its_calls_are_answered(
     async with stage.relay.client() as client:
         lost = asyncio.create_task(client.call_tool("hang_in_worker", {"key": "lost"}))
         await first.wait_for_function(STARTED.replace("NAME", "hang_in_worker"))
-        session, worker = await worker_target(browser)
+        session, worker = await worker_target(browser, stage)
         await session.send("Target.closeTarget", {"targetId": worker})
         await first.wait_for_function("states.some(({ why }) => why === 'lost')")
         # Nobody knows how far it came, and the caller is told that: it is not run a second time.

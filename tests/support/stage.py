@@ -24,6 +24,10 @@ SERVER = "notes"
 FAST_RELAY = {"ping_interval_s": 0.5, "ping_timeout_s": 1.0, "abort_after_s": 0.1, "heartbeat_s": 0.5}
 FAST_WORKER = {"first_delay_ms": 100, "longest_delay_ms": 300, "stable_ms": 1_000, "watchdog_ms": 1_500}
 
+# For stages on which no socket is lost unnoticed: one that is only slow, on a busy machine, is not taken for dead.
+STEADY_RELAY = {**FAST_RELAY, "ping_interval_s": 60.0, "ping_timeout_s": 60.0}
+STEADY_WORKER = {**FAST_WORKER, "watchdog_ms": 120_000, "connect_ms": 60_000}
+
 PAGE = """<!doctype html>
 <title>TITLE</title>
 <script type="module">
