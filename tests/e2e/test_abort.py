@@ -13,7 +13,7 @@ from mcp_types import TextContent
 from playwright.async_api import BrowserContext, Page
 
 from tests.support.chaos import Frame, Way
-from tests.support.stage import FAST_RELAY, FAST_WORKER, Stage
+from tests.support.stage import FAST_RELAY, FAST_WORKER, STEADY_RELAY, STEADY_WORKER, Stage
 
 HOURS_S = 7200.0
 
@@ -41,7 +41,7 @@ async def connects_as_usual(stage: Stage, settings: ModuleType, dials: int) -> N
 async def test_a_page_that_leaves_during_the_handshake_leaves_no_socket(
     context: BrowserContext, settings: ModuleType, tmp_path: Path, how: str
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         stage.proxy.weather[Way.DOWN].latency_s = HOURS_S
         page = await stage.visit()
         await stage.proxy.until(lambda: len(stage.proxy.sockets) == 1, settings.BOOT_TIMEOUT_MS / 1000)
@@ -54,7 +54,7 @@ async def test_a_page_that_leaves_during_the_handshake_leaves_no_socket(
 async def test_a_page_that_leaves_between_handshake_and_welcome_leaves_no_socket(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         greeted = asyncio.Event()
 
         def hold_back_the_welcome(frame: Frame) -> bool:
@@ -77,11 +77,15 @@ async def test_a_page_that_leaves_between_handshake_and_welcome_leaves_no_socket
 async def test_a_page_that_closes_before_the_worker_is_up_causes_no_dial(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
+        # Python comes slowly, so that the page can be closed before it is there.
+        stage.proxy.spares_pages = False
+        stage.proxy.weather[Way.DOWN].bytes_per_s = 1_000_000
         page = await stage.visit()
-        # Attached, and Python is still on its way.
-        await page.wait_for_function("connection.boot !== null && connection.boot.stage !== 'ready'")
-        await page.evaluate("connection.close()")
+        attached = "connection.boot !== null && connection.boot.stage !== 'ready'"
+        await page.wait_for_function(f"{attached} && (connection.close(), true)")
+        stage.proxy.weather[Way.DOWN].bytes_per_s = None
+        stage.proxy.spares_pages = True
         await connects_as_usual(stage, settings, dials=0)
 
 
@@ -172,7 +176,7 @@ async def test_a_cancelled_call_stops_the_tool_wherever_it_runs(
 async def test_a_cancelled_call_leaves_its_neighbours_alone(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
-    async with Stage(tmp_path, context, timing=FAST_WORKER, **FAST_RELAY) as stage:
+    async with Stage(tmp_path, context, timing=STEADY_WORKER, **STEADY_RELAY) as stage:
         page: Page = await stage.open(settings.BOOT_TIMEOUT_MS)
         async with stage.relay.client() as client, asyncio.TaskGroup() as tasks:
             stays = tasks.create_task(client.call_tool("gate", {"key": "stays"}))
