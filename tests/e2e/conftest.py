@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 from playwright.async_api import Error as PlaywrightError
 
 from tests.support.demo import Demo
@@ -23,6 +23,12 @@ from tests.support.settings import ROOT, load_settings
 @pytest.fixture(scope="session")
 def settings() -> ModuleType:
     return load_settings()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patience(settings: ModuleType) -> None:
+    """Conditions of a page are waited for as long as clicks are."""
+    expect.set_options(timeout=settings.ACTION_TIMEOUT_MS)
 
 
 @pytest.fixture(scope="session")
