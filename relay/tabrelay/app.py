@@ -45,6 +45,7 @@ from tabrelay.logs import log_path
 from tabrelay.meter import Meter
 from tabrelay.peers.atlas import Atlas
 from tabrelay.peers.door import Door
+from tabrelay.peers.remote import RemotePeer
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Policy, Principal, bracketed, is_loopback, parse_public_url
@@ -167,6 +168,7 @@ class Relay:
             cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, TabPeer)
         )
         atlas.has_moved = self._forwarding.moved
+        self._registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         self._switch.elsewhere = atlas
         self.entry.share(Sharing(cluster))
         self._nodes = Nodes(cluster, self._url, self._own_rows, self._describe_node)

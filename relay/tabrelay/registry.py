@@ -22,6 +22,7 @@ from tabrelay.instances import ANY, Instances, Tab, Wish, counts_as_use
 from tabrelay.lease import Entry, Keeper
 from tabrelay.policy import shown
 from tabrelay.rates import Rates
+from tabrelay.room import Room
 from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.eras import Era
 from tabserver.wire.names import check_address, check_server_name, server_of
@@ -62,10 +63,10 @@ class Registry:
         # A peer came ("up"), is "away" for a moment, is "gone", or has other "tabs".
         self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
         self.on_use: Callable[[str], None] = lambda name: None
+        self.is_remote: Callable[[Peer], bool] = lambda peer: False  # Is its browser connected to another relay?
         self._wall = wall
         self._static_tools = frozenset(static_tools)
-        self._most = most
-        self._declared = frozenset(declared)
+        self._room = Room(most, declared := frozenset(declared))
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
         self._is_closed = False
@@ -86,7 +87,7 @@ class Registry:
             )
             self._weight += self._entries[name].size
             self._compare(self._entries[name])
-        for name in self._declared:
+        for name in declared:
             self.declare(name)
         for name in shared:
             self.declare(name).instances = Instances()
@@ -95,8 +96,9 @@ class Registry:
         """Make a name known: from the command line, a pairing, or a browser that dials in."""
         return self._entries.get(check_server_name(name)) or self._add(name)
 
-    def _add(self, name: str) -> Entry:
-        self._make_room()
+    def _add(self, name: str, *, is_remote: bool = False) -> Entry:
+        for idle in self._room.surplus(self._entries, 0 if is_remote else 1):
+            del self._entries[idle]
         entry = self._entries[check_address(name)] = Entry(name)
         self._remember(entry)
         return entry
@@ -118,6 +120,7 @@ class Registry:
     def forget(self, name: str) -> None:
         """The name is no server's any more."""
         if self._entries.pop(name, None) is not None:
+            self._room.note(name, is_remote=False)
             self._shelf.forget(name)
 
     def _remember(self, entry: Entry) -> None:
@@ -125,15 +128,7 @@ class Registry:
 
     def has_room_for(self, name: str) -> bool:
         """Can this name be held?"""
-        return name in self._entries or len(self._entries) < self._most or bool(self._forgettable())
-
-    def _forgettable(self) -> list[Entry]:
-        return [entry for entry in self._entries.values() if entry.peer is None and entry.name not in self._declared]
-
-    def _make_room(self) -> None:
-        """Whoever makes up new names for ever must not fill the memory: past the limit, the longest unseen go."""
-        if len(self._entries) >= self._most and (idle := self._forgettable()):
-            del self._entries[min(idle, key=lambda entry: entry.last_seen or 0.0).name]
+        return self._room.is_for(name, self._entries)
 
     def flag(self, name: str, method: str, flaws: Sequence[Flaw], *, is_whole: bool) -> None:
         """What was left out of a list: told in the log when it is something else than before, and in the status until
@@ -218,7 +213,9 @@ class Registry:
 
     def take(self, name: str, peer: Peer) -> Peer | None:
         """`peer` holds the name from now on; gives back whom it displaced, if anyone else."""
-        entry = self._entries.get(name) or self._add(name)
+        is_remote = self.is_remote(peer)
+        entry = self._entries.get(name) or self._add(name, is_remote=is_remote)
+        self._room.note(name, is_remote=is_remote)
         displaced, entry.peer = entry.peer, peer
         entry.since = entry.last_seen = self._wall()
         if displaced is not peer:
@@ -249,6 +246,7 @@ class Registry:
         entry = self._entries[name]
         if entry.peer is peer:
             entry.peer = entry.keeper = None
+            self._room.note(name, is_remote=False)
             entry.since = None
             entry.tabs = ()
             entry.up.clear()

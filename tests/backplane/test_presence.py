@@ -11,6 +11,8 @@ import pytest
 
 from tabrelay.errors import UnknownServer
 from tabrelay.peers.atlas import MAX_FOLLOWED
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
 from tests.support.house import House
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
@@ -81,3 +83,58 @@ async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: li
         if number % 500 == 499:
             await asyncio.sleep(0)
     assert first.held_by("far") == second.cluster.id
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[list[House]]:
+    """The first has room for four names."""
+    async with AsyncExitStack() as stack:
+        bus = await stack.enter_async_context(NatsServer(tmp_path))
+        made = [House(bus, tmp_path, 4), House(bus, tmp_path, 2 * NAMES)]
+        for house in made:
+            await house.cluster.start()
+            stack.push_async_callback(house.cluster.stop)
+        await until(lambda: all(len(house.cluster.nodes) == 1 for house in made))
+        yield made
+
+
+async def find(house: House, name: str) -> None:
+    async def is_found() -> bool:
+        await house.atlas.find(name)
+        return house.held_by(name) is not None
+
+    await until(is_found)
+
+
+async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[House]) -> None:
+    first, second = two
+    for number in range(8):
+        second.hold(f"far-{number}")
+        await find(first, f"far-{number}")
+    for number in range(4):
+        assert first.registry.has_room_for(f"near-{number}")
+        first.hold(f"near-{number}")
+    # Now it has as many as it may, and one that comes over from another node would be one more.
+    assert not first.registry.has_room_for("near-4")
+    assert not first.registry.has_room_for("far-0")
+    assert first.registry.has_room_for("near-0")
+    assert {first.held_by(f"far-{number}") for number in range(8)} == {second.cluster.id}
+
+
+async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_for(
+    two: list[House], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tabrelay.peers.atlas.MAX_FOLLOWED", 8)
+    first, second = two
+    for number in range(40):
+        second.hold(f"far-{number}")
+        await find(first, f"far-{number}")
+        if number < 4:  # those that were wanted longest ago are still listened to
+            peer = first.registry.holder(f"far-{number}")
+            assert peer is not None
+            peer.listen("channel", Caller(Era.MODERN, "2026-07-28", "test"), lambda notice: None)
+    held = [number for number in range(40) if first.held_by(f"far-{number}") is not None]
+    assert held[:4] == [0, 1, 2, 3]
+    assert len(held) <= 8
+    # Of those that were given up, as many are remembered as of any.
+    assert len(first.registry.entries()) <= 8 + 4

@@ -27,6 +27,7 @@ class House:
         self.nats = Nats((bus.url,), Access(), "test")
         self.cluster = Cluster(self.nats, KEY, beat_s=1.0)
         self.registry = Registry(Shelf(None, most=most), most=most)
+        self.registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         settings = Settings(home=home, away_wait_s=1.0)
         self.atlas = Atlas(
             self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None

@@ -140,12 +140,16 @@ class Atlas:
         remote: dict[str, list[RemotePeer]] = {}
         for peer in self._abroad.known():
             remote.setdefault(server_of(peer.place.address), []).append(peer)
-        others = [(server, one) for server, one in self._followed.items() if not self._holdings.has(server)]
-        for server, followed in others[: MAX_FOLLOWED // 4]:
-            peers = remote.get(server, [])
-            if not all(peer.is_idle for peer in peers):
-                continue
-            for peer in peers:
+        *others, _ = self._followed.items()  # the last one is wanted now
+        idle = [
+            (server, one)
+            for server, one in others
+            if one.asking is None
+            and not self._holdings.has(server)
+            and all(peer.is_idle for peer in remote.get(server, ()))
+        ]
+        for server, followed in idle[: MAX_FOLLOWED // 4]:
+            for peer in remote.get(server, ()):
                 self._abroad.remove(peer.place.address)
                 self._registry.release(peer.place.address, peer)
             followed.close()
