@@ -34,6 +34,21 @@ def request(method: str, params: dict[str, Any] | None = None, *, id: int = 7) -
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
+def answer_of(response: httpx2.Response) -> dict[str, Any]:
+    """What a call was answered: at once as JSON, or after a while as the last of a stream."""
+    if "event-stream" in response.headers["content-type"]:
+        message: dict[str, Any] = json.loads(events(response.text)[-1])
+    else:
+        message = response.json()
+    return message
+
+
+def ending(response: httpx2.Response) -> tuple[str, str]:
+    """How a call failed: why, and whether it was delivered."""
+    error = answer_of(response)["error"]["data"]
+    return error["reason"], error["delivered"]
+
+
 class Opener(Protocol):
     """Whatever relay a test has: in its own process, or in another."""
 

@@ -238,7 +238,7 @@ class Atlas:
             return
         if known is not None and known.place.node == place.node and known.place.gen == place.gen:
             self._hear_again(known, row)
-        elif known is None or place.beats(known.place):
+        elif known is None or _is_better(place, state == "up", known):
             self._adopt(place, row)
 
     def _yields(self, held: Held, place: Place, state: object) -> bool:
@@ -346,3 +346,11 @@ class Atlas:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _is_better(place: Place, is_up: bool, known: RemotePeer) -> bool:
+    """Of two browsers at other relays that have one name, whoever is there has it, as each of these relays finds for
+    itself. What one relay has at a name it had not before."""
+    if place.node == known.place.node:
+        return place.gen > known.place.gen
+    return is_up if is_up != known.is_there else place.beats(known.place)

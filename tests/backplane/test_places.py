@@ -1,0 +1,47 @@
+"""Where a browser is, as a relay learns it that has neither the one that was there before nor the one that is now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.backplane.memory import Memory
+from tests.backplane.conftest import Pair, answer_of, meeting
+from tests.support.relay import RunningRelay
+from tests.support.waiting import until
+from tests.support.worker import SyntheticWorker
+
+
+@pytest.fixture
+async def trio(tmp_path: Path) -> AsyncIterator[tuple[Pair, RunningRelay]]:
+    settings: dict[str, Any] = {"away_wait_s": 2.0}
+    async with (
+        meeting(tmp_path, **settings) as pair,
+        RunningRelay(tmp_path, backplane=Memory(pair.hub), **settings) as third,
+    ):
+        await third.knows(nodes=3)
+        yield pair, third
+
+
+async def is_away(relay: RunningRelay, server: str) -> bool:
+    rows = (await relay.http.get("/-/status")).json()["servers"]
+    return [row["state"] for row in rows if row["name"] == server] == ["offline"]
+
+
+async def test_a_name_that_somebody_else_took_while_its_browser_was_away_is_found_everywhere(
+    trio: tuple[Pair, RunningRelay],
+) -> None:
+    pair, third = trio
+    token = pair.a.tokens.make("other", ("serve",))
+    first = pair.worker(pair.b, "notes")
+    async with first:
+        assert "result" in answer_of(await pair.a.call("notes", "echo"))
+        await first.cut()
+        await until(lambda: is_away(pair.b, "notes"))
+        async with SyntheticWorker(third.url, token, "notes", inst="w2") as second:
+            for relay in (third, pair.b, pair.a):
+                assert "result" in answer_of(await relay.call("notes", "echo"))
+            assert len(second.calls) == 3
