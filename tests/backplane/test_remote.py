@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tabserver.toolbox import Toolbox
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind
-from tests.backplane.conftest import Pair
+from tests.backplane.conftest import Pair, meeting
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay, events, modern
 from tests.support.waiting import until
@@ -242,3 +243,12 @@ async def test_browsers_that_share_a_name_are_found_at_every_relay(pair: Pair) -
             return len(phone.calls) > seen
 
         await until(went_to_phone)
+
+
+async def test_a_relay_that_passed_on_calls_for_many_names_has_room_for_its_own(tmp_path: Path) -> None:
+    async with meeting(tmp_path, max_servers=2) as pair, AsyncExitStack() as stack:
+        for name in ("one", "two"):
+            await stack.enter_async_context(pair.worker(pair.b, name))
+            assert '"result"' in (await pair.a.call(name, "echo")).text
+        await stack.enter_async_context(pair.worker(pair.a, "mine"))
+        assert '"result"' in (await pair.b.call("mine", "echo")).text
