@@ -141,3 +141,11 @@ class BadRequest(RelayError):
 
     def data(self, server: str | None) -> dict[str, Any]:
         return {**super().data(server), **self.extra}
+
+
+def doubtful(error: RelayError) -> RelayError:
+    """What is told of a call that was asked before, and could not be asked again: nothing was sent this time, but
+    whether it ran the first time nobody can say."""
+    if error.delivered == "unknown":
+        return error
+    return BrowserGone("The browser may have had this call already, and can't be asked what became of it.")

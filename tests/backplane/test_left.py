@@ -12,7 +12,7 @@ import pytest
 from tabrelay.backplane import envelope
 from tabrelay.backplane.backplane import Message
 from tabserver.wire.events import Closed, Received
-from tests.backplane.conftest import Pair, Stream, meeting
+from tests.backplane.conftest import Pair, Stream, ending, meeting
 from tests.support.relay import RunningRelay, modern
 from tests.support.waiting import until
 
@@ -22,11 +22,6 @@ async def hasty(tmp_path: Path) -> AsyncIterator[Pair]:
     """Relays that give up soon."""
     async with meeting(tmp_path, away_wait_s=0.5, call_deadline_s=30.0, bus_beat_s=0.4, grace_s=0.3) as pair:
         yield pair
-
-
-def ending(response: Any) -> tuple[str, str]:
-    error = response.json()["error"]["data"]
-    return error["reason"], error["delivered"]
 
 
 def cut_off(pair: Pair) -> None:

@@ -16,7 +16,7 @@ from tabrelay.backplane.backplane import BusDown
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.calls import LISTS, Call, Notice, Peer, Pending, Reply
 from tabrelay.drain import Drain
-from tabrelay.errors import BrowserGone, RelayError, UnknownServer
+from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
 from tabrelay.instances import LISTEN, counts_as_use
 from tabrelay.registry import Registry
 from tabserver.wire.errors import RemoteProtocolError
@@ -140,7 +140,7 @@ class Forwarding:
         try:
             peer.start(pending)
         except RelayError as error:
-            pending.fail(error)
+            pending.fail(error if pending.asked_of is None else doubtful(error))
             return
         self._note(node, address, call)
 

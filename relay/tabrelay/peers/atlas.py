@@ -255,13 +255,14 @@ class Atlas:
         if known.is_there and not was_there:
             self._registry.take(address, known)
             self._describe(address, row)
+            known.ask_rest()
             self._on_up(address)
         elif known.is_there:
             self._describe(address, row)
         elif was_there:
             self._registry.away(address, known)
         if known.is_there and row.get("sync") is True:
-            known.ask_all_again()
+            known.ask_all_again(list(self._abroad.roster(address).values()))
 
     def _adopt(self, place: Place, row: dict[str, Any]) -> None:
         """A browser is at another relay now, with the calls that it has."""
@@ -278,19 +279,18 @@ class Atlas:
             displaced.stand_down()
         self._registry.introduce(address, place.browser)
         self._describe(address, row)
-        if not peer.is_there:
-            self._registry.away(address, peer)
-            return
         again, lost = roster.claim(place.inst)
         for pending in again:
             if self.has_moved(pending):
                 roster.pop((pending.call.channel, pending.call.id), None)
-            else:
-                peer.ask_again(pending)
         for pending in lost:
             if not self.has_moved(pending):
                 pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
-        self._on_up(address)
+        if peer.is_there:
+            peer.ask_rest()
+            self._on_up(address)
+        else:
+            self._registry.away(address, peer)
 
     def _describe(self, address: str, row: dict[str, Any]) -> None:
         tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
@@ -331,16 +331,21 @@ class Atlas:
         self._spawn(self._holdings.tell_all())
         for followed in self._followed.values():
             followed.is_located = False
-        for server in {server_of(peer.place.address) for peer in self._abroad.all() if not peer.is_idle}:
-            self._spawn(self._resume(server))
+        # Only these may have been lost: what is asked from now on is on its way.
+        asked: dict[str, list[tuple[RemotePeer, list[Pending]]]] = {}
+        for peer in self._abroad.all():
+            if not peer.is_idle:
+                calls = list(self._abroad.roster(peer.place.address).values())
+                asked.setdefault(server_of(peer.place.address), []).append((peer, calls))
+        for server, calls_of in asked.items():
+            self._spawn(self._resume(server, calls_of))
 
-    async def _resume(self, server: str) -> None:
-        asked = [peer for peer in self._abroad.all() if server_of(peer.place.address) == server]
+    async def _resume(self, server: str, asked: list[tuple[RemotePeer, list[Pending]]]) -> None:
         with suppress(RelayError, BusDown):
             await self._locate(server, self._follow(server))
-        for peer in asked:
+        for peer, calls in asked:
             if self._abroad.asked(peer.place.address) is peer:  # else whoever came in its place was asked
-                peer.ask_all_again()
+                peer.ask_all_again(calls)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

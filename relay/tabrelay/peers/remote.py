@@ -6,6 +6,7 @@ another relay, its calls are asked again there, of the same worker, whose ledger
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +21,8 @@ from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.roster import Roster
 
 LISTEN: Final = "subscriptions/listen"
+# A bus that does not take as much as it is given has sent some of it after this.
+PAUSE_S: Final = 0.5
 
 Key = tuple[str, RequestId]
 
@@ -69,7 +72,7 @@ class RemotePeer:
     def __init__(
         self, place: Place, cluster: Cluster, roster: Roster[Pending], on_refused: Callable[..., None]
     ) -> None:
-        """`on_refused(peer, pending)`: the other relay is not there, so that the call certainly did not run."""
+        """`on_refused(peer, pending)`: the other relay is not there, so that the call was certainly not sent."""
         self.place = place
         self.principal = place.principal
         self.is_there = True
@@ -78,6 +81,7 @@ class RemotePeer:
         self._on_refused = on_refused
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._waits: dict[Key, Callable[[], None]] = {}
+        self._is_closed = False
 
     @property
     def is_up(self) -> bool:
@@ -99,9 +103,9 @@ class RemotePeer:
     def ask_again(self, pending: Pending) -> None:
         """A call that this browser may have had before, by another way.
 
-        If its relay is not on the bus, the call may run there all the same, and what the relay keeps for it comes
-        before any news: so it stays where an answer or a question finds it. The relay's return asks it again, and its
-        loss ends it. One that ended meanwhile, when nobody could be told, is to be stopped.
+        If its relay is not on the bus, or we are not, the call may run there all the same, and what the relay keeps for
+        it comes before any news: so it stays where an answer or a question finds it. The return of either asks it
+        again, and the relay's loss ends it. One that ended meanwhile, when nobody could be told, is to be stopped.
         """
         if pending.is_done:
             self.cancel(pending, "nobody waits for it any more")
@@ -109,13 +113,27 @@ class RemotePeer:
         pending.asked_of = self.place.inst
         try:
             self._ask(pending, lambda: None)
-        except RelayError as error:
-            self._roster.pop((pending.call.channel, pending.call.id), None)
-            pending.fail(error)
+        except RelayError:
+            if self._cluster.is_up:
+                asyncio.get_running_loop().call_later(PAUSE_S, self._ask_later, pending)
 
-    def ask_all_again(self) -> None:
-        for pending in list(self._roster.values()):
+    def _ask_later(self, pending: Pending) -> None:
+        """The bus took no more; if nobody else was asked meanwhile, it may now."""
+        key = (pending.call.channel, pending.call.id)
+        if not self._is_closed and self._roster.get(key) is pending and key not in self._waits:
             self.ask_again(pending)
+
+    def ask_rest(self) -> None:
+        """Calls that were asked of this browser before we knew that it is here."""
+        for key, pending in list(self._roster.items()):
+            if key not in self._waits:
+                self.ask_again(pending)
+
+    def ask_all_again(self, calls: list[Pending]) -> None:
+        """Of these, the ones that still wait."""
+        for pending in calls:
+            if self._roster.get((pending.call.channel, pending.call.id)) is pending:
+                self.ask_again(pending)
 
     def _ask(self, pending: Pending, on_nobody: Callable[[], None]) -> None:
         call = pending.call
@@ -143,7 +161,8 @@ class RemotePeer:
             close()
 
     def close(self) -> None:
-        """The browser is elsewhere."""
+        """The browser is elsewhere, and its calls with it."""
+        self._is_closed = True
         for key in list(self._waits):
             self.settle(key)
 

@@ -1,6 +1,7 @@
 """What other relays say of the calls that we sent them: notices and answers, and calls that come back untaken.
 
-A call that was not taken did not run. It goes wherever its browser is now, for as long as a new call would wait.
+A call that was not taken did not run, if it was not asked before. It goes wherever its browser is now, for as long as a
+new call would wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, Final
 from tabrelay.backplane import fault
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.calls import Notice, Pending, Reply
-from tabrelay.errors import RelayError
+from tabrelay.errors import RelayError, doubtful
 from tabrelay.peers.abroad import Abroad
 from tabrelay.peers.remote import RemotePeer
 from tabrelay.registry import Registry
@@ -75,7 +76,11 @@ class Returns:
     def _failed(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._take(header)
         if pending is not None:
-            pending.fail(fault.from_dict(header.get("error")))
+            self._fail(pending, fault.from_dict(header.get("error")))
+
+    def _fail(self, pending: Pending, error: RelayError) -> None:
+        """A caller that is told that nothing was delivered tries again, and what was asked before may have run."""
+        pending.fail(error if pending.asked_of is None else doubtful(error))
 
     def _noted(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._get(header)
@@ -95,7 +100,7 @@ class Returns:
     # -- calls that were not taken ------------------------------------------------------------------------------------
 
     def _refused(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        """The relay has the browser no longer, or it is away for a moment: nothing ran."""
+        """The relay has the browser no longer, or it is away for a moment: nothing was sent this time."""
         address = str(header.get("a"))
         peer, pending = self._abroad.asked(address), self._get(header)
         if pending is None or peer is None or peer.place.node != node:
@@ -127,6 +132,6 @@ class Returns:
             if not pending.is_done:
                 peer.start(pending)
         except RelayError as error:
-            pending.fail(error)
+            self._fail(pending, error)
         finally:
             self._waiting = {one: at for one, at in self._waiting.items() if not one.is_done}

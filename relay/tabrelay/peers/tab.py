@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import orjson
 
 from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
-from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, doubtful
 from tabrelay.peers import answer
 from tabserver.wire import frames
 from tabserver.wire.budget import Budget
@@ -112,8 +112,9 @@ class TabPeer:
     def start(self, pending: Pending) -> None:
         call, roster = pending.call, self._roster
         key = (call.channel, call.id)
-        # Counted one by one only when there are many: listeners are not calls, and have a bound of their own.
-        if len(roster) >= self._in_flight_limit:
+        # Counted one by one only when there are many: listeners are not calls, and have a bound of their own. One that
+        # this browser has already takes no more room when it is asked again.
+        if len(roster) >= self._in_flight_limit and pending.asked_of is None:
             self._check_room(call)
         if key in roster:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
@@ -316,7 +317,7 @@ class TabPeer:
                     self._ask(pending, again=True)
                 except RelayError as error:
                     self._roster.pop((pending.call.channel, pending.call.id), None)
-                    pending.fail(error)
+                    pending.fail(doubtful(error))
             self._lose(lost, "another worker of the browser took its place")
         self._on_up(self)
 
