@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
-import socket
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -47,17 +48,22 @@ class NatsServer:
             path = self._folder / "nats.conf"
             path.write_text(self._config, encoding="utf-8")
             flags += ["-c", str(path)]
-        # The one that it chooses could be anybody's when it is started again: it is chosen here, and kept.
-        port = self.port or _free_port()
+        # It takes a free port and says which, once it listens. Started again it is to be found there.
         log = self._folder / "nats.log"
-        self._process = await asyncio.create_subprocess_exec(
-            program(), "-a", "127.0.0.1", "-p", str(port), "-l", str(log), *flags
-        )
-        async with asyncio.timeout(20):
-            while not await _answers(port):
+        place = ["-a", "127.0.0.1", "-p", str(self.port or -1), "--ports_file_dir", str(self._folder)]
+        self._process = await asyncio.create_subprocess_exec(program(), *place, "-l", str(log), *flags)
+        async with asyncio.timeout(60):
+            while not (port := self._listens_on(self._process.pid)):
                 assert self._process.returncode is None, log.read_text(encoding="utf-8")
                 await asyncio.sleep(0.02)
         self.port = port
+
+    def _listens_on(self, pid: int) -> int:
+        """The port in the file that it writes; 0 as long as that is not written."""
+        for path in self._folder.glob(f"*_{pid}.ports"):
+            with suppress(ValueError):
+                return int(json.loads(path.read_text(encoding="utf-8"))["nats"][0].rpartition(":")[2])
+        return 0
 
     async def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
@@ -75,20 +81,3 @@ class NatsServer:
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
-async def _answers(port: int) -> bool:
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError:
-        return False
-    try:
-        return (await reader.read(4)) == b"INFO"
-    finally:
-        writer.close()

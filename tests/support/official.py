@@ -1,8 +1,13 @@
-"""A server made with the official Python SDK: `python -P official.py stdio`, or `http PORT`, or `sse PORT`."""
+"""A server made with the official Python SDK: `python -P official.py stdio`, or `http`, or `sse`.
 
+Over HTTP it takes any free port and says which.
+"""
+
+import socket
 import sys
 from typing import Any
 
+import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
@@ -43,7 +48,8 @@ def greeting() -> str:
 if __name__ == "__main__":
     if sys.argv[1] == "stdio":
         server.run("stdio")
-    elif sys.argv[1] == "sse":
-        server.run("sse", port=int(sys.argv[2]))
     else:
-        server.run("streamable-http", port=int(sys.argv[2]))
+        app = server.sse_app() if sys.argv[1] == "sse" else server.streamable_http_app()
+        listening = socket.create_server(("127.0.0.1", 0))
+        print(listening.getsockname()[1], flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,50 +29,60 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def running(*command: str | Path, **env: str) -> AsyncIterator[None]:
+async def running(*command: str | Path, **env: str) -> AsyncIterator[str]:
+    """A program, and the first line that it says: nothing if it ended before."""
     process = await asyncio.create_subprocess_exec(
         *map(str, command),
-        stdout=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         env={**os.environ, **env},
     )
+    assert process.stdout is not None
     try:
-        yield
+        async with asyncio.timeout(60):
+            first = await process.stdout.readline()
+        rest = asyncio.create_task(process.stdout.read())  # or it would wait for a reader
+        yield first.decode()
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
+    await rest
 
 
-async def listening(port: int) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                return
+@asynccontextmanager
+async def official(transport: str) -> AsyncIterator[int]:
+    """Our server made with the Python SDK; gives its port."""
+    async with running(sys.executable, "-P", OFFICIAL, transport) as said:
+        yield int(said)
+
+
+@asynccontextmanager
+async def example(name: str) -> AsyncIterator[int]:
+    """An example of the TypeScript SDK, which must be told its port: another one if somebody took it meanwhile."""
+    is_up = False
+    while not is_up:
+        port = free_port()
+        async with running(NODE, EXAMPLES / name, MCP_PORT=str(port)) as said:
+            is_up = f"listening on port {port}" in said
+            if is_up:
+                yield port
 
 
 @pytest.fixture(scope="module")
 async def relay(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningRelay]:
-    py_http, py_sse, ts_http = free_port(), free_port(), free_port()
-    specs: list[Spec] = [
-        StdioSpec("py-stdio", sys.executable, ("-P", str(OFFICIAL), "stdio")),
-        StdioSpec("py-old", sys.executable, ("-P", str(OFFICIAL), "stdio"), era="legacy"),
-        HttpSpec("py-http", f"http://127.0.0.1:{py_http}/mcp"),
-        HttpSpec("py-sse", f"http://127.0.0.1:{py_sse}/sse"),
-        HttpSpec("ts-http", f"http://127.0.0.1:{ts_http}/mcp", transport="http"),
-        StdioSpec("ts-weather", str(NODE), (str(EXAMPLES / "mcpServerOutputSchema.js"),)),
-        StdioSpec("ts-sampling", str(NODE), (str(EXAMPLES / "toolWithSampleServer.js"),)),
-    ]
-    async with (
-        running(sys.executable, "-P", OFFICIAL, "http", str(py_http)),
-        running(sys.executable, "-P", OFFICIAL, "sse", str(py_sse)),
-        running(NODE, EXAMPLES / "simpleStreamableHttp.js", MCP_PORT=str(ts_http)),
-    ):
-        await asyncio.gather(*map(listening, (py_http, py_sse, ts_http)))
+    async with AsyncExitStack() as stack:
+        programs = official("http"), official("sse"), example("simpleStreamableHttp.js")
+        py_http, py_sse, ts_http = await asyncio.gather(*map(stack.enter_async_context, programs))
+        specs: list[Spec] = [
+            StdioSpec("py-stdio", sys.executable, ("-P", str(OFFICIAL), "stdio")),
+            StdioSpec("py-old", sys.executable, ("-P", str(OFFICIAL), "stdio"), era="legacy"),
+            HttpSpec("py-http", f"http://127.0.0.1:{py_http}/mcp"),
+            HttpSpec("py-sse", f"http://127.0.0.1:{py_sse}/sse"),
+            HttpSpec("ts-http", f"http://127.0.0.1:{ts_http}/mcp", transport="http"),
+            StdioSpec("ts-weather", str(NODE), (str(EXAMPLES / "mcpServerOutputSchema.js"),)),
+            StdioSpec("ts-sampling", str(NODE), (str(EXAMPLES / "toolWithSampleServer.js"),)),
+        ]
         async with RunningRelay(tmp_path_factory.mktemp("home"), specs=specs, away_wait_s=30) as relay:
             yield relay
 
