@@ -79,7 +79,7 @@ async def ends(bench: Bench) -> AsyncIterator[tuple[Backplane, Backplane]]:
         yield made[0], made[1]
 
 
-async def answers(end: Backplane, subject: str) -> bytes | None:
+async def answers(end: Backplane, subject: str, timeout_s: float = 1) -> bytes | None:
     """The first answer; None if nobody listens, and nothing at all if somebody had just stopped."""
     heard: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
@@ -89,7 +89,7 @@ async def answers(end: Backplane, subject: str) -> bytes | None:
 
     close = end.send(subject, b"?", hear)
     try:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(timeout_s):
             return await heard
     except TimeoutError:
         return b""
@@ -142,18 +142,18 @@ async def test_a_question_is_answered_by_whoever_listens(ends: tuple[Backplane, 
     a, b = ends
     b.listen("t.ask", lambda message: b.answer(message.reply, b"here: " + message.data))
     await until_listening(a, b)
-    assert await answers(a, "t.ask") == b"here: ?"
+    assert await answers(a, "t.ask", 10) == b"here: ?"
 
 
 async def test_that_nobody_listens_is_known_at_once(ends: tuple[Backplane, Backplane]) -> None:
-    assert await answers(ends[0], "t.nobody") is None
+    assert await answers(ends[0], "t.nobody", 10) is None
 
 
 async def test_whoever_stops_listening_is_nobody(ends: tuple[Backplane, Backplane]) -> None:
     a, b = ends
     close = b.listen("t.brief", lambda message: b.answer(message.reply, b"yes"))
     await until_listening(a, b)
-    assert await answers(a, "t.brief") == b"yes"
+    assert await answers(a, "t.brief", 10) == b"yes"
     close()
     await until_nobody(a, "t.brief")
 

@@ -195,7 +195,7 @@ async def test_a_session_hears_of_lists_and_resources_wherever_it_subscribed(
 @pytest.fixture
 async def strict(tmp_path: Path) -> AsyncIterator[Pair]:
     """Relays that wait for nobody, and give each server room for one call."""
-    async with meeting(tmp_path, in_flight_server=1, away_wait_s=0.1, call_deadline_s=0.5) as pair:
+    async with meeting(tmp_path, in_flight_server=1, away_wait_s=0.1, call_deadline_s=2.0) as pair:
         yield pair
 
 

@@ -114,7 +114,7 @@ class Crew:
 
 async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Path, bus: NatsServer) -> None:
     flags = ("notes", "--bus", bus.url, "--workers", "2")
-    async with Demo(tmp_path, *flags, verb="serve", bus_beat_s=0.4, drain_spread_s=0.1) as demo:
+    async with Demo(tmp_path, *flags, verb="serve", bus_beat_s=2, drain_spread_s=0.1) as demo:
         crew = Crew(demo)
 
         async def are_there() -> bool:
@@ -143,7 +143,7 @@ async def test_every_process_of_one_port_answers_for_every_browser(tmp_path: Pat
                 return False
             return len(now) == 2 and now != before
 
-        await until(is_replaced)
+        await until(is_replaced, 60)
         family = children(demo.pid)
         assert await demo.stop() == 0
         assert [pid for pid in family if is_alive(pid)] == []
