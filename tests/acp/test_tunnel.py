@@ -311,7 +311,7 @@ async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() ->
         asked = await connect(stage)
         waited = time.monotonic() - before
         assert waited >= 0.25, "agents that answer at once would be unknown to the server that they connect to"
-        assert waited < 2, "agents that connect before they answer would be held up"
+        assert waited < 10, "agents that connect before they answer would be held up"
         assert asked["params"] == {"acp_url": "acp:7d0", "session_id": None}
         plug.send(id=1, method="tools/list")
         first = await stage.editor.next()

@@ -149,13 +149,13 @@ async def test_a_subscription_may_be_silent_for_longer_than_the_timeout_and_ends
 
     async def listen(reply: Reply) -> None:
         await reply.stream()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.5)
         await reply.event(notice)
         await reply.is_gone.wait()
         gone.set()
 
     async with Upstream({"subscriptions/listen": listen}) as server:
-        async with BridgeHere(server.url, limits=Limits(timeout_ms=100)) as bridge:
+        async with BridgeHere(server.url, limits=Limits(timeout_ms=500)) as bridge:
             await bridge.send(modern("subscriptions/listen"))
             assert await bridge.next() == notice
         async with asyncio.timeout(10):

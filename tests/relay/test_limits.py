@@ -191,7 +191,7 @@ async def test_a_result_that_is_too_large_for_the_link(tmp_path: Path) -> None:
 
 async def test_a_call_that_takes_too_long(tmp_path: Path) -> None:
     async with (
-        RunningRelay(tmp_path, call_deadline_s=0.2) as relay,
+        RunningRelay(tmp_path, call_deadline_s=2.0) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
         keep(worker)

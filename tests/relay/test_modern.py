@@ -58,9 +58,8 @@ async def test_hanging_up_cancels_the_call(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: None
         with pytest.raises(httpx2.ReadTimeout):
-            await relay.http.post(
-                "/notes", timeout=0.2, **relay.modern("tools/call", {"name": "echo", "arguments": {}})
-            )
+            call = relay.modern("tools/call", {"name": "echo", "arguments": {}})
+            await relay.http.post("/notes", timeout=httpx2.Timeout(30, read=2), **call)
         await worker.until(lambda: any(isinstance(event, Closed) for event in worker.seen))
         assert (await relay.http.get("/-/status")).json()["servers"][0]["in_flight"] == 0
 

@@ -294,7 +294,7 @@ async def test_a_collector_that_is_away_costs_calls_nothing(tmp_path: Path, monk
         for _ in range(3):
             assert "result" in (await relay.http.post("/notes", **request(relay))).json()
     # And nobody goes on trying when the relay is no more.
-    await until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("Otel", "traces"))], 5)
+    await until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("Otel", "traces"))], 30)
 
 
 INITIALIZE = {
