@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabrelay.backplane.memory import Memory
-from tests.backplane.conftest import Pair, answer_of, meeting
+from tests.backplane.conftest import Pair, answer_of, ending, meeting
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker
@@ -45,3 +45,15 @@ async def test_a_name_that_somebody_else_took_while_its_browser_was_away_is_foun
             for relay in (third, pair.b, pair.a):
                 assert "result" in answer_of(await relay.call("notes", "echo"))
             assert len(second.calls) == 3
+
+
+async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still: what is asked reaches it, and nothing comes back."""
+    async with pair.worker(pair.b, "notes"):
+        monkeypatch.setattr(pair.hub.nodes[1], "answer", lambda reply, data: None)
+        response = await pair.a.call("notes", "echo")
+        assert ending(response) == ("relay_unavailable", "no")
+        assert answer_of(response)["error"]["data"]["retryable"] is True
+        assert (await pair.a.call("nobody", "echo")).status_code == 404  # that there is none, the bus itself says
+        monkeypatch.undo()
+        assert "result" in answer_of(await pair.a.call("notes", "echo"))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tabrelay.errors import UnknownServer
+from tabrelay.errors import RelayUnavailable, UnknownServer
 from tabrelay.peers.atlas import MAX_FOLLOWED
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -40,7 +40,8 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
             await asyncio.sleep(0)  # as browsers come: not all in one turn
 
     async def is_found() -> bool:  # the last wish to listen has reached the server
-        await first.atlas.find(f"name-{NAMES - 2}")
+        with suppress(RelayUnavailable):  # which is busy with so many
+            await first.atlas.find(f"name-{NAMES - 2}")
         return first.held_by(f"name-{NAMES - 2}") is not None
 
     await until(is_found)
@@ -59,8 +60,10 @@ async def test_ten_thousand_names_on_three_nodes(three: list[House]) -> None:
     await third.nats.stop()
 
     async def is_gone() -> bool:
-        await second.atlas.find("name-2")
-        return second.held_by("name-2") is None
+        with suppress(RelayUnavailable):
+            await second.atlas.find("name-2")
+            return second.held_by("name-2") is None
+        return False
 
     await until(is_gone)
     await until(lambda: third.cluster.id not in first.cluster.nodes)
@@ -74,7 +77,8 @@ async def test_names_of_our_own_do_not_push_out_what_we_know_of_others(three: li
     second.hold("far")
 
     async def is_found() -> bool:
-        await first.atlas.find("far")
+        with suppress(RelayUnavailable):
+            await first.atlas.find("far")
         return first.held_by("far") is not None
 
     await until(is_found)

@@ -31,6 +31,11 @@ def unreachable() -> RelayUnavailable:
     return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
 
 
+def silent(server: str) -> RelayUnavailable:
+    text = f'Whichever relay may have "{server}" does not answer. Try again in a moment.'
+    return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
+
+
 def to_dict(error: RelayError) -> dict[str, Any]:
     row: dict[str, Any] = {"reason": error.reason, "message": error.message, "retry_after_ms": error.retry_after_ms}
     if isinstance(error, BadRequest):

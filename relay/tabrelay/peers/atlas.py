@@ -18,7 +18,7 @@ from tabrelay.backplane import envelope
 from tabrelay.backplane.backplane import BusDown, Message
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.backplane.envelope import BadEnvelope
-from tabrelay.backplane.fault import unreachable
+from tabrelay.backplane.fault import silent, unreachable
 from tabrelay.calls import Peer, Pending
 from tabrelay.config import Settings
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer
@@ -47,7 +47,7 @@ class Followed:
 
     close: Callable[[], None]
     is_located: bool = False
-    asking: asyncio.Task[None] | None = None
+    asking: asyncio.Task[bool] | None = None
 
 
 class Atlas:
@@ -111,7 +111,8 @@ class Atlas:
         return held.peer if held is not None else None
 
     async def find(self, server: str) -> None:
-        """Make the registry know whoever has this server; raises when nobody can be asked, and nobody is here."""
+        """Make the registry know whoever has this server; raises when nobody can be asked and nobody is here, and when
+        nobody answers and nobody is known. A client that is told of an unknown server gives it up for good."""
         if self.is_held(server):
             return
         if not self._cluster.is_up:
@@ -122,8 +123,11 @@ class Atlas:
         followed = self._follow(server_of(server))
         if followed.asking is None:
             followed.asking = asyncio.create_task(self._locate(server_of(server), followed))
+        is_certain = False
         with suppress(BusDown):
-            await asyncio.shield(followed.asking)
+            is_certain = await asyncio.shield(followed.asking)
+        if not is_certain and not self._registry.knows(server):
+            raise silent(server)
 
     def _follow(self, server: str) -> Followed:
         """From now on, we hear where this server's browsers are."""
@@ -155,7 +159,8 @@ class Atlas:
             followed.close()
             del self._followed[server]
 
-    async def _locate(self, server: str, followed: Followed) -> None:
+    async def _locate(self, server: str, followed: Followed) -> bool:
+        """Ask for it. Is it certain then who has it, or that nobody does?"""
         heard = asyncio.Event()
         found: list[dict[str, Any]] = []
 
@@ -176,16 +181,17 @@ class Atlas:
                 await asyncio.sleep(GATHER_S)
             for row in found:
                 self._learn(row)
-            followed.is_located = True
+            followed.is_located = heard.is_set()
             if (peer := self._registry.holder(server)) is None or not peer.is_up:
                 await self._inquire(server)
+            return heard.is_set()
         finally:
             followed.asking = None
             if close is not None:
                 close()
 
     async def _inquire(self, server: str) -> None:
-        """Nobody has it now. Did anybody ever? A client that is told of an unknown server gives it up for good."""
+        """Nobody has it now. Did anybody ever?"""
         try:
             if self._registry.find(server).catalogue is not None:
                 return
