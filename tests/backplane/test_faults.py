@@ -7,7 +7,7 @@ import itertools
 import json
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.demo import Demo
 from tests.support.nats import NatsServer
 from tests.support.relay import ACCEPT, events, modern
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
+from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 
 # Patient nodes give a browser time to come to another one, however slow the machine is; hasty ones give up soon.
 PATIENT_S, HASTY_S = 6.0, 0.5
@@ -195,6 +195,35 @@ async def test_an_ingress_that_is_stopped_tells_its_callers_when_it_goes_on(pair
         worker.on_call = SyntheticWorker.echo
         await b.knows(2)
         assert text_of(await a.call("echo", {"x": 1}, "still")) == '{"x": 1}'
+
+
+@pytest.mark.parametrize("stopped", ["ingress", "owner"])
+async def test_a_session_hears_its_server_again_after_a_relay_stood_still(pair: list[Node], stopped: str) -> None:
+    a, b = pair
+    still, other = (a, b) if stopped == "ingress" else (b, a)
+    server = f"deaf-{stopped}"
+    async with SyntheticWorker(b.url, b.token, server) as worker:
+        session = await open_session(a, server)
+        stream = Stream(a, "GET", server, headers=session)
+        await until(hears(stream, worker))
+        still.process.signal(signal.SIGSTOP)
+        await other.knows(1)
+        still.process.signal(signal.SIGCONT)
+        await other.knows(2)
+        await still.knows(2)
+        await until(hears(stream, worker))
+        await stream.leave()
+
+
+def hears(stream: Stream, worker: SyntheticWorker) -> Callable[[], Awaitable[bool]]:
+    """Is the stream told of other tools? They change until it is: who tells it may just be reading the last ones."""
+    before, turns = len(stream.said), itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
+
+    async def is_told() -> bool:
+        await worker.change_tools(next(turns))
+        return len(stream.said) > before
+
+    return is_told
 
 
 async def test_when_the_ingress_is_killed_the_browser_is_told_to_stop(pair: list[Node]) -> None:

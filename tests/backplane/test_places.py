@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import pytest
 
 from tabrelay.backplane.memory import Memory
-from tests.backplane.conftest import Pair, answer_of, ending, meeting
+from tests.backplane.conftest import Pair, Stream, answer_of, ending, meeting, open_session
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
-from tests.support.worker import SyntheticWorker
+from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
 
 
 @pytest.fixture
@@ -57,3 +58,24 @@ async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkey
         assert (await pair.a.call("nobody", "echo")).status_code == 404  # that there is none, the bus itself says
         monkeypatch.undo()
         assert "result" in answer_of(await pair.a.call("notes", "echo"))
+
+
+async def test_a_session_hears_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
+    """For so long that the browser's relay took it for lost, and ended what it had there."""
+    async with meeting(tmp_path, bus_beat_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
+        stream = Stream(pair.a, "GET", "notes", headers=await open_session(pair.a, "notes"))
+        turns = itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
+
+        async def is_heard() -> bool:  # whoever tells it may just be reading the tools before
+            await worker.change_tools(next(turns))
+            return len(stream.said) > before
+
+        before = 0
+        await until(is_heard)
+        pair.hub.cut()
+        pair.hub.mend(pair.hub.nodes[1])
+        await pair.b.knows(nodes=1)
+        pair.hub.mend()
+        before = len(stream.said)
+        await until(is_heard)
+        await stream.leave()

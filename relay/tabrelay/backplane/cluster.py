@@ -28,10 +28,13 @@ log = logging.getLogger(__name__)
 
 BEAT_S: Final = 2.0
 MISSED: Final = 3
+STOPPED: Final = "it stopped"
 ASK_S: Final = 1.0
 # A bus that is there answers within this at the start; one that is not keeps nobody from starting.
 FIRST_S: Final = 2.0
 KEEP_S: Final = 300.0
+# Nodes that were lost for their silence, and may come back. Most never do.
+MOST_LOST: Final = 1024
 
 Handler = Callable[[str, dict[str, Any], str | None], None]
 Question = Callable[[dict[str, Any]], dict[str, Any] | None]
@@ -70,6 +73,8 @@ class Cluster:
         self.on_lost: list[Callable[[str], None]] = []
         # This node itself was silent for so long that the others have given it up.
         self.on_stall: list[Callable[[], None]] = []
+        # This one, which is there, has: it says so when it hears from us again, for whatever reason it had not.
+        self.on_given_up: list[Callable[[str], None]] = []
         self._about = about
         self._handlers: dict[str, Handler] = {}
         self._questions: dict[str, Question] = {}
@@ -78,9 +83,11 @@ class Cluster:
         self._once = Once()
         self._numbers = itertools.count(1)
         self._strangers: set[str] = set()
+        self._silent: dict[str, None] = {}
         self._first = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         bus.on_state = self._state
+        self.handle("lost", self._given_up)
 
     @property
     def is_up(self) -> bool:
@@ -297,7 +304,7 @@ class Cluster:
             self._judge(header.get("at"))
             return
         if header.get("bye") is True:
-            self._lose(sender, "it stopped")
+            self._lose(sender, STOPPED)
             return
         known = self.nodes.get(sender)
         now = asyncio.get_running_loop().time()
@@ -306,6 +313,10 @@ class Cluster:
             self.nodes[sender] = Node(sender, now, header)
         else:
             known.heard, known.about = now, header
+        if sender in self._silent:
+            del self._silent[sender]
+            with suppress(BusDown):
+                self.send(sender, {"op": "lost"})
         if header.get("new") is True:
             self._say_beat()  # it should not have to wait to learn of us
             self._repeat(sender, *self._repeats.due(sender, now))
@@ -313,7 +324,13 @@ class Cluster:
     def _lose(self, id: str, why: str) -> None:
         if self.nodes.pop(id, None) is None:
             return
-        log.log(logging.INFO if why == "it stopped" else logging.WARNING, "Relay %s is gone: %s.", id, why)
+        log.log(logging.INFO if why == STOPPED else logging.WARNING, "Relay %s is gone: %s.", id, why)
         self._assembly.forget(id)
+        if why != STOPPED:
+            self._silent = dict.fromkeys([*self._silent, id][-MOST_LOST:])
         for hear in self.on_lost:
             hear(id)
+
+    def _given_up(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        for hear in self.on_given_up:
+            hear(node)

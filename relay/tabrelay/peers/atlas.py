@@ -86,6 +86,7 @@ class Atlas:
         cluster.on_up.append(self._bus_up)
         cluster.on_lost.append(self._node_lost)
         cluster.on_stall.append(self._stalled)
+        cluster.on_given_up.append(self._given_up)
         cluster.question("known", self._known)
 
     # -- finding ------------------------------------------------------------------------------------------------------
@@ -321,11 +322,23 @@ class Atlas:
             self._drop(peer)
 
     def _stalled(self) -> None:
-        """We were taken for lost, and our calls with us: the browsers of others were told to stop."""
+        """We were taken for lost, and our calls with us: the browsers of others were told to stop, ours forgotten."""
+        self._spawn(self._holdings.tell_all())
         for peer in self._abroad.all():
             address = peer.place.address
             text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
             self._lose(address, text)
+
+    def _given_up(self, node: str) -> None:
+        """Our sessions were ended at its browsers, which know nothing of them any more: to us these are new. The one
+        that was used last comes last, and is in front again."""
+        known = [(self._registry.find(peer.place.address), peer) for peer in self._abroad.known()]
+        known.sort(key=lambda one: one[0].last_used or 0.0)
+        for entry, peer in known:
+            if peer.place.node == node:
+                tabs = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
+                state = "up" if peer.is_there else "away"
+                self._adopt(peer.place, {"state": state, "tabs": tabs, "turns": entry.turns})
 
     def _lose(self, address: str, text: str) -> None:
         """Nobody will say what became of its calls."""
