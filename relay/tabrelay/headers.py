@@ -55,6 +55,9 @@ class LimitedHttp(Street):
         self._since = 0.0
         self._status = http.HTTPStatus.BAD_REQUEST
         self._data = b""  # what is being parsed
+        self._is_new = False  # did the request begin with that?
+        self._running: Any = None  # what is being answered; `cycle` may be of a request behind it
+        self._ahead = 0  # bytes that came behind that
         self._is_read_again = False
         self._held: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
         self._known: tuple[Stencil, Any, Letter] | None = None  # the header of the last one that took the lane
@@ -63,7 +66,7 @@ class LimitedHttp(Street):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self.loop.time()
-        self._arm()
+        self._arm(self.header_deadline_s)
         if len(self.connections) > self.max_connections and not self._make_room():
             self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
 
@@ -105,18 +108,30 @@ class LimitedHttp(Street):
         # uvicorn would begin the requests that wait behind the one that ends now, with nobody to answer.
         self.pipeline.clear()
         self._held = None
-        if isinstance(self.cycle, Ticket):
-            self.cycle.hand_over()  # what it means that a client leaves is known there
+        if isinstance(self._running, Ticket):
+            self._running.hand_over()  # what it means that a client leaves is known there
+        running, self._running = self._running, None
         super().connection_lost(exc)
+        if running is not None and not running.response_complete:
+            # uvicorn tells only the last of several requests.
+            running.disconnected = True
+            running.message_event.set()
         self.cycle = None  # they know each other: what it read would stay until the garbage collector comes
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
         if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
             self.cycle.body = b""  # of a request that was answered before it was read: nobody will, and nobody counts
         if self._is_full:
             self.transport.close()
-        else:
-            super().on_response_complete()
+            return
+        if self._deadline is not None:  # the time of what came behind it begins now
+            self._arm(self.body_deadline_s if self._has_body_to_come else self.header_deadline_s)
+        self._ahead = self._ahead if self.pipeline else 0
+        super().on_response_complete()
 
     def _is_too_far_ahead(self) -> bool:
         """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there. uvicorn
@@ -128,23 +143,27 @@ class LimitedHttp(Street):
             return
         self._stir()
         self._header_bytes += len(data)
+        self._ahead += len(data) if self._is_behind else 0
         self._data = data
         super().data_received(data)
-        self._data = b""
+        self._data, self._is_new = b"", False
         if self._is_too_far_ahead():
             self._is_full = True
             self.pipeline.clear()
             self._disarm()
-        elif not self._is_waiting:
+            return
+        if self.pipeline and self.flow.read_paused and self._ahead <= MOST_HELD:
+            self.flow.resume_reading()  # uvicorn would not notice that the client leaves
+        if not self._is_waiting:
             self._header_bytes = 0
             if self._has_body_to_come and self._deadline is None:
                 if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
                     self._let_go()  # whoever is not let in is told so before the body has come
-                self._deadline = self.loop.call_later(self.body_deadline_s, self._too_late)
+                self._arm(self.body_deadline_s)
         elif self._header_bytes > self.max_header:
             self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         elif self._deadline is None and not self.transport.is_closing():
-            self._arm()
+            self._arm(self.header_deadline_s)
 
     def on_message_complete(self) -> None:
         if self._is_read_again:
@@ -167,9 +186,9 @@ class LimitedHttp(Street):
         # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
         self.transport.set_write_buffer_limits(high=0)
         letter, keep_alive = Letter(self), self.parser.should_keep_alive()
-        stencil = cut(self._data) if keep_alive else None
+        stencil = cut(self._data) if keep_alive and self._is_new else None
         self._known = None if stencil is None else (stencil, known, letter)
-        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
+        self.cycle = self._running = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
         ticket.wait()
         return True
 
@@ -187,14 +206,15 @@ class LimitedHttp(Street):
             return False
         self._stir()
         self._since = self.loop.time()
-        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
+        self.cycle = self._running = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
         ticket.wait()
         return True
 
     def rest(self) -> None:
         """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
         each answer, which takes longer than the rest of it."""
-        if self._is_full or self.pipeline or self.flow.read_paused or self.transport.is_closing():
+        is_busy = self._is_full or self.pipeline or self.flow.read_paused or self._deadline is not None
+        if is_busy or self.transport.is_closing():
             self.on_response_complete()
             return
         self.server_state.total_requests += 1
@@ -229,6 +249,7 @@ class LimitedHttp(Street):
 
     def on_message_begin(self) -> None:
         self._is_waiting = True
+        self._is_new = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -254,6 +275,8 @@ class LimitedHttp(Street):
     def _may_be_held(self) -> bool:
         """Only the first of several requests, whole and of a size that is known: all others go the ordinary way."""
         if self.lane is None or self.parser.get_method() != b"POST" or self.expect_100_continue:
+            return False
+        if self.url[:1] != b"/":  # which the lane would not take
             return False
         if not self._has_body_to_come or (self.cycle is not None and not self.cycle.response_complete):
             return False
@@ -300,16 +323,27 @@ class LimitedHttp(Street):
         else:
             self._refuse(self._status)
 
-    def _arm(self) -> None:
-        self._deadline = self.loop.call_later(self.header_deadline_s, self._too_late)
+    def _arm(self, wait_s: float) -> None:
+        self._disarm()
+        self._deadline = self.loop.call_later(wait_s, self._too_late)
 
     def _disarm(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
+    @property
+    def _is_behind(self) -> bool:
+        """Does what is being read come behind a request that has no answer yet?"""
+        running = self._running
+        return running is not None and not running.response_complete and (self._is_waiting or running is not self.cycle)
+
     def _too_late(self) -> None:
         self._deadline = None
+        if self._is_behind:
+            # An answer now would be taken for that of the one before; and it may be us who do not read on.
+            self._arm(self.header_deadline_s)
+            return
         is_held = self._held is not None
         is_asking = self._header_bytes or is_held or (self.cycle is not None and not self.cycle.response_started)
         if is_asking:

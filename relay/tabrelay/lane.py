@@ -28,9 +28,11 @@ _ADDRESS: Final = re.compile(rb"/[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What was found out about a request, for others that say the same of themselves."""
+    """What was found out about a request, for others that say the same of themselves. `path`: what its address stood
+    for when its principal was let in there."""
 
     address: str
+    path: str
     heading: Heading
     principal: Principal
     again: Again | None
@@ -69,15 +71,16 @@ class Lane:
         if begun is None:
             self._gate.unrecognise(principal)
             return None
-        return begun, Pass(address, heading, principal, begun.again)
+        return begun, Pass(address, path, heading, principal, begun.again)
 
     def take_again(self, known: Pass, body: bytes) -> Begun | None:
         """The same for a request whose address and headers are those of one that was taken."""
         principal = known.principal
+        if self._resolve(known.address) != known.path:
+            return None  # it stands for another server now: may this principal go there?
         if not self._gate.recognise_again(principal):
             return None
-        server = self._resolve(known.address)[1:]
-        begun = self._entry.begin_again(server, known.heading, principal, body, known.again)
+        begun = self._entry.begin_again(known.path[1:], known.heading, principal, body, known.again)
         if begun is None:
             self._gate.unrecognise(principal)
         return begun

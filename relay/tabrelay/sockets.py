@@ -87,6 +87,12 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             self.transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
+            # RFC 6455, 4.1: a client sends nothing before it is let in. What it sent would be counted, and a socket in
+            # this state can't be closed in order.
+            self._refused = True
+            self.transport.abort()
+            return
         if self.handshake_initiated:
             self._walk(self._scrap + data if self._scrap else data)
         else:

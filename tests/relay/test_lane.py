@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from tabrelay import ticket
 from tabrelay.heading import Heading
+from tabrelay.policy import CALL
+from tabrelay.specs import BrowserSpec
 from tabrelay.ticker import Ticker
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import META_ACP, Kind
 from tests.support.asgi import Answer
-from tests.support.raw import RawConnection
+from tests.support.raw import RawConnection, call_of, raw, written
 from tests.support.relay import ACCEPT, RunningRelay, events, modern
 from tests.support.worker import DONE, SyntheticWorker
 
@@ -236,6 +238,34 @@ async def test_the_lane_takes_as_many_requests_of_a_token_as_the_ordinary_way(tm
         assert statuses == [400, 200, 200, 200, 429]
 
 
+async def test_a_header_that_was_taken_opens_no_other_server_when_its_address_becomes_that_ones(tmp_path: Path) -> None:
+    def specs(**paths: str | None) -> list[BrowserSpec]:
+        return [BrowserSpec(name=name, path=paths.get(name)) for name in ("notes", "secret")]
+
+    async with (
+        RunningRelay(tmp_path, servers=("notes", "secret"), specs=specs(notes="/db")) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes"),
+        SyntheticWorker(relay.url, relay.token, "secret") as secret,
+    ):
+        token = relay.tokens.make("guest", [CALL], ["notes"])
+        request = written(relay, call_of("echo"), path="/db", token=token)
+        line = await RawConnection(relay.port).open()
+
+        async def ask() -> Answer | None:
+            line.send(request)
+            return await line.answer()
+
+        for _ in range(2):  # the second by what is known of the first
+            answer = await swiftly(relay, ask)
+            assert answer is not None and answer.status == 200
+        assert relay.recorder.tap.swift_again
+        await relay.app.change(specs(secret="/db"))
+        answer = await ask()
+        assert answer is not None and answer.status == 403
+        assert secret.calls == []
+        await line.close()
+
+
 async def test_a_call_for_which_there_is_no_room_is_told_so(tmp_path: Path) -> None:
     async with stage(tmp_path, in_flight_server=1) as (relay, worker):
         first = asyncio.create_task(relay.call("notes", "silent"))
@@ -262,26 +292,6 @@ async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordi
 
 
 # -- the same answers on both ways ------------------------------------------------------------------------------------
-
-
-def call_of(tool: str, *, id: Any = 1, method: str = "tools/call") -> dict[str, Any]:
-    return dict(modern(method, {"name": tool, "arguments": {"x": "ä"}, "uri": tool}, id=id)["json"])
-
-
-def written(relay: RunningRelay, body: Any, *more: tuple[str, str]) -> bytes:
-    """A modern POST."""
-    method = body.get("method", "") if isinstance(body, dict) else ""
-    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "echo", "Accept": ACCEPT}
-    if isinstance(body, dict) and isinstance(body.get("params"), dict):
-        headers["Mcp-Name"] = str(body["params"].get("name"))
-    headers |= {"Host": f"127.0.0.1:{relay.port}", "Authorization": f"Bearer {relay.token}"}
-    headers["Content-Type"] = "application/json"
-    return raw("/notes", [*headers.items(), *more], orjson.dumps(body))
-
-
-def raw(path: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode("latin-1") + body
 
 
 ODD: dict[str, list[str]] = {

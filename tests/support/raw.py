@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import h11
+import orjson
 
 from tests.support.asgi import Answer
+from tests.support.relay import ACCEPT, RunningRelay, modern
 
 WAIT_S = 20.0
 
@@ -73,3 +76,26 @@ class RawConnection:
                 elif isinstance(event, h11.EndOfMessage):
                     self._rest = parser.trailing_data[0]
                     return found
+
+
+def call_of(tool: str, *, id: Any = 1, method: str = "tools/call") -> dict[str, Any]:
+    """The body of a modern call."""
+    return dict(modern(method, {"name": tool, "arguments": {"x": "ä"}, "uri": tool}, id=id)["json"])
+
+
+def written(
+    relay: RunningRelay, body: Any, *more: tuple[str, str], path: str = "/notes", token: str | None = None
+) -> bytes:
+    """A modern POST."""
+    method = body.get("method", "") if isinstance(body, dict) else ""
+    headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": "echo", "Accept": ACCEPT}
+    if isinstance(body, dict) and isinstance(body.get("params"), dict):
+        headers["Mcp-Name"] = str(body["params"].get("name"))
+    headers |= {"Host": f"127.0.0.1:{relay.port}", "Authorization": f"Bearer {token or relay.token}"}
+    headers["Content-Type"] = "application/json"
+    return raw(path, [*headers.items(), *more], orjson.dumps(body))
+
+
+def raw(path: str, headers: list[tuple[str, str]], body: bytes) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode("latin-1") + body

@@ -82,6 +82,8 @@ async def answer(
             await exchange.error(error, pending.call.id, server)
     finally:
         exchange.unwatch()
+        if not pending.is_done:  # the connection broke while something was written to it
+            hung_up()
         pending.release()
     if exchange.is_streaming:
         await exchange.end_stream()

@@ -1,0 +1,207 @@
+"""Connections whose requests come one behind the other, in pieces, or at an odd address: as bytes to a real relay."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.headers import LimitedHttp
+from tabrelay.sockets import LimitedWebSocket
+from tabserver.wire import jsonrpc
+from tabserver.wire.events import Closed, Received
+from tabserver.wire.frames import SUBPROTOCOL, Kind
+from tests.support.raw import RawConnection, call_of, raw, written
+from tests.support.relay import RunningRelay, modern
+from tests.support.waiting import until
+from tests.support.worker import DONE, SyntheticWorker, bearer
+
+LANE = pytest.mark.parametrize("fast_lane", [True, False], ids=["lane", "ordinary"])
+
+
+class Stage:
+    """A relay and a browser that answers when it is told to."""
+
+    def __init__(self, relay: RunningRelay, worker: SyntheticWorker) -> None:
+        self.relay = relay
+        self.worker = worker
+        self.lines: list[RawConnection] = []
+        self.waiting: list[tuple[Received[str], dict[str, Any]]] = []
+        worker.on_call = lambda worker, event, message: self.waiting.append((event, message))
+
+    async def dial(self) -> RawConnection:
+        self.lines.append(RawConnection(self.relay.port))
+        return await self.lines[-1].open()
+
+    @property
+    def connections(self) -> list[LimitedHttp]:
+        assert self.relay._server is not None
+        return [each for each in self.relay._server.server_state.connections if isinstance(each, LimitedHttp)]
+
+    async def has_half_a_header(self) -> None:
+        await until(lambda: any(each._header_bytes for each in self.connections))
+
+    async def asked(self, count: int = 1) -> None:
+        await until(lambda: len(self.waiting) >= count)
+
+    async def answer(self) -> None:
+        for event, message in self.waiting:
+            self.worker.echo(event, message)
+        self.waiting.clear()
+        await self.worker.flush()
+
+
+@contextlib.asynccontextmanager
+async def stage(home: Path, **more: Any) -> AsyncIterator[Stage]:
+    async with (
+        RunningRelay(home, servers=("notes",), away_wait_s=0.2, **more) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        scene = Stage(relay, worker)
+        yield scene
+        for line in scene.lines:
+            await line.close()
+        relay.recorder.forgive()  # what is cut off has no end
+
+
+@LANE
+async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
+    tmp_path: Path, fast_lane: bool
+) -> None:
+    async with stage(tmp_path, fast_lane=fast_lane) as scene:
+        line = await scene.dial()
+        line.send(written(scene.relay, call_of("echo", id=1)))
+        await scene.asked()
+        for id in (2, 3):  # each is read by itself
+            line.send(written(scene.relay, call_of("echo", id=id)))
+            await until(lambda id=id: any(len(each.pipeline) == id - 1 for each in scene.connections))
+        await line.close()
+        await scene.worker.until(lambda: any(isinstance(event, Closed) for event in scene.worker.seen))
+        await until(lambda: not scene.relay.drain.exchanges.count)
+        assert [message["id"] for _, message in scene.waiting] == [1]
+
+
+async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_for(tmp_path: Path) -> None:
+    async with stage(tmp_path, keepalive_s=0.1) as scene:
+        line = await scene.dial()
+        wish = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        line.send(written(scene.relay, wish["json"]).replace(b"Mcp-Name: None\r\n", b""))
+        answer = await line.answer()
+        assert answer is not None and answer.status == 200
+        line.send(written(scene.relay, call_of("echo", id=2)))
+        await until(lambda: any(each.pipeline for each in scene.connections))
+        await line.close()
+        await until(lambda: not scene.relay.drain.exchanges.count)
+
+
+@LANE
+async def test_a_call_is_answered_though_the_request_behind_it_does_not_go_on(tmp_path: Path, fast_lane: bool) -> None:
+    """What is late is refused when it is its turn: an answer before would be taken for that of the call."""
+    async with stage(tmp_path, fast_lane=fast_lane, header_deadline_s=0.3) as scene:
+        line = await scene.dial()
+        line.send(written(scene.relay, call_of("echo")))
+        await scene.asked()
+        line.send(b"POST /no")
+        await scene.has_half_a_header()
+        other = await scene.dial()  # its time begins later, and ends later
+        other.send(b"POST /no")
+        late = await other.answer()
+        assert late is not None and late.status == 408
+        await scene.answer()
+        answer = await line.answer()
+        assert answer is not None and answer.json()["id"] == 1
+        late = await line.answer()
+        assert late is not None and late.status == 408
+
+
+@LANE
+async def test_a_body_that_we_do_not_read_yet_is_not_late(tmp_path: Path, fast_lane: bool) -> None:
+    async with stage(tmp_path, fast_lane=fast_lane, body_deadline_s=0.3, header_deadline_s=0.3) as scene:
+        line = await scene.dial()
+        line.send(written(scene.relay, call_of("echo", id=1)))
+        await scene.asked()
+        head, end, body = written(scene.relay, call_of("echo", id=2)).partition(b"\r\n\r\n")
+        line.send(head + end)
+        other = await scene.dial()
+        other.send(head + end)
+        late = await other.answer()  # of one that never comes
+        assert late is not None and late.status == 408
+        line.send(body)
+        await scene.answer()
+        await scene.asked()
+        await scene.answer()
+        for id in (1, 2):
+            answer = await line.answer()
+            assert answer is not None and answer.json()["id"] == id
+
+
+async def test_the_end_of_a_header_is_not_known_as_the_whole_of_it(tmp_path: Path) -> None:
+    async with stage(tmp_path) as scene:
+        scene.worker.on_call = SyntheticWorker.echo
+        line = await scene.dial()
+        request = written(scene.relay, call_of("echo"))
+        start = request.index(b"Content-Type:")
+        line.send(request[:start])
+        await scene.has_half_a_header()
+        line.send(request[start:])
+        answer = await line.answer()
+        assert answer is not None and answer.status == 200
+        line.send(request[start:])
+        answer = await line.answer()
+        assert answer is not None and answer.status == 400
+        assert not scene.relay.recorder.tap.swift_again
+
+
+@LANE
+async def test_an_address_that_is_none_is_refused_also_while_its_body_comes(tmp_path: Path, fast_lane: bool) -> None:
+    async with stage(tmp_path, fast_lane=fast_lane) as scene:
+        line = await scene.dial()
+        line.send(raw("http://x:99999/", [("Host", "x:99999"), ("Content-Type", "application/json")], b"{}")[:-1])
+        answer = await line.answer()
+        assert answer is not None and answer.status == 400
+
+
+async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would count for the budget of unfinished messages, and could not be closed in order."""
+    async with stage(tmp_path, body_budget=400_000) as scene:
+        relay, worker = scene.relay, scene.worker
+        is_asked, may_enter = asyncio.Event(), asyncio.Event()
+
+        async def seek(server: str) -> None:
+            """As a relay does that has to ask others first."""
+            is_asked.set()
+            await may_enter.wait()
+
+        monkeypatch.setattr(relay.app._app._app._door, "_seek", seek)
+        key = base64.b64encode(bytes(16)).decode()
+        lines = [
+            "GET /slow HTTP/1.1",
+            f"Host: 127.0.0.1:{relay.port}",
+            *("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
+            f"Sec-WebSocket-Key: {key}",
+            f"Sec-WebSocket-Protocol: {SUBPROTOCOL}, {bearer(relay.token)}",
+        ]
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        await is_asked.wait()
+        writer.write(b"\x81\xff" + (390_000).to_bytes(8, "big") + b"abcd" + b"x" * 370_000)
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        assert LimitedWebSocket.tally.total == 0
+        large = {**DONE, "content": [{"type": "text", "text": "y" * 60_000}]}
+        worker.on_call = lambda worker, event, message: worker.send(
+            event, Kind.RES, jsonrpc.result_message(message["id"], large)
+        )
+        assert (await relay.call("notes", "echo")).status_code == 200
+        may_enter.set()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
