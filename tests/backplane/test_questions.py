@@ -17,6 +17,8 @@ from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}}
+# Where nobody listens.
+NOWHERE = "http://127.0.0.1:1"
 ABLE: dict[str, Any] = {"elicitation": {}, "sampling": {}}
 ACCEPT = {"action": "accept", "content": {"name": "Ada"}}
 SAID = {"role": "assistant", "content": {"type": "text", "text": "Ada"}, "model": "m"}
@@ -111,6 +113,32 @@ async def test_a_question_is_answered_after_its_browser_went_to_another_relay(pa
         await until(lambda: worker.dialer.opened == 2)
         await worker.until("connected")
         await pair.b.http.post("/notes", json=answer(question), headers=session)
+        assert text_of(await stream.end()) == "Hello Ada"
+        assert asking.began == 1
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("goal", ["a", "b"])
+async def test_an_answer_that_is_given_while_the_browser_is_between_two_relays_arrives(
+    pair: Pair, goal: str, name: str
+) -> None:
+    """It went to the relay that the browser had left already."""
+    source, other = (pair.b, pair.a) if goal == "a" else (pair.a, pair.b)
+    asking = Asking()
+
+    async def is_away() -> bool:
+        rows = (await source.http.get("/-/status")).json()["servers"]
+        return [row["state"] for row in rows if row["name"] == "notes"] == ["offline"]
+
+    async with CPythonWorker(source.url, source.token, "notes", asking.box) as worker:
+        session = await open_session(pair.a, "notes", ABLE)
+        stream = Stream(pair.a, "POST", "notes", json=call(name), headers=session)
+        question = await stream.question(QUESTIONS[name])
+        worker.dialer.aim(NOWHERE)
+        worker.dialer.cut()
+        await until(is_away)
+        assert (await pair.a.http.post("/notes", json=answer(question, name), headers=session)).status_code == 202
+        worker.dialer.aim(other.url)
         assert text_of(await stream.end()) == "Hello Ada"
         assert asking.began == 1
 

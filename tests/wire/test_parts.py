@@ -197,3 +197,24 @@ def test_slices_that_add_up_to_too_much_are_a_violation() -> None:
     more = '{"t":"part","s":2,"a":0,"f":1,"q":1,"n":99}'
     ends.relay.receive(more, "x" * 600, 0.0)
     assert [type(event) for event in ends.relay.events()] == [Violation]
+
+
+def test_what_was_not_confirmed_and_nobody_answers_can_be_said_by_another_way() -> None:
+    ends = Ends()
+    ends.relay.send("a", Kind.NOTE, "heard", ends.now)
+    ends.settle()
+    ends.now += 5.0
+    ends.worker.handle_timer(ends.now)  # it acknowledges
+    ends.settle()
+    ends.cut()
+    ends.relay.send("a", Kind.NOTE, "note", ends.now)
+    ends.relay.send("b", Kind.REQ, "call", ends.now, id=1)
+    ends.relay.send("a", Kind.RES, "x" * 30, ends.now)
+    ends.relay.send("a", Kind.RES, "after", ends.now)
+    said = [("a", Kind.NOTE, "note"), ("a", Kind.RES, "x" * 30), ("a", Kind.RES, "after")]
+    assert ends.relay.unheard() == said
+    ends.connect()
+    ends.now += 5.0
+    ends.worker.handle_timer(ends.now)
+    ends.settle()
+    assert ends.relay.unheard() == []

@@ -143,6 +143,12 @@ class Link(Generic[P]):
         """How many frames the other end has not confirmed yet."""
         return self._sender.unacknowledged
 
+    def unheard(self) -> list[tuple[str, Kind, P]]:
+        """Messages that nobody answers, and that the other end has not confirmed, by their channels: whoever goes on in
+        the place of this link may say them again."""
+        said = [(json.loads(header), payload) for header, payload in self._sender.unheard()]
+        return [(head["c"], Kind(head["k"]), payload) for head, payload in said if head.get("k") in ("note", "res")]
+
     # -- sockets ------------------------------------------------------------------------------------------------------
 
     def connected(self, now: float) -> None:

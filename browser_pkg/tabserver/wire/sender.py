@@ -174,6 +174,13 @@ class Sender(Generic[P]):
         """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
         self.outbox.extend((header, payload) for _, header, payload, *_ in self._kept)
 
+    def unheard(self) -> list[tuple[str, P]]:
+        """What was not acknowledged, whole: headers and payloads. Of a large frame that is said to its end only slices
+        are left, which are of no use to anybody else."""
+        said = [(header, payload) for _, header, payload, _, _, is_part in self._kept if not is_part]
+        said += [(f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for lane in self._lanes.values() for one in lane]
+        return [(header, payload) for header, payload in said if payload is not None]
+
     def reset(self) -> None:
         """A new session: whoever waited for these frames is gone."""
         self._release(self._size, self._cost)

@@ -210,7 +210,8 @@ class Forwarding:
             caller = Caller.from_dict(header.get("o"))
         except RemoteProtocolError:
             return None
-        self._channels.setdefault(node, {})[address, channel] = None
+        if header.get("late") is not True:  # else whoever says it need not be the one that has the session
+            self._channels.setdefault(node, {})[address, channel] = None
         return peer, channel, caller
 
     def _end(self, node: str, header: dict[str, Any], payload: str | None) -> None:

@@ -31,7 +31,7 @@ from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.registry import Registry
 from tabrelay.shelf import Catalogue
-from tabserver.wire.frames import CLOSE_REPLACED
+from tabserver.wire.frames import CLOSE_REPLACED, Caller
 from tabserver.wire.names import server_of
 from tabserver.wire.roster import Roster
 
@@ -280,7 +280,10 @@ class Atlas:
         self._abroad.put(peer)
         displaced = self._registry.take(address, peer)
         self._holdings.let_go(address)
+        late: list[tuple[str, Caller, str]] = []
         if isinstance(displaced, TabPeer):
+            # What clients answered while it was between two relays went to the first.
+            late = displaced.unheard() if displaced.identity == place.inst else []
             displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
         elif isinstance(displaced, SocketPeer):
             displaced.stand_down()
@@ -295,6 +298,9 @@ class Atlas:
                 pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
         if peer.is_there:
             peer.ask_rest()
+        for said in late:
+            peer.say_late(*said)
+        if peer.is_there:
             self._on_up(address)
         else:
             self._registry.away(address, peer)

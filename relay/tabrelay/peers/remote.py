@@ -175,6 +175,10 @@ class RemotePeer:
     def notify(self, channel: str, caller: Caller, payload: str) -> None:
         self._tell({"op": "say", "c": channel, "o": caller.to_dict()}, payload)
 
+    def say_late(self, channel: str, caller: Caller, payload: str) -> None:
+        """What was to be said to this browser when it was ours. The session may be of yet another relay."""
+        self._tell({"op": "say", "c": channel, "o": caller.to_dict(), "late": True}, payload)
+
     def end(self, channel: str, why: str) -> None:
         self._sinks.pop(channel, None)
         self._tell({"op": "end", "c": channel, "why": why})

@@ -26,7 +26,7 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.notes import CLOSE_STREAM, PIN, TABS
+from tabserver.wire.notes import CLOSE_STREAM, PIN, RELAY, TABS
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class TabPeer:
         self._on_tabs = on_tabs
         self._loop = asyncio.get_running_loop()
         self._socket: Socket | None = None
-        self._opened: set[str] = set()
+        self._opened: dict[str, Caller] = {}
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
@@ -177,18 +177,22 @@ class TabPeer:
 
     def end(self, channel: str, why: str) -> None:
         self._sinks.pop(channel, None)
-        if channel in self._opened:
-            self._opened.discard(channel)
+        if self._opened.pop(channel, None) is not None:
             self._say(lambda now: self.link.close(channel, why, now))
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
         self._say(lambda _now: self._open(channel, caller))
 
+    def unheard(self) -> list[tuple[str, Caller, str]]:
+        """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""
+        said = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unheard()]
+        return [(channel, one, text) for channel, one, text in said if one is not None and one.principal != RELAY]
+
     def _open(self, channel: str, caller: Caller) -> None:
         if channel not in self._opened:
             self.link.open(channel, caller, self._loop.time())
-            self._opened.add(channel)
+            self._opened[channel] = caller
 
     def _say(self, write: Callable[[float], None]) -> None:
         """Send what nobody waits for: when the link has no room, it is not worth an error."""
@@ -365,7 +369,7 @@ class TabPeer:
         pending.finish(Reply(payload, code, partial(self._budget.give, size), is_plain))
 
     def _channel_closed(self, channel: str, why: str) -> None:
-        self._opened.discard(channel)
+        self._opened.pop(channel, None)
         for pending in self._roster.take_channel(channel):
             pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
 
