@@ -1,6 +1,6 @@
 """The call log: who called what, when, and how it ended. One JSON object a line, in a file that only this user reads.
 
-The lines of ordinary calls are put together for many calls at a time, from what is the same for them; a thread writes
+The lines of ordinary calls are put together for some calls at a time, from what is the same for them; a thread writes
 the lines, and makes those for which messages have to be read. When calls end faster than the disk takes them, or the
 disk takes none, lines are left out and counted, and no call waits. What was asked for stands in it only if a setting
 says so; what came back never does. The log of the relay itself is in `logs`.
@@ -33,6 +33,7 @@ from tabrelay.logs import plain, redact, secrets_known
 from tabrelay.vault import NO_LINK, NO_WAIT
 
 PAUSE_S: Final = 0.1  # lines are written together
+TOGETHER: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
 MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
 MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of them
 MAX_RECENT: Final = 100  # for the relay's page
@@ -79,7 +80,8 @@ class Journal:
         self._keep = keep
         self._file: LogFile | None = None
         self._is_broken = False
-        self._queue: list[Ended | Ordinary] = []
+        self._queue: list[Ended | str] = []
+        self._ordinary: list[Ordinary] = []  # the last ones, which are not in the queue yet
         self._size = 0
         self._lost = 0
         self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
@@ -96,22 +98,31 @@ class Journal:
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
         began = time.time() - took_s
-        row: Ended | Ordinary
         if outcome == PLAIN and self._is_ordinary(call):
             same = _same(server, call.method, call.name or "", call.caller.text, secrets_known())
-            row = began, took_s, same
-            size = len(same)
+            if self._has_room_for(len(same)):
+                self._ordinary.append((began, took_s, same))
+                if len(self._ordinary) >= TOGETHER:
+                    self._make_lines()
         else:
             row = _ended(began, took_s, server, call, outcome)
-            size = row.size
+            if self._has_room_for(row.size):
+                self._make_lines()
+                self._queue.append(row)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
+
+    def _has_room_for(self, size: int) -> bool:
         if len(self._queue) >= MAX_WAITING or self._size + size > MAX_WAITING_SIZE:
             self._lost += 1
             self._left_out += 1
-        else:
-            self._queue.append(row)
-            self._size += size
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
+            return False
+        self._size += size
+        return True
+
+    def _make_lines(self) -> None:
+        ordinary, self._ordinary = self._ordinary, []
+        self._queue += [_line(*each) for each in ordinary]
 
     @property
     def lost(self) -> int:
@@ -143,8 +154,8 @@ class Journal:
         self._write(*self._take())
 
     def _take(self) -> tuple[list[Ended | str], int]:
-        taken = [each if isinstance(each, Ended) else _line(*each) for each in self._queue]
-        lost = self._lost
+        self._make_lines()
+        taken, lost = self._queue, self._lost
         self._queue, self._size, self._lost = [], 0, 0
         return taken, lost
 
@@ -163,7 +174,7 @@ class Journal:
         lines = writing.result()
         self._recent.extend(lines[-MAX_RECENT:])
         self._count += len(lines)
-        if self._queue or self._lost:
+        if self._queue or self._ordinary or self._lost:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
@@ -253,14 +264,16 @@ def _same(server: str, method: str, name: str, caller: str, known: int) -> str:
 
 def _together(lines: Iterable[str], most: int) -> Iterable[str]:
     """Lines as texts of several, each no longer than `most` characters unless a line is."""
-    text = ""
+    some: list[str] = []
+    size = 0
     for line in lines:
-        if text and len(text) + len(line) >= most:
-            yield text
-            text = ""
-        text = f"{text}\n{line}" if text else line
-    if text:
-        yield text
+        if some and size + len(line) >= most:
+            yield "\n".join(some)
+            some, size = [], 0
+        some.append(line)
+        size += len(line) + 1
+    if some:
+        yield "\n".join(some)
 
 
 def _outcome(ended: Ended) -> Row:
