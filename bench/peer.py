@@ -202,11 +202,12 @@ class Bare:
 
 
 class Linked:
-    """`tabrelay.v1`. Answers that the link has no room for wait, as they do in a browser."""
+    """`tabrelay.v1`. It reads as a browser's worker does, and answers that the link has no room for wait, as there."""
 
     def __init__(self, server: str, inst: str, limits: Limits = DEFAULTS) -> None:
         self.link: Link[str] = Link.dialer(Greeting(server, inst, "bench"), limits)
         self.calls = 0
+        self._asked: list[Received[str]] = []
         self._waiting: deque[tuple[Received[str], str]] = deque()
 
     @property
@@ -219,7 +220,12 @@ class Linked:
 
     def heard(self, texts: list[str], now: float) -> Iterable[str]:
         for text in texts:
-            self.link.receive(*frames.split(text), now)
+            header, payload = frames.split(text)
+            asked = self.link.request(header, payload, now) if payload is not None else None
+            if asked is None:
+                self.link.receive(header, payload, now)
+            else:
+                self._asked.append(asked)
         return self._drain(now)
 
     def closed(self, now: float) -> None:
@@ -233,7 +239,9 @@ class Linked:
         return self._drain(now)
 
     def _drain(self, now: float) -> list[str]:
-        requests = [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
+        requests, self._asked = self._asked, []
+        # What is asked by an event has come after these: with one that nobody took, the link gives nothing but events.
+        requests += [event for event in self.link.events() if isinstance(event, Received) and event.kind is Kind.REQ]
         self._waiting.extend((event, self._answer(event)) for event in self._due_now(requests, now))
         while self._waiting:
             event, text = self._waiting[0]
