@@ -72,9 +72,18 @@ class Server:
         config.load()
         self._config = config
         self._state = ServerState()
+        self._transports: list[Transport] = []
+
+    async def close(self) -> None:
+        """Hang up everywhere, and let the application hear of it."""
+        for transport in self._transports:
+            transport.protocol.connection_lost(None)
+        while self._state.tasks:
+            await asyncio.wait(self._state.tasks)
 
     def connect(self, on_write: Callable[[bytes], None]) -> Transport:
         transport = Transport(on_write)
+        self._transports.append(transport)
         protocol_class: Any = self._config.http_protocol_class
         transport.protocol = protocol_class(config=self._config, server_state=self._state, app_state={})
         transport.protocol.connection_made(transport)
@@ -208,6 +217,8 @@ async def run(batches: int, size: int, callers: int, home: Path) -> list[list[st
     for _ in range(batches):
         for name, (who, what) in ways.items():
             best[name] = min(best[name], await batch(who, what))
+    await bare.close()
+    await relay.close()
     floor = best["bare forwarder"]
     return [[name, f"{value:.1f}", f"{value / floor:.2f}"] for name, value in best.items()]
 
