@@ -770,6 +770,29 @@ MUTATIONS: Final = (
         "tabserver/test_approvals.py::test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run",
     ),
     _m(
+        "a tool that changed while a call waited for its page",
+        f"{WORKER}/traffic.py",
+        "                self._release(run, errand, place)\n",
+        "                self._send(run, errand, place)\n",
+        "tabserver/test_approvals.py::test_a_call_that_waited_for_its_page_asks_if_it_would_have_to_by_now",
+    ),
+    _m(
+        "a question about what a page offered before it was left",
+        f"{WORKER}/traffic.py",
+        "if asked is None or not place.is_ready:",
+        "if asked is None:",
+        "tabserver/test_approvals.py"
+        "::test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left",
+    ),
+    _m(
+        "a call that goes on with another tool",
+        f"{WORKER}/traffic.py",
+        "(allowed is not None and allowed.is_still(asked.name, asked.item, asked.owner))",
+        "allowed is not None",
+        "tabserver/test_approvals.py"
+        "::test_a_call_that_goes_on_and_waited_for_its_page_does_so_with_the_tool_that_was_allowed",
+    ),
+    _m(
         "a state that comes back twice",
         f"{WORKER}/parking.py",
         "if until <= self._floor or number in self._until:",

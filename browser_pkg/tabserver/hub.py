@@ -98,10 +98,7 @@ class Hub:
 
     def attach(self, port: Port, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
-        self._presence.attach(port, info)
-        tab = self._presence.at(port)
-        if tab is not None:
-            tab.approve = read_wish(info.get("approve"))
+        self._presence.attach(port, info, read_wish(info.get("approve")))
         port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:

@@ -61,7 +61,7 @@ class Presence:
     def _find_watchers(self) -> None:
         self.watchers = [port for port, tab in self._ports.items() if tab.watches]
 
-    def attach(self, port: Port, info: Message) -> None:
+    def attach(self, port: Port, info: Message, approve: str | frozenset[str]) -> None:
         """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
         id = str(info["id"])
         before = self._ports.get(port)
@@ -79,6 +79,8 @@ class Presence:
         tab.is_frozen = tab.is_silent = False
         # A page with an older copy of the client does not say, and is told.
         tab.watches = info.get("watches") is not False
+        # Before anybody is told of a change: calls that waited go on then.
+        tab.approve = approve
         self._ports[port] = tab
         self._find_watchers()
         self.departed.pop(id, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Final
 
 from .approvals import Approvals, Asked
 from .context import Cancel, Done, Request
@@ -23,8 +22,6 @@ from .runs import Introduction, Run
 from .tabs import Message, Port, Tab
 from .timing import Timing
 from .tools import text_result
-
-RELOADING_MS: Final = 200.0
 
 
 class Traffic:
@@ -48,6 +45,8 @@ class Traffic:
         self._running: dict[str, Run] = {}
         # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
         self._held: dict[str, Errand] = {}
+        # What was allowed in a round before, of calls that go on.
+        self._allowed: dict[str, Asked] = {}
         self._numbers = itertools.count(1)
         # Calls that went by the lane, by number; how one of them becomes a Run; and the one that does so right now.
         self.plain: dict[str, Plain] = {}
@@ -117,9 +116,14 @@ class Traffic:
             request.pin(place.tab.id)
         run = Run(self, self.next_call(), errand.purpose, errand.key, place.tab, request, done)
         asked = self._question(errand, place, request)
-        if asked is not None:
-            return self._ask_first(run, errand, asked, request, done)
-        return self._run_at(run, errand, place)
+        if asked is not None and request.goes_on:
+            # It comes again with the state that this worker sealed, and only once, or, in a session, with the answers
+            # that the worker itself asked for: it was allowed before.
+            self._allowed[run.call], asked = asked, None
+        # A page that is being loaded can't ask, and may come back with another tool of this name: see release_held.
+        if asked is None or not place.is_ready:
+            return self._run_at(run, errand, place)
+        return self._ask_first(run, errand, asked, request, done)
 
     def _run_at(self, run: Run, errand: Errand, place: Place) -> Cancel:
         return self._run_own(run, errand.own) if place.tab is None else self._start(run, errand, place)
@@ -166,15 +170,9 @@ class Traffic:
         return self._cancel(run)
 
     def _question(self, errand: Errand, place: Place, request: Request) -> Asked | None:
-        """What somebody has to allow first; None for what is no tool, and for a call that goes on.
-
-        A call that asked its client something comes again with the state that this worker sealed, and only once, or, in
-        a session, with the answers that the worker itself asked for: it was allowed before.
-        """
+        """What somebody has to allow first; None for what is no tool, and for what was allowed for the session."""
         item = self._tool(errand.key, place) if errand.purpose == "tools" else None
         if item is None or not self.approvals.is_wanted(place.key, item, place.tab, self.presence.present):
-            return None
-        if request.goes_on:
             return None
         asked = Asked(place.key, item, place.tab, request.caller, errand.arguments)
         return None if self.approvals.is_granted(asked) else asked
@@ -188,9 +186,8 @@ class Traffic:
         return offer.item if offer is not None else entry.item
 
     def _ask_first(self, run: Run, errand: Errand, asked: Asked, request: Request, done: Done) -> Cancel:
-        """The call waits until somebody has allowed it."""
-        begun: list[Cancel] = []
-        is_cancelled = False
+        """The call waits until somebody has allowed it. Its place is ready: whoever is asked has a page."""
+        stops = [self._cancel(run)]
 
         def go() -> None:
             try:
@@ -199,35 +196,19 @@ class Traffic:
                 # What was allowed is what was shown: this tool of this tab, as it was defined then.
                 if place is None or item is None or not asked.is_still(place.key, item, place.tab):
                     raise _changed_meanwhile(errand.key)
-                begun.append(self._run_at(run, errand, place))
+                stops.append(self._run_at(run, errand, place))
             except Astray as error:
                 run.fail(error)
             except Exception as error:  # it is too late to raise: whoever called has long been told to wait
                 done(text_result(str(error), is_error=True))
 
-        def ask() -> None:
-            tab = asked.owner or max(self.presence.present, key=lambda tab: tab.rank, default=None)
-            if is_cancelled:
-                return
-            if tab is not None and tab.port is None and self.presence.tabs.get(tab.id) is tab:
-                self._later(RELOADING_MS, ask)  # its page is being loaded again
-            elif tab is not None and not tab.is_awake:
-                run.fail(asleep(tab, errand.key))
-            else:
-                self.approvals.ask(run.call, asked, tab, go, run.fail)
-
-        def cancel(reason: str) -> None:
-            nonlocal is_cancelled
-            is_cancelled = True
-            if begun:
-                begun[0](reason)
-            else:
-                self.approvals.drop(run.call)
-                run.abandon("cancelled")
-
         request.progress(0, None, f'Waiting until the user allows "{errand.key}" in the page')
-        ask()
-        return cancel
+        tab = asked.owner or max(self.presence.present, key=lambda tab: tab.rank, default=None)
+        if tab is not None and not tab.is_awake:
+            run.fail(asleep(tab, errand.key))
+        else:
+            self.approvals.ask(run.call, asked, tab, go, run.fail)
+        return lambda reason: stops[-1](reason)
 
     def _place(self, errand: Errand) -> Place | None:
         presence = self.presence
@@ -241,10 +222,11 @@ class Traffic:
 
     def _cancel(self, run: Run) -> Cancel:
         def cancel(reason: str) -> None:
-            if run.call in self._running:
-                if run.call not in self._held and run.tab is not None:
-                    run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
-                run.abandon("cancelled")
+            # It runs, is held, or somebody is asked about it: one that was held may have become any of them.
+            self.approvals.drop(run.call)
+            if run.call in self._running and run.is_sent and run.tab is not None:
+                run.tab.send({"t": "cancel", "call": run.call, "reason": reason})
+            run.abandon("cancelled")
 
         return cancel
 
@@ -298,11 +280,26 @@ class Traffic:
                 run.fail(stayed_away(run.tab, errand.key))
             elif place.is_ready:
                 del self._held[call]
-                self._send(run, errand, place)
+                self._release(run, errand, place)
+
+    def _release(self, run: Run, errand: Errand, place: Place) -> None:
+        """What is there now may be another tool than the one that was called, of a page or an operator that wants more
+        to be asked about: it needs what a call that comes now would need."""
+        asked, allowed = self._question(errand, place, run), self._allowed.get(run.call)
+        if asked is None or (allowed is not None and allowed.is_still(asked.name, asked.item, asked.owner)):
+            self._send(run, errand, place)
+        elif allowed is not None:
+            run.fail(_changed_meanwhile(errand.key))
+        else:
+            # Until it is sent, no tab has a say in it.
+            del self._running[run.call]
+            run.tab = place.tab
+            self._ask_first(run, errand, asked, run, run.finish)
 
     def forget(self, run: Run) -> None:
         self._running.pop(run.call, None)
         self._held.pop(run.call, None)
+        self._allowed.pop(run.call, None)
         if run.is_sent and run.tab is not None:
             run.tab.calls -= 1
             if not run.tab.calls:

@@ -322,3 +322,159 @@ def test_a_page_that_is_being_loaded_again_is_asked_when_it_is_back(house: House
     assert len(again.of("approve")) == 1
     house.decide(again, "once")
     assert len(again.of("call")) == 1
+
+
+# -- calls that wait for a page to come back ---------------------------------------------------------------------------
+
+
+INFO: dict[str, Any] = {"name": "info"}
+HARMFUL = INFO | {"annotations": {"destructiveHint": True}}
+
+
+def reload(house: House, port: FakePort) -> None:
+    house.hub.detach(port, returns=True, is_expected=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "approve", "operator"),
+    [(HARMFUL, None, "page"), (INFO, "all", "page"), (INFO, ["info"], "page"), (INFO, None, "all")],
+)
+def test_a_call_that_waited_for_its_page_asks_if_it_would_have_to_by_now(
+    house: House, now: dict[str, Any], approve: Any, operator: str
+) -> None:
+    reload(house, house.tab("a", INFO))
+    house.call("info", what="it")
+    house.hub.use_approval(operator)
+    again = house.tab("a", now, approve=approve)
+    assert again.of("call") == [] and house.results == []
+    [asked] = again.of("approve")
+    assert (asked["name"], asked["arguments"]) == ("info", '{\n  "what": "it"\n}')
+    house.decide(again, "once")
+    [call] = again.of("call")
+    house.hub.receive_result(again, call["call"], '{"content":[]}', False)
+    assert call["arguments"] == {"what": "it"} and len(house.results) == 1 and "isError" not in house.results[0]
+
+
+def test_a_call_that_waited_is_refused_as_any_other(house: House) -> None:
+    reload(house, house.tab("a", INFO))
+    house.call("info")
+    again = house.tab("a", HARMFUL)
+    house.decide(again, "refuse")
+    assert house.reason == "refused" and again.of("call") == []
+    house.decide(again, "once")
+    assert again.of("call") == [] and len(house.results) == 1
+
+
+def test_a_call_that_waited_asks_before_it_runs_in_another_tab(house: House) -> None:
+    port = house.tab("a", INFO)
+    house.time_ms = 1.0  # the name is that of the first
+    other = house.tab("b", HARMFUL)
+    reload(house, port)
+    house.call("info")
+    assert other.of("approve") == [] and house.results == []
+    house.wait(3.1)  # it stays away, and its name is the other's now
+    assert other.of("call") == [] and len(other.of("approve")) == 1
+    house.decide(other, "once")
+    assert len(other.of("call")) == 1
+
+
+def test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left(
+    house: House,
+) -> None:
+    reload(house, house.tab())
+    again = FakePort()
+    house.hub.attach(again, {"id": "a", "title": "Tab a", "url": "", "visible": True})
+    house.call()
+    house.wait(0.3)
+    assert again.of("approve") == []
+    house.hub.receive(again, {"t": "offer", "tools": [WIPE | {"title": "Wipe all of it"}]})
+    assert [asked["title"] for asked in again.of("approve")] == ["Wipe all of it"] and again.of("call") == []
+    house.decide(again, "once")
+    assert len(again.of("call")) == 1
+
+
+def test_a_call_that_waited_can_be_cancelled_whatever_became_of_it(house: House) -> None:
+    port = house.tab("a", INFO)
+    reload(house, port)
+    cancel = house.call("info")
+    port = house.tab("a", HARMFUL)
+    cancel("the client left")  # somebody is asked
+    assert port.last("approve_over")["call"] == port.last("approve")["call"]
+    house.decide(port, "once")
+    assert port.of("call") == [] and port.of("cancel") == []
+    reload(house, port)
+    cancel = house.call("info")
+    port = house.tab("a", HARMFUL)
+    house.decide(port, "once")
+    cancel("the client left")  # it runs
+    assert port.last("cancel")["call"] == port.last("call")["call"]
+    reload(house, port)
+    house.call("info")("the client left")  # it waits
+    port = house.tab("a", HARMFUL)
+    assert port.of("approve") == port.of("call") == [] and house.results == []
+
+
+def test_what_is_allowed_for_the_session_waits_for_its_page_and_is_asked_about_if_it_is_another(house: House) -> None:
+    port = house.tab()
+    house.call()
+    house.decide(port, "session")
+    reload(house, port)
+    house.call()
+    port = house.tab()
+    assert port.of("approve") == [] and len(port.of("call")) == 1
+    reload(house, port)
+    house.results.clear()
+    house.call()
+    port = house.tab("a", WIPE | {"title": "Wipe all of it"})
+    assert len(port.of("approve")) == 1 and port.of("call") == house.results == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "runs", "asks"),
+    [
+        (HARMFUL, HARMFUL, True, False),
+        (HARMFUL, HARMFUL | {"title": "More"}, False, False),
+        (INFO, HARMFUL, False, True),  # nobody was asked in the round before
+        (HARMFUL, INFO, True, False),
+    ],
+)
+def test_a_call_that_goes_on_and_waited_for_its_page_does_so_with_the_tool_that_was_allowed(
+    house: House, before: dict[str, Any], now: dict[str, Any], runs: bool, asks: bool
+) -> None:
+    reload(house, house.tab("a", before))
+    house.request.goes_on = True
+    house.call("info")
+    again = house.tab("a", now)
+    assert (len(again.of("call")), len(again.of("approve"))) == (runs, asks)
+    if not (runs or asks):
+        assert house.reason == "tab_gone"
+
+
+def test_what_a_page_wants_to_be_asked_about_holds_before_anybody_hears_of_it(house: House) -> None:
+    port = house.tab("a", INFO)
+
+    def call_at_once() -> None:
+        house.call("info")
+
+    house.hub.on_tabs = call_at_once
+    house.hub.attach(port, {"id": "a", "title": "Another title", "url": "", "visible": True, "approve": "all"})
+    assert len(port.of("approve")) == 1 and port.of("call") == []
+
+
+@pytest.mark.parametrize(("is_expected", "seconds", "reason"), [(False, 1.1, "tab_left"), (True, 3.1, "tab_gone")])
+def test_for_a_page_that_does_not_come_back_nobody_waits_longer_because_it_would_have_asked(
+    house: House, is_expected: bool, seconds: float, reason: str
+) -> None:
+    other = house.tab("b", {"name": "burn", "annotations": {"destructiveHint": True}})
+    house.hub.detach(house.tab("a", INFO, WIPE), returns=True, is_expected=is_expected)
+    house.call("info")
+    for _ in range(MOST_OPEN):
+        house.call("wipe")
+    house.wait(seconds - 0.2)
+    assert house.results == []
+    house.wait(0.2)
+    told = [next(value for key, value in result["_meta"].items() if key.endswith("error")) for result in house.results]
+    assert told == [{"reason": reason, "delivered": "no", "retryable": reason == "tab_left"}] * (MOST_OPEN + 1)
+    house.wait(3)
+    house.call("burn")  # none of them takes the room of a question that somebody sees
+    assert len(other.of("approve")) == 1 and len(house.results) == MOST_OPEN + 1
