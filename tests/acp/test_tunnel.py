@@ -154,6 +154,20 @@ async def test_the_fourth_shape_is_found_by_connecting() -> None:
         assert (asked["method"], asked["params"]["serverId"]) == ("mcp/message", "other")
 
 
+async def test_servers_that_connect_at_once_are_all_found_to_have_the_fourth_shape() -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        servers = await stage.open(ACP, ACP | {"name": "other", "serverId": "other"})
+        plugs = [await stage.plug(server) for server in servers]
+        connects = [await stage.editor.next() for _ in plugs]
+        assert [asked["method"] for asked in connects] == ["mcp/connect"] * 2
+        for asked in connects:
+            stage.editor.send(id=asked["id"], error={"code": -32601, "message": "Method not found"})
+        for plug in plugs:
+            plug.send(id=1, method="tools/list", params=modern())
+        assert {(await stage.editor.next())["params"]["serverId"] for _ in plugs} == {"7d0", "other"}
+
+
 @pytest.mark.parametrize(
     ("answer", "code"),
     [

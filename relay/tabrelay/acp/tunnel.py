@@ -55,7 +55,8 @@ class Knowledge:
         return self._found.get(declared.style, G1 if declared.style == "url" else G3)
 
     def is_open(self, declared: Declared) -> bool:
-        return self._fixed is None and declared.style not in self._found
+        """May it still be G4? Also when that was found meanwhile: servers that connect at once ask at once."""
+        return self._fixed is None and self._found.get(declared.style) in (None, G4)
 
     def found(self, declared: Declared, profile: Profile) -> None:
         if self._is_shared:
