@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from .wire.errors import BufferFull, MessageTooLarge
 from .wire.frames import Kind
@@ -12,6 +12,8 @@ from .wire.jsonrpc import RequestId
 from .wire.link import Link
 
 P = TypeVar("P")
+
+MAX_NOTICES: Final = 1024  # that wait; the relay may be away for days
 
 
 class Channels(Generic[P]):
@@ -57,12 +59,19 @@ class Channels(Generic[P]):
     def send(
         self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
     ) -> None:
-        """While the link has no room, an answer waits for it, and a notice about a running request is dropped."""
-        if channel not in self._open:
+        """While the link has no room, an answer waits for it, and so does a notice about no request in particular.
+        Raises BufferFull for other notices, and MessageTooLarge."""
+        if channel not in self._open or (not self.unsent and self._try(channel, kind, payload, id, related, now)):
             return
-        has_room = not self.unsent and self._try(channel, kind, payload, id, related, now)
-        if not has_room and (kind is not Kind.NOTE or related is None):
-            self.unsent.append((channel, kind, payload, id, related))
+        self._link.check(payload)
+        waiting = (channel, kind, payload, id, related)
+        if kind is Kind.NOTE:
+            notices = [each for each in self.unsent if each[1] is Kind.NOTE]
+            if waiting in notices:
+                return  # it says that something changed, and nobody has heard it yet
+            if related is not None or len(notices) >= MAX_NOTICES:
+                raise BufferFull("the link has no room for a notice")
+        self.unsent.append(waiting)
 
     def answer(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
         """Answer the only request of a channel at once: the header to write with it. None: it has to be sent."""

@@ -25,7 +25,6 @@ from .places import Place, about
 from .plain import Plain
 from .runs import Introduction
 from .server import Server
-from .signature import InvalidArguments
 from .states import caller_key
 from .tabs import Port, Tab
 from .tools import Tool
@@ -187,9 +186,10 @@ class Lane:
         end = _End()
         began_ms = self._now_ms()
         try:
-            stop = tool.start(arguments, None, end)
-        except InvalidArguments:
+            made = tool.read(arguments)
+        except Exception:  # a class of the tool's own may raise anything. The ordinary way meets it too, and says so
             return False
+        stop = tool.start_with(made, None, end)
         if type(end.outcome) is dict and self._answer(event.channel, id, end.outcome):
             return True
 

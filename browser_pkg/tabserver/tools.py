@@ -149,8 +149,11 @@ class Tool:
         return self.signature.read(arguments)
 
     def start(self, arguments: dict[str, Any], request: Request | None, done: Done) -> Cancel:
-        """Raises InvalidArguments before anything is run. A plain tool has no use for its request."""
-        made = self.read(arguments)
+        """Raises InvalidArguments before anything is run."""
+        return self.start_with(self.read(arguments), request, done)
+
+    def start_with(self, made: dict[str, Any], request: Request | None, done: Done) -> Cancel:
+        """With arguments that were read. A plain tool has no use for its request."""
         return run(f"tool {self.name}", lambda: self.signature.call(made, request), self.shape, failure, done)
 
     def shape(self, value: Any) -> Outcome:

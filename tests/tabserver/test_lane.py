@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -33,6 +33,17 @@ class DeafPort(FakePort):
 
     def post(self, text: str) -> None:
         raise OSError("the port is closed")
+
+
+@dataclass
+class Span:
+    """Arguments with a rule of their own."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        assert self.start <= self.end, "it ends before it starts"
 
 
 class Rig:
@@ -68,6 +79,11 @@ class Rig:
         def fail(text: str) -> str:
             ran.append(text)
             raise RuntimeError(text)
+
+        @tool(toolbox=box)
+        def cut(span: Span) -> str:
+            ran.append("cut")
+            return str(span)
 
         @tool(toolbox=box)
         def leave() -> None:
@@ -393,6 +409,8 @@ def requests_that_are_wrong(rig: Rig) -> None:
             {"name": "info", "inputResponses": {"a": 1}},
             {"name": "say", "arguments": {"text": 1}},
             {"name": "say", "arguments": {"texts": "x"}},
+            {"name": "cut", "arguments": {"span": {"start": 1, "end": 2}}},
+            {"name": "cut", "arguments": {"span": {"start": 2, "end": 1}}},
         )
     ):
         rig.call("info", channel=f"c{n}", params=params)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 
 from tabserver.backoff import Backoff
+from tabserver.channels import MAX_NOTICES
 from tabserver.reconnect import HIGH_WATER, State, Transport
 from tabserver.sockets import DialError
 from tabserver.wire.eras import Era
-from tabserver.wire.errors import MessageTooLarge
+from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Parted, Received, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind
+from tabserver.wire.ledger import MAX_KEYS
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tests.support.clock import Clock, settle
@@ -562,7 +565,8 @@ async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     for n in range(3):
-        bench.transport.send("c", Kind.NOTE, f'"progress {n}"', related=1)
+        with pytest.raises(BufferFull) if n else nullcontext():
+            bench.transport.send("c", Kind.NOTE, f'"progress {n}"', related=1)
         bench.transport.send("c", Kind.RES, f'"answer {n}"', id=n)
     assert [payload for _, payload in socket.sent if payload] == ['"progress 0"']
     for _ in range(4):
@@ -583,6 +587,74 @@ async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> Non
         bench.transport.send("c", Kind.RES, "x" * 11, id=1)
     bench.transport.send("c", Kind.RES, "x", id=1)
     assert [e.payload for e in bench.relay.exchange() if isinstance(e, Received)] == ["x"]
+    await bench.transport.close()
+
+
+async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() -> None:
+    bench = Bench(Limits(replay_bytes=3000, max_message=1500))
+    await bench.start()
+    await bench.connect()
+    for n in range(5):
+        bench.relay.link.send(f"c{n}", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    for n in range(4):
+        bench.transport.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
+    with pytest.raises(MessageTooLarge):
+        bench.transport.send("c4", Kind.RES, "x" * 2000, id=1)
+    bench.transport.send("c4", Kind.RES, "sorry", id=1)
+    await bench.clock.advance(1)
+    await bench.connect()
+    for _ in range(8):
+        bench.relay.exchange()
+        await bench.clock.advance(0.5)
+        bench.relay.link.handle_timer(bench.clock() + 1)
+    answered = [event for event in bench.relay.events if isinstance(event, Received)]
+    assert [(event.channel, len(event.payload)) for event in answered] == [
+        *((f"c{n}", 1000) for n in range(4)),
+        ("c4", 5),
+    ]
+    await bench.transport.close()
+
+
+async def test_notices_that_nobody_hears_do_not_pile_up_and_answers_wait_all_the_same() -> None:
+    bench = Bench(Limits(replay_messages=1))
+    await bench.start()
+    await bench.connect()
+    bench.relay.link.open("c", CALLER, bench.clock())
+    bench.relay.exchange()
+    bench.relay.drop(1006)
+    bench.transport.send("c", Kind.NOTE, '"fills the link"')
+    for n in range(2 * MAX_NOTICES):
+        bench.transport.send("c", Kind.NOTE, '"the same"')
+        with suppress(BufferFull):
+            bench.transport.send("c", Kind.NOTE, f'"{n}"')
+    assert len(bench.transport._channels.unsent) == MAX_NOTICES
+    bench.transport.send("c", Kind.RES, '"answer"', id=1)
+    assert len(bench.transport._channels.unsent) == MAX_NOTICES + 1
+    await bench.transport.close()
+
+
+async def test_a_call_that_takes_long_is_not_run_anew_however_many_came_after_it() -> None:
+    bench = Bench()
+    await bench.start()
+    await bench.connect()
+
+    def ask(channel: str, *, again: bool = False) -> None:
+        bench.relay.link.send(channel, Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=again)
+        bench.relay.exchange()
+
+    ask("long")
+    for n in range(MAX_KEYS + 10):
+        ask(f"c{n}")
+        bench.transport.send(f"c{n}", Kind.RES, "{}", id=1)
+        bench.relay.exchange()
+    bench.relay.drop(1006)
+    bench.relay = FakeRelay(bench.clock, "s2")
+    await bench.clock.advance(1)
+    await bench.connect()
+    ask("long", again=True)
+    assert [event.channel for event in bench.messages() if isinstance(event, Received)].count("long") == 1
     await bench.transport.close()
 
 

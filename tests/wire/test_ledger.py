@@ -55,6 +55,21 @@ def test_keys_are_bounded_too() -> None:
     assert ledger.recall("c", 20) is Standing.FORGOTTEN
 
 
+def test_what_runs_is_known_however_many_were_answered_since_and_is_bounded_by_itself() -> None:
+    ledger = Ledger(Text())
+    ledger.begin("long", 1)
+    for number in range(rules.MAX_KEYS + 10):
+        ledger.begin("c", number)
+        ledger.finish("c", number, "x", 0.0)
+    assert ledger.recall("long", 1) is Standing.RUNNING
+    ledger.finish("long", 1, "at last", 0.0)
+    assert isinstance(ledger.recall("long", 1), Answer)
+    for number in range(rules.MAX_KEYS + 1):
+        ledger.begin("never answered", number)
+    assert ledger.recall("never answered", 0) is Standing.FORGOTTEN
+    assert ledger.recall("never answered", 1) is Standing.RUNNING
+
+
 def test_the_same_worker_is_asked_again_and_another_never() -> None:
     roster: Roster[str] = Roster()
     assert roster.claim("w1") == ([], [])

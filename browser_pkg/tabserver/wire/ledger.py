@@ -19,7 +19,8 @@ P = TypeVar("P")
 MAX_ANSWERS: Final = 256
 MAX_SIZE: Final = 32 * 1024 * 1024
 MAX_AGE_S: Final = 600.0
-# Keys alone are small: they are kept for longer than answers, so that "forgotten" is never taken for "never asked".
+# Keys alone are small: they are kept for longer than answers, so that "forgotten" is never taken for "never asked". Of
+# those that run there may be as many again: one that takes long must not be forgotten for many that do not.
 MAX_KEYS: Final = 4096
 
 
@@ -45,6 +46,7 @@ class Ledger(Generic[P]):
 
     def __init__(self, codec: Codec[P]) -> None:
         self._codec = codec
+        self._running: dict[Key, None] = {}
         self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
         self._answers: OrderedDict[Key, Answer[P]] = OrderedDict()
         self._size = 0
@@ -54,13 +56,16 @@ class Ledger(Generic[P]):
         key = (channel, id)
         if key in self._entries:
             self._forget(key)
-        self._entries[key] = Standing.RUNNING
+        self._running[key] = None
+        if len(self._running) > MAX_KEYS:
+            self._give_up(next(iter(self._running)))
 
     def finish(self, channel: str, id: RequestId, payload: P, now: float) -> None:
         """Its answer was given. What is not running has none: it was cancelled, or is not ours."""
         key = (channel, id)
-        if self._entries.get(key) is not Standing.RUNNING:
+        if key not in self._running:
             return
+        del self._running[key]
         answer = Answer(payload, self._codec.size(payload), now)
         self._entries[key] = answer
         self._answers[key] = answer
@@ -69,13 +74,17 @@ class Ledger(Generic[P]):
 
     def recall(self, channel: str, id: RequestId) -> Answer[P] | Standing:
         """How does this request stand?"""
-        return self._entries.get((channel, id), Standing.UNKNOWN)
+        key = (channel, id)
+        return Standing.RUNNING if key in self._running else self._entries.get(key, Standing.UNKNOWN)
 
     def close(self, channel: str) -> None:
         """The caller has left. Should somebody ask again all the same, what ran on this channel must not run anew."""
-        for key, entry in self._entries.items():
-            if key[0] == channel and entry is Standing.RUNNING:
-                self._entries[key] = Standing.FORGOTTEN
+        for key in [key for key in self._running if key[0] == channel]:
+            self._give_up(key)
+
+    def _give_up(self, key: Key) -> None:
+        del self._running[key]
+        self._entries[key] = Standing.FORGOTTEN
         self._trim_keys()
 
     def _trim(self, now: float) -> None:

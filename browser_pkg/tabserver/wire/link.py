@@ -209,6 +209,10 @@ class Link(Generic[P]):
             tail += ',"d":1'
         self._push("msg", channel, tail, payload, now)
 
+    def check(self, payload: P) -> None:
+        """For what waits before it is sent: raises MessageTooLarge as `send` will."""
+        self._sender.check(self._codec.size(payload))
+
     def reply(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
         """Say an ordinary answer for a shell that writes it at once: the header to write with it. None, and nothing was
         done, where anything else has to be written before it, and for what has to wait: that is for `send`."""

@@ -71,8 +71,7 @@ class Sender(Generic[P]):
     def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
         """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
         size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
-        if size > self.max_message:
-            raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
+        self.check(size)
         is_large = size > self._max_part
         whole = size + len(tail)
         cost = whole * width
@@ -90,6 +89,11 @@ class Sender(Generic[P]):
         slices = -(-size // self._max_part) if is_large else 1
         waiting = _Waiting(kind, tail, payload, whole, width, self._names, slices)
         self._lanes.setdefault(channel, deque()).append(waiting)
+
+    def check(self, size: int) -> None:
+        """Can a message of this size ever be sent? Raises MessageTooLarge."""
+        if size > self.max_message:
+            raise MessageTooLarge(f"a message of {size:,} characters, at most {self.max_message:,}")
 
     def push_now(self, kind: str, tail: str, payload: P, ack: int) -> str | None:
         """Take a small frame that nothing has to be written before, and give its header instead of putting it into the
