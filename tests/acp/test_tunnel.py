@@ -258,6 +258,24 @@ async def test_what_the_server_asks_reaches_its_own_connection() -> None:
         assert (await plugs[0].next())["method"] == "notifications/x"
 
 
+@pytest.mark.parametrize("declared", [URL, ACP], ids=["g1", "g3"])
+async def test_what_the_server_says_after_an_answer_does_not_overtake_it(declared: Any) -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        [server] = await stage.open(declared)
+        plug = await stage.plug(server)
+        await connect(stage)
+        plug.send(id=1, method="initialize", params={})
+        call = await stage.editor.next()
+        method = "_mcp/notification" if declared is URL else "mcp/message"
+        note = {"connectionId": "c1", "method": "notifications/tools/list_changed"}
+        lines = [{"id": call["id"], "result": {}}, {"method": method, "params": note}]
+        # In one piece: there is nothing to wait for between the two.
+        stage.editor.raw(b"\n".join(json.dumps({"jsonrpc": "2.0", **line}).encode() for line in lines))
+        assert (await plug.next()).get("id") == 1
+        assert (await plug.next())["method"] == "notifications/tools/list_changed"
+
+
 async def test_messages_for_no_connection_are_refused_or_ignored() -> None:
     async with Stage() as stage:
         await stage.greet()

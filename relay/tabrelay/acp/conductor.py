@@ -225,7 +225,7 @@ class Conductor:
                 case Mcp(frame, is_above):
                     await (self._board if is_above else self._provider).hear(frame)
                 case Answer(frame, is_above):
-                    (self._above if is_above else self._below).resolve(frame)
+                    await (self._above if is_above else self._below).resolve(frame)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

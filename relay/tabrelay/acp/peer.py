@@ -89,13 +89,15 @@ class Peer:
         """Does it answer a request of ours?"""
         return isinstance(frame.id, str) and (frame.id in self._waiting or frame.id in self._late)
 
-    def resolve(self, frame: Frame) -> None:
+    async def resolve(self, frame: Frame) -> None:
+        """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
         self._late.pop(frame.id, None)
         asked = self._waiting.pop(frame.id, None)
         if asked is not None and not asked.answer.done():
             if asked.at_once is not None:
                 asked.at_once(frame)
             asked.answer.set_result(frame)
+            await asyncio.sleep(0)  # it is woken before we are
 
     def close(self) -> None:
         self._is_gone = True
