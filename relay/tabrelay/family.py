@@ -98,7 +98,7 @@ def _signal(number: int) -> str:
 
 
 @atexit.register
-def _leave_none() -> None:
+def leave_none() -> None:
     """A second stop signal ends us at once, without the polite way."""
     for group in _groups:
         kill(group, signal.SIGKILL)

@@ -436,6 +436,26 @@ async def test_a_native_agent_uses_a_browser_over_a_connection(
         assert (await set.stage.editor.next())["id"] == 6, "it is nobody's here, so it is the editor's"
 
 
+@pytest.mark.parametrize("shape", ["connection", "envelopes"])
+async def test_a_stop_waits_for_no_native_agent_that_does_not_read(tmp_path: Path, shape: str) -> None:
+    async with scene(tmp_path) as set:
+        agent = set.stage.agent
+        server = await native(set)
+        call = {"method": "tools/call", "params": {"name": "hang", "arguments": {}, "_meta": META}}
+        if shape == "connection":
+            agent.send(id=1, method="mcp/connect", params={"serverId": server["serverId"]})
+            call |= (await agent.next())["result"]
+        else:
+            call |= {"serverId": server["serverId"], "requestId": "r"}
+        agent.send(id=2, method="mcp/message", params=call)
+        async with asyncio.timeout(WAIT_S):
+            await set.tools.began.wait()
+        agent.reads.clear()
+        set.stage.conductor.stop()
+        assert await set.stage.ended() == 0
+        assert agent.is_ended
+
+
 async def test_a_native_agent_uses_a_browser_in_envelopes(tmp_path: Path) -> None:
     async with scene(tmp_path) as set:
         agent = set.stage.agent

@@ -88,6 +88,16 @@ async def test_a_signal_ends_it_and_its_agent(tmp_path: Path, number: signal.Sig
         await gone(agent)
 
 
+async def test_a_second_signal_ends_it_and_its_agent_at_once(tmp_path: Path) -> None:
+    async with child(tmp_path, agent=(sys.executable, AGENT, "stubborn")) as editor:
+        await editor.ask(0, "initialize")
+        [agent] = children(editor.process.pid)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # two of a kind may arrive as one
+            editor.process.send_signal(number)
+        assert await editor.ended() in (-signal.SIGTERM, -signal.SIGHUP)
+        await gone(agent)
+
+
 async def test_an_editor_that_no_longer_reads_ends_it(tmp_path: Path) -> None:
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")

@@ -583,6 +583,19 @@ async def test_an_agent_that_dies_before_it_answers_leaves_nobody_waiting_and_no
         assert stage.agent.is_ended
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_an_editor_that_does_not_read_keeps_nobody_when_the_agent_is_gone(is_stopped: bool) -> None:
+    async with Stage() as stage:
+        await stage.greet()
+        await stage.ask_for_session(ACP)
+        stage.editor.may_write.clear()
+        stage.agent.die(3)
+        if is_stopped:
+            stage.conductor.stop()
+        assert await stage.ended() in ((0, 3) if is_stopped else (3,))
+        assert stage.agent.is_ended
+
+
 async def test_an_editor_that_disappears_takes_everything_with_it() -> None:
     async with Stage() as stage:
         await stage.greet()

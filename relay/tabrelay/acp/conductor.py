@@ -103,7 +103,7 @@ class Conductor:
             await asyncio.wait([reading, started, *ends], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([reading, *self._readers, *ends], return_when=asyncio.FIRST_COMPLETED)
             if gone := [task for task in self._readers if task.done()]:
-                return await self._agent_gone(gone)
+                return await self._agent_gone(gone, ends)
             if reading.done():
                 reading.result()  # a bug: let it be seen
                 await self._finish(ends)
@@ -113,6 +113,10 @@ class Conductor:
 
     def stop(self) -> None:
         self._stopped.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopped.is_set()
 
     async def _finish(self, ends: list[asyncio.Task[Any]]) -> None:
         """The editor has said everything. What the agent still answers within a moment arrives."""
@@ -125,7 +129,7 @@ class Conductor:
             with contextlib.suppress(asyncio.CancelledError):
                 await last
 
-    async def _agent_gone(self, gone: list[asyncio.Task[None]]) -> int:
+    async def _agent_gone(self, gone: list[asyncio.Task[None]], ends: list[asyncio.Task[Any]]) -> int:
         for task in gone:
             task.result()  # a bug: let it be seen
         component = next(
@@ -134,13 +138,23 @@ class Conductor:
         why = await component.farewell()
         if component.code:
             log.error("%s", why)
+        telling = asyncio.create_task(self._tell_gone(component, why))
+        try:  # the editor may not read, or never again
+            await asyncio.wait([telling, *ends], timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+        finally:
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        code = component.code or 0
+        return code if code >= 0 else 128 - code
+
+    async def _tell_gone(self, component: Component, why: str) -> None:
         told = self._router.ended(f"The agent is gone. {why}.")
         if self._proxies:
             told = [effect for effect in told if not isinstance(effect, Up)]
         await self._do(told)
         await self._walk(self._chain.ended(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}."))
-        code = component.code or 0
-        return code if code >= 0 else 128 - code
 
     async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
         everything = [*tasks, *self._readers]

@@ -63,14 +63,19 @@ class Peer:
             self.forget(asked)
             raise
 
+    # Nobody reads what is said to a peer that is gone, and writing it may take for ever: then whoever says it can end.
+
     async def notify(self, method: str, params: str | None) -> None:
-        await self._send(frames.notification(method, params))
+        if not self._is_gone:
+            await self._send(frames.notification(method, params))
 
     async def answer(self, id: str, *, result: str | None = None, error: str | None = None) -> None:
-        await self._send(frames.answer(id, result=result, error=error))
+        if not self._is_gone:
+            await self._send(frames.answer(id, result=result, error=error))
 
     async def refuse(self, id: str, code: int, text: str) -> None:
-        await self._send(frames.refusal(id, code, text))
+        if not self._is_gone:
+            await self._send(frames.refusal(id, code, text))
 
     async def cancel(self, asked: Asked) -> None:
         """Tell it that the answer is no longer wanted."""

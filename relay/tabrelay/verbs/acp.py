@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import Any
+import signal
+from typing import TYPE_CHECKING, Any
 
 from tabrelay.verbs import flags, running
 from tabrelay.verbs.outcome import Stop
+from tabrelay.verbs.reach import stop_signals
+
+if TYPE_CHECKING:
+    from tabrelay.acp.conductor import Conductor
 
 PROFILES = ("g1", "g2", "g3", "g4")
 
@@ -62,7 +67,6 @@ async def _run(args: argparse.Namespace) -> int:
     from tabrelay.acp.conductor import Conductor, Options
     from tabrelay.acp.profile import PROFILES as SHAPES
     from tabrelay.bridge import pipes
-    from tabrelay.verbs.reach import stop_signals
 
     settings = flags.settings(args)
     logs.configure(settings.log_level)
@@ -79,11 +83,28 @@ async def _run(args: argparse.Namespace) -> int:
     conductor = Conductor(output, Component(args.agent), _access(args, settings), options, proxies)
     loop = asyncio.get_running_loop()
     for number in stop_signals():
-        loop.add_signal_handler(number, conductor.stop)
+        loop.add_signal_handler(number, _stop, conductor, number)
     try:
         return await conductor.run(pipes.Stdin().chunks())
     finally:
         await output.close()
+
+
+def _stop(conductor: Conductor, number: signal.Signals) -> None:
+    """The first signal lets everybody finish. The second does not wait for that, nor for the event loop."""
+    if conductor.is_stopping:
+        _end_at_once(number)
+    conductor.stop()
+    for one in stop_signals():
+        signal.signal(one, lambda number, _: _end_at_once(number))
+
+
+def _end_at_once(number: int) -> None:
+    from tabrelay import family
+
+    family.leave_none()  # nothing else of ours is run any more
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _access(args: argparse.Namespace, settings: Any) -> Any:
