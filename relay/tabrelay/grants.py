@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 # Pages that pair again and again push out the oldest pages; tokens with a name go only when somebody revokes them.
 MAX_PAGES: Final = 64
 MAX_NAMED: Final = 256
+# Those whose names begin so were made by a program for a while, and it may have ended without revoking them: nobody
+# misses them when they are over, and nobody else would make room.
+PASSING: Final = "acp-"
 
 
 class GrantError(ValueError):
@@ -85,6 +88,7 @@ class Grants:
 
     def add(self, grant: Grant) -> None:
         def added(grants: list[Grant]) -> list[Grant]:
+            grants = [other for other in grants if not _is_left_over(other, grant.created)]
             if grant.name is not None:
                 if any(other.name == grant.name for other in grants):
                     raise GrantError(f'There is a token "{grant.name}" already. Revoke it first, or use another name.')
@@ -125,6 +129,10 @@ class Grants:
             grants = change(self.all())
             vault.write(self._path, json.dumps({"grants": [asdict(grant) for grant in grants]}, indent=1) + "\n")
         self.refresh(look=True)
+
+
+def _is_left_over(grant: Grant, now: float) -> bool:
+    return grant.name is not None and grant.name.startswith(PASSING) and grant.is_over(now)
 
 
 def _load(path: Path) -> Iterable[Grant]:

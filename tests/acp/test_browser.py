@@ -18,6 +18,9 @@ from tabrelay.acp import access, conductor
 from tabrelay.acp.access import Access
 from tabrelay.cli import main
 from tabrelay.faces.editors import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors
+from tabrelay.grants import MAX_NAMED
+from tabrelay.policy import CALL
+from tabrelay.tokens import Tokens
 from tabrelay.verbs.status import text
 from tabserver import Context
 from tabserver.toolbox import Toolbox, tool
@@ -318,6 +321,54 @@ async def test_over_http_an_agent_gets_the_relays_address_and_a_token_for_that_s
             async with asyncio.timeout(WAIT_S):
                 while (await http.post(server["url"], **call)).status_code != 401:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
+
+
+def fill(home: Path, life_s: float) -> None:
+    """As many tokens as there may be, made for agents."""
+    Tokens(home).make("acp-0", (CALL,), ("notes",), life_s)
+    file = home / "tokens.json"
+    [row] = json.loads(file.read_text())["grants"]
+    rows = [{**row, "sha256": f"{number:064x}", "name": f"acp-{number}"} for number in range(MAX_NAMED)]
+    file.write_text(json.dumps({"grants": rows}))
+
+
+@pytest.mark.parametrize("problem", ["full", "locked", "no folder"])
+async def test_an_agent_for_which_no_token_can_be_made_gets_a_program(tmp_path: Path, problem: str) -> None:
+    home = tmp_path / "home"
+    if problem == "full":
+        fill(home, 3600)
+    elif problem == "locked":
+        (home / ".lock").mkdir(parents=True)
+    else:
+        home.touch()
+    async with Stage(NoRelay("notes", home=home), wants_http=True) as stage:
+        await stage.greet(http=True)
+        [server] = await stage.open()
+        assert server["args"][0] == "mcp"
+
+
+async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_path: Path) -> None:
+    fill(tmp_path, -1)
+    async with Stage(NoRelay("notes", home=tmp_path), wants_http=True) as stage:
+        await stage.greet(http=True)
+        [server] = await stage.open()
+        assert server["type"] == "http"
+        assert len(Tokens(tmp_path).grants()) == 1
+
+
+async def test_a_token_that_can_not_be_revoked_does_not_keep_its_session_open(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with Stage(NoRelay("notes", home=home), wants_http=True) as stage:
+        await stage.greet(http=True)
+        [server] = await stage.open()
+        assert server["type"] == "http"
+        home.rename(tmp_path / "elsewhere")
+        home.touch()
+        stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
+        await stage.agent.next()
+        stage.agent.send(id=9, result={})
+        assert (await stage.editor.next())["id"] == 9
+        await stage.open(session="s2", id=10)
 
 
 async def test_an_agent_that_can_not_do_http_gets_a_program_all_the_same(tmp_path: Path) -> None:

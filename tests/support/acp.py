@@ -120,8 +120,8 @@ class PlayedComponent(Component, Side):
 class NoRelay(Access):
     """Nobody is there to offer anything; a test may name servers all the same."""
 
-    def __init__(self, *servers: str) -> None:
-        super().__init__(Path("/nowhere"), lambda: "http://127.0.0.1:1")
+    def __init__(self, *servers: str, home: Path = Path("/nowhere")) -> None:
+        super().__init__(home, lambda: "http://127.0.0.1:1")
         self.offered = list(servers)
         self.reports: list[Any] = []
 

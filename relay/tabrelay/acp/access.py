@@ -16,8 +16,9 @@ from tabrelay.bridge.credentials import CredentialsError, TokenFile
 from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.target import NameTarget
 from tabrelay.bridge.upstream import Upstream
+from tabrelay.grants import PASSING
 from tabrelay.policy import CALL
-from tabrelay.tokens import Tokens
+from tabrelay.tokens import StateError, Tokens
 
 log = logging.getLogger("tabrelay.acp")
 
@@ -60,8 +61,8 @@ class Access:
     def token(self, server: str) -> tuple[str, Callable[[], None]]:
         """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.
 
-        Raises StateError."""
-        tokens, name = Tokens(self._home), f"acp-{secrets.token_hex(4)}"
+        Raises StateError, GrantError or OSError."""
+        tokens, name = Tokens(self._home), f"{PASSING}{secrets.token_hex(4)}"
         made = tokens.make(name, (CALL,), (server,), TOKEN_LIFE_S)
         return made, lambda: _revoke(tokens, name)
 
@@ -111,5 +112,5 @@ def _is_there(row: Any) -> bool:
 def _revoke(tokens: Tokens, name: str) -> None:
     try:
         tokens.revoke(lambda grant: grant.name == name)
-    except OSError as problem:
+    except (StateError, OSError) as problem:
         log.warning("A token could not be revoked, and ends by itself within a day: %s", problem)

@@ -44,7 +44,7 @@ from tabrelay.acp.router import (
 from tabrelay.acp.session import Offer, Session
 from tabrelay.acp.tunnel import Knowledge, Tunnel
 from tabrelay.bridge.bridge import Bridge, Output
-from tabrelay.tokens import StateError
+from tabrelay.tokens import GrantError, StateError
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
@@ -294,8 +294,8 @@ class Conductor:
         if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
             try:
                 token, offer.revoke = self._access.token(server)
-            except StateError as problem:
-                log.warning("No token can be made for the agent, which gets a program instead: %s", problem)
+            except (StateError, GrantError, OSError) as problem:
+                log.warning("No token can be made for the agent: it gets %s as a program, if at all. %s", name, problem)
             else:
                 offer.how = "http"
                 session.offers.append(offer)
