@@ -108,6 +108,25 @@ async def test_an_editor_that_no_longer_reads_ends_it(tmp_path: Path) -> None:
         await gone(agent)
 
 
+@pytest.mark.parametrize("lines", [1, 40], ids=["one line", "more than is taken"])
+async def test_an_editor_that_disappears_is_noticed_while_the_agent_does_not_read(tmp_path: Path, lines: int) -> None:
+    async with child(tmp_path) as editor:
+        await editor.ask(0, "initialize")
+        [agent] = children(editor.process.pid)
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            for number in range(lines):
+                editor.send(id=number, method="session/prompt", params={"text": "x" * 400_000})
+            await quiet(editor.process.pid)
+            editor.stdin.transport.abort()
+            editor.close_output()
+            assert await editor.ended() == 0
+            await gone(agent)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(agent, signal.SIGCONT)  # it has our stderr, which is read to its end
+
+
 async def test_a_program_that_there_is_not_is_said_to_the_editor(tmp_path: Path) -> None:
     async with child(tmp_path, agent=("no-such-agent",)) as editor:
         answer = await editor.ask(0, "initialize")

@@ -87,29 +87,35 @@ class Conductor:
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._started = asyncio.Event()
+        self._heard = 0  # lines of the editor's
         self._problem: str | None = None
         self._has_told = False
         self._telling = asyncio.Lock()  # what was said last must be what is so
 
     # -- from begin to end ---------------------------------------------------------------------------------------------
 
-    async def run(self, chunks: AsyncIterator[bytes]) -> int:
-        """Until the editor, the agent or a proxy is gone, or somebody stops it; gives the exit code."""
+    async def run(self, chunks: AsyncIterator[bytes], ended: asyncio.Event | None = None) -> int:
+        """Until the editor, the agent or a proxy is gone, or somebody stops it; gives the exit code.
+
+        `ended`: the editor will say no more, though not all that it said was taken yet."""
         reading = asyncio.create_task(self._read_editor(chunks))
         reporting = asyncio.create_task(self._report())
         ends = [asyncio.create_task(event.wait()) for event in (self._stopped, self._editor.broken)]
-        started = asyncio.create_task(self._started.wait())
+        started, last = (asyncio.create_task(event.wait()) for event in (self._started, ended or asyncio.Event()))
         try:
             await asyncio.wait([reading, started, *ends], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait([reading, *self._readers, *ends], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([reading, last, *self._readers, *ends], return_when=asyncio.FIRST_COMPLETED)
+            if last.done():
+                await self._hear_out([reading, *self._readers, *ends])
             if gone := [task for task in self._readers if task.done()]:
                 return await self._agent_gone(gone, ends)
             if reading.done():
                 reading.result()  # a bug: let it be seen
-                await self._finish(ends)
+            if reading.done() or last.done():
+                await self._finish(ends, LEAVE_S if reading.done() else 0)  # one that does not read had its time
             return 0 if self._problem is None else 1
         finally:
-            await self._leave([reading, reporting, started, *ends])
+            await self._leave([reading, reporting, started, last, *ends])
 
     def stop(self) -> None:
         self._stopped.set()
@@ -118,13 +124,22 @@ class Conductor:
     def is_stopping(self) -> bool:
         return self._stopped.is_set()
 
-    async def _finish(self, ends: list[asyncio.Task[Any]]) -> None:
+    async def _hear_out(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """The editor has left. What it said still goes to the agent, while that takes any of it."""
+        heard = None
+        while heard != self._heard:
+            heard = self._heard
+            done, _ = await asyncio.wait(tasks, timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+
+    async def _finish(self, ends: list[asyncio.Task[Any]], leave_s: float) -> None:
         """The editor has said everything. What the agent still answers within a moment arrives."""
         for component in (*self._proxies, self._agent):
             component.close_input()
         if self._readers:
             last = asyncio.gather(*self._readers, return_exceptions=True)
-            await asyncio.wait([last, *ends], timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([last, *ends], timeout=leave_s, return_when=asyncio.FIRST_COMPLETED)
             last.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await last
@@ -172,6 +187,7 @@ class Conductor:
 
     async def _read_editor(self, chunks: AsyncIterator[bytes]) -> None:
         async for line in inlet.carried(inlet.cut(chunks), "the editor", self._editor.write):
+            self._heard += 1
             frame = Frame.read(line)
             if not self._started.is_set() and self._problem is None:
                 await self._start()

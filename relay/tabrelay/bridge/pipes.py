@@ -14,16 +14,21 @@ import select
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent import futures
 from typing import Final
 
 CHUNK: Final = 1 << 18
 MAX_UNWRITTEN: Final = 8 << 20
 FLUSH_S: Final = 1.0
+GLANCE_S: Final = 0.5
 
 
 class Stdin:
+    """`ended` is set when nobody can write any more, however much of what was written is still to be taken."""
+
     def __init__(self, fd: int = 0) -> None:
         self._fd = fd
+        self.ended = asyncio.Event()
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -43,11 +48,28 @@ class Stdin:
             except OSError:
                 chunk = b""  # whoever closed it wants no more from us
             try:
-                asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop).result()
-            except (RuntimeError, asyncio.CancelledError):
+                if not chunk:
+                    loop.call_soon_threadsafe(self.ended.set)
+                self._queue(chunk, loop)
+            except (RuntimeError, futures.CancelledError):
                 return  # the loop has ended
             if not chunk:
                 return
+
+    def _queue(self, chunk: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        """Waits for room. Meanwhile nothing is read, and the end has to be found in another way."""
+        queued = asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop)
+        while not futures.wait([queued], GLANCE_S).done:
+            if self._is_hung_up():
+                loop.call_soon_threadsafe(self.ended.set)
+        queued.result()
+
+    def _is_hung_up(self) -> bool:
+        if not hasattr(select, "poll"):
+            return False  # not on this system: there the end is found when everything before it was taken
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 class Stdout:

@@ -84,8 +84,9 @@ async def _run(args: argparse.Namespace) -> int:
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, _stop, conductor, number)
+    stdin = pipes.Stdin()
     try:
-        return await conductor.run(pipes.Stdin().chunks())
+        return await conductor.run(stdin.chunks(), stdin.ended)
     finally:
         await output.close()
 
