@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import outlet, tunnel
+from tabrelay.acp import interpreting, outlet, tunnel
 from tabrelay.acp.profile import G1, G2, G3, G4, Profile
 from tests.support.acp import ACP, URL, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 
@@ -210,6 +210,23 @@ async def test_a_request_of_the_fourth_shape_is_cancelled_by_its_envelope() -> N
         listed = await stage.editor.next()
         stage.editor.send(id=listed["id"], result={"result": {}})
         assert (await plug.next())["id"] == 8, "a cancelled request was answered"
+
+
+async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interpreting, "DISCOVER_S", 0.2)
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        plug.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {}})
+        asked = await stage.editor.next()
+        assert asked["params"]["method"] == "server/discover"
+        given_up = await stage.editor.next()
+        assert given_up["params"]["requestId"] == asked["id"]
+        answer = await plug.next()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
 
 
 async def test_an_agent_of_the_handshake_era_can_use_the_fourth_shape() -> None:

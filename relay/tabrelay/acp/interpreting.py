@@ -26,6 +26,10 @@ from tabserver.wire.frames import Caller
 
 CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
+DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, not even its end
+SILENT: Final = json.dumps(
+    {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
+)
 
 
 class Interpreting:
@@ -79,7 +83,12 @@ class Interpreting:
             """Nothing is announced before there is a session."""
 
         params = json.dumps(envelope.modern_params({}, modern, None))
-        return await self._carrier.outcome(await self._carrier.begin('"discover"', "server/discover", params, told))
+        errand = await self._carrier.begin('"discover"', "server/discover", params, told)
+        await asyncio.wait((errand.asked.answer,), timeout=DISCOVER_S)
+        if not errand.asked.answer.done():
+            await self._carrier.give_up(errand)
+            return Outcome(error=SILENT)
+        return await self._carrier.outcome(errand)
 
     async def _take_turn(self, frame: Frame) -> None:
         try:
