@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from tabrelay.acp import profile
 from tabrelay.acp.carrier import Carrier
 from tabrelay.acp.conversation import Conversation
@@ -14,6 +18,7 @@ class Board:
         self._peer = peer
         self._conversations: dict[str, Conversation] = {}
         self._carriers: list[tuple[str, Carrier]] = []
+        self._endings: set[asyncio.Task[None]] = set()
 
     def connected(self, conversation: Conversation) -> None:
         self._conversations[conversation.id] = conversation
@@ -22,10 +27,23 @@ class Board:
         self._carriers.append((server_id, carrier))
 
     def gone(self, one: Conversation | Carrier) -> None:
-        if isinstance(one, Conversation):
-            self._conversations.pop(one.id, None)
-        else:
+        if not isinstance(one, Conversation):
             self._carriers = [pair for pair in self._carriers if pair[1] is not one]
+        elif self._conversations.get(one.id) is one:  # an editor may give two connections the same id
+            del self._conversations[one.id]
+
+    async def end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Say what is to be said at the end of a connection: all of it, also if whoever waits for it is cancelled."""
+        ending = asyncio.create_task(work)
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        await asyncio.shield(ending)
+
+    async def close(self) -> None:
+        """Nobody hears any more of it."""
+        for ending in list(self._endings):
+            ending.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
 
     def owns(self, frame: Frame) -> bool:
         return self._find(frame) is not None

@@ -170,6 +170,9 @@ class Conductor:
             told = [effect for effect in told if not isinstance(effect, Up)]
         await self._do(told)
         await self._walk(self._chain.ended(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}."))
+        # The editor is still there: what the agent had of it is given back in order.
+        self._below.close()
+        await asyncio.gather(*(self._release(session) for session in self._sessions.values()))
 
     async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
         everything = [*tasks, *self._readers]
@@ -180,6 +183,7 @@ class Conductor:
         self._below.close()
         sessions = {*self._sessions.values(), *self._openings.values()}
         await asyncio.gather(*(self._release(session) for session in sessions))
+        await self._board.close()
         await asyncio.gather(*(component.end() for component in (*self._proxies, self._agent)))
         await self._access.leave()
 

@@ -97,11 +97,14 @@ class Ids:
     """Ids of the conductor's own requests. They say whose they are, in case two conductors stand in one line."""
 
     def __init__(self) -> None:
-        self._prefix = f"relay:{secrets.token_hex(4)}"
+        self._prefix = f"relay:{secrets.token_hex(4)}:"
         self._count = itertools.count(1)
 
     def next(self) -> str:
-        return f"{self._prefix}:{next(self._count)}"
+        return f"{self._prefix}{next(self._count)}"
+
+    def is_ours(self, id: Any) -> bool:
+        return isinstance(id, str) and id.startswith(self._prefix)
 
 
 def request(id: Any, method: str, params: str | None) -> bytes:

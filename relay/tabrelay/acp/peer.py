@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from tabrelay.acp.frame import Frame, Ids
 MAX_LATE: Final = 1024
 
 Send = Callable[[bytes], Awaitable[None]]
+Late = Callable[[Frame], Awaitable[None]]
 
 
 class PeerGone(Exception):
@@ -23,11 +23,16 @@ class PeerGone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of ours that was written."""
+    """A request of ours that was written.
+
+    `at_once` hears of the answer before the peer's next message is looked at; whoever awaits it may be later. `late`
+    gets it when nobody awaits it any more: for an answer that is the beginning of something which has to be ended.
+    """
 
     id: str
     answer: asyncio.Future[Frame]
     at_once: Callable[[Frame], None] | None = None
+    late: Late | None = None
 
 
 class Peer:
@@ -35,28 +40,51 @@ class Peer:
         self._send = send
         self._ids = ids
         self._waiting: dict[str, Asked] = {}
-        # Given up: the answer may still come, and is for nobody else.
-        self._late: OrderedDict[str, None] = OrderedDict()
+        self._late: dict[str, Late] = {}  # given up: the answer may still come, and somebody has to look at it
+        self._sending: set[asyncio.Task[None]] = set()
         self._is_gone = False
 
-    async def begin(self, method: str, params: str | None, at_once: Callable[[Frame], None] | None = None) -> Asked:
-        """Write a request; its answer comes later. So what is said one after the other arrives in that order."""
-        if self._is_gone:
+    async def begin(
+        self,
+        method: str,
+        params: str | None,
+        at_once: Callable[[Frame], None] | None = None,
+        late: Late | None = None,
+    ) -> Asked:
+        """Write a request; its answer comes later. So what is said one after the other arrives in that order.
+
+        Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
+        if self._is_gone or (late is not None and len(self._late) >= MAX_LATE):
             raise PeerGone
-        asked = Asked(self._ids.next(), asyncio.get_running_loop().create_future(), at_once)
+        asked = Asked(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late)
         self._waiting[asked.id] = asked
+        line = frames.request(asked.id, method, params)
         try:
-            await self._send(frames.request(asked.id, method, params))
+            await (self._send(line) if late is None else self._send_surely(line))
         except BaseException:
-            self._waiting.pop(asked.id, None)
+            self.forget(asked)  # it may have been written all the same
             raise
         return asked
 
-    async def request(self, method: str, params: str | None, at_once: Callable[[Frame], None] | None = None) -> Frame:
-        """The answer, result or error. Raises PeerGone. Whoever gives up cancels it.
+    async def _send_surely(self, line: bytes) -> None:
+        """Whoever gives it up does not know whether it was written. It will be, so that an answer comes for certain."""
+        sending = asyncio.create_task(self._sent(line))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        await asyncio.shield(sending)
 
-        `at_once` hears of the answer before the peer's next message is looked at; whoever awaits it may be later."""
-        asked = await self.begin(method, params, at_once)
+    async def _sent(self, line: bytes) -> None:
+        await self._send(line)
+
+    async def request(
+        self,
+        method: str,
+        params: str | None,
+        at_once: Callable[[Frame], None] | None = None,
+        late: Late | None = None,
+    ) -> Frame:
+        """The answer, result or error. Raises PeerGone. Whoever gives up cancels it."""
+        asked = await self.begin(method, params, at_once, late)
         try:
             return await asked.answer
         except asyncio.CancelledError:
@@ -85,24 +113,25 @@ class Peer:
 
     def forget(self, asked: Asked) -> None:
         if self._waiting.pop(asked.id, None) is not None:
-            self._late[asked.id] = None
-            if len(self._late) > MAX_LATE:
-                self._late.popitem(last=False)
+            if asked.late is not None:
+                self._late[asked.id] = asked.late
             asked.answer.cancel()
 
     def asked(self, frame: Frame) -> bool:
-        """Does it answer a request of ours?"""
-        return isinstance(frame.id, str) and (frame.id in self._waiting or frame.id in self._late)
+        """Does it answer a request of ours? Also of one that was given up: the answer is for nobody else."""
+        return self._ids.is_ours(frame.id)
 
     async def resolve(self, frame: Frame) -> None:
         """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
-        self._late.pop(frame.id, None)
         asked = self._waiting.pop(frame.id, None)
+        late = self._late.pop(frame.id, None) if asked is None else asked.late
         if asked is not None and not asked.answer.done():
             if asked.at_once is not None:
                 asked.at_once(frame)
             asked.answer.set_result(frame)
             await asyncio.sleep(0)  # it is woken before we are
+        elif late is not None:  # whoever waited was cancelled, and need not have had its turn yet
+            await late(frame)
 
     def close(self) -> None:
         self._is_gone = True
@@ -111,3 +140,6 @@ class Peer:
                 asked.answer.set_exception(PeerGone())
                 asked.answer.exception()  # nobody need have waited
         self._waiting.clear()
+        self._late.clear()
+        for sending in self._sending:
+            sending.cancel()

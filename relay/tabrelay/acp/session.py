@@ -71,5 +71,6 @@ class Session:
         for offer in self.offers:
             if offer.listener is not None:
                 await offer.listener.close()
-            if offer.revoke is not None:
-                offer.revoke()
+            revoke, offer.revoke = offer.revoke, None
+            if revoke is not None:
+                revoke()

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from tabrelay.acp import frame as frames
 from tabrelay.acp import profile as profiles
+from tabrelay.acp.ahead import Ahead
 from tabrelay.acp.carrier import NOT_CARRIED, Carrier, Errand
 from tabrelay.acp.conversation import CANCEL, Conversation, Write
 from tabrelay.acp.declaration import Declared
@@ -30,6 +31,8 @@ SESSION_S: Final = 0.25
 """How long the session's id is waited for. Not longer: some agents answer `session/new` only when their MCP servers
 are connected."""
 CONNECT_S: Final = 30.0
+REST_S: Final = 1.0
+"""For what a client said before it hung up, to be passed on."""
 
 
 class Board(Protocol):
@@ -38,6 +41,7 @@ class Board(Protocol):
     def connected(self, conversation: Conversation) -> None: ...
     def carrying(self, server_id: str, carrier: Carrier) -> None: ...
     def gone(self, one: Conversation | Carrier) -> None: ...
+    async def end(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 class Knowledge:
@@ -81,70 +85,111 @@ class Tunnel:
         self._write = write
         self._session = session
         self._on_connected = on_connected
+        self._conversation: Conversation | None = None
 
     async def run(self, lines: AsyncIterator[bytes], known: Awaitable[Any]) -> None:
         """Until the agent's MCP client hangs up. `known`: until the session's id is."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(SESSION_S):
-                await known
+        ahead = Ahead(lines)
         try:
-            conversation = None
-            if self._knowledge.of(self._declared) is not G4:
-                async with asyncio.timeout(CONNECT_S):
-                    conversation = await self._connect(self._knowledge.of(self._declared))
-            if conversation is None:
-                await self._carry(lines)
-            else:
-                await self._converse(conversation, lines)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SESSION_S):
+                    await known
+            connected = not ahead.ended.is_set()
+            if connected and self._knowledge.of(self._declared) is not G4:
+                connected = await self._unless_gone(ahead, self._connect(self._knowledge.of(self._declared)))
+            if self._conversation is not None:
+                await self._converse(self._conversation, ahead)
+            elif connected:
+                await self._carry(ahead)
         except (PeerGone, TimeoutError):
             log.warning("%s: the editor does not answer.", self._declared.name)
+        finally:
+            await ahead.close()
+            if self._conversation is not None:
+                await self._board.end(self._end(self._conversation))
 
-    async def _connect(self, profile: Profile) -> Conversation | None:
-        """None: it has no connections. Raises PeerGone when it wants none of us."""
-        made: list[Conversation] = []
+    async def _unless_gone(self, ahead: Ahead, work: Coroutine[Any, Any, None]) -> bool:
+        """False: the client hung up meanwhile, and it was given up."""
+        doing, gone = asyncio.create_task(work), asyncio.create_task(ahead.ended.wait())
+        try:
+            await asyncio.wait([doing, gone], timeout=CONNECT_S, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                doing.result()
+                return True
+            if not gone.done():
+                raise TimeoutError
+            return False
+        finally:
+            for task in (doing, gone):
+                task.cancel()
+            await asyncio.gather(doing, gone, return_exceptions=True)
+
+    async def _connect(self, profile: Profile) -> None:
+        """Makes a conversation, or finds that there are no connections. Raises PeerGone when it wants none of us."""
 
         def connected(answer: Frame) -> None:
             """The server's first message may follow at once."""
-            result = (answer.value or {}).get("result")
-            id = profiles.connection_of(result) if isinstance(result, dict) else None
+            id = _connection_in(answer)
             if id is not None:
-                made.append(Conversation(profile, id, self._peer, self._write, self._session))
-                self._board.connected(made[0])
+                self._conversation = Conversation(profile, id, self._peer, self._write, self._session)
+                self._board.connected(self._conversation)
+
+        async def too_late(answer: Frame) -> None:
+            """Nobody is here any more who would use it, or end it."""
+            id = _connection_in(answer)
+            if id is not None:
+                with contextlib.suppress(PeerGone):
+                    await self._disconnect(profile, id)
 
         params = profile.connect_params(self._declared, self._session())
-        answer = await self._peer.request(profile.connect, params, connected)
-        if answer.error_code == jsonrpc.METHOD_NOT_FOUND and profile is G3 and self._knowledge.is_open(self._declared):
-            self._knowledge.found(self._declared, G4)
-            return None
-        if not made:
+        answer = await self._peer.request(profile.connect, params, connected, too_late)
+        if self._conversation is not None:
+            return
+        is_unknown = answer.error_code == jsonrpc.METHOD_NOT_FOUND and profile is G3
+        if not is_unknown or not self._knowledge.is_open(self._declared):
             log.warning("%s: the editor refused to connect: %s", self._declared.name, answer.error or "no id")
             raise PeerGone
-        return made[0]
+        self._knowledge.found(self._declared, G4)
 
-    # -- with connections ----------------------------------------------------------------------------------------------
+    async def _attend(self, ahead: Ahead, say: Callable[[bytes], Awaitable[None]], hung_up: asyncio.Event) -> None:
+        """Says what the client says, until it or the other side hangs up."""
 
-    async def _converse(self, conversation: Conversation, lines: AsyncIterator[bytes]) -> None:
-        self._on_connected(conversation.id)
-        ends = [asyncio.create_task(work) for work in (_say(conversation, lines), conversation.hung_up.wait())]
+        async def say_all() -> None:
+            async for line in ahead.lines():
+                await say(line)
+
+        saying, gone, over = ends = [
+            asyncio.create_task(work) for work in (say_all(), _set(ahead.ended), _set(hung_up))
+        ]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if ends[0].done():
-                ends[0].result()
+            if gone.done():
+                await asyncio.wait([saying, over], timeout=REST_S, return_when=asyncio.FIRST_COMPLETED)
+            if saying.done():
+                saying.result()
         finally:
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
-            self._board.gone(conversation)
-            if conversation.profile is not G1:
-                self._knowledge.found(self._declared, conversation.profile)
-            with contextlib.suppress(PeerGone, OSError):
-                await conversation.close()
-                if not conversation.hung_up.is_set():
-                    await self._disconnect(conversation)
 
-    async def _disconnect(self, conversation: Conversation) -> None:
-        profile = conversation.profile
-        params = profile.disconnect_params(conversation.id)
+    # -- with connections ----------------------------------------------------------------------------------------------
+
+    async def _converse(self, conversation: Conversation, ahead: Ahead) -> None:
+        self._on_connected(conversation.id)
+        await self._attend(ahead, conversation.say, conversation.hung_up)
+
+    async def _end(self, conversation: Conversation) -> None:
+        """Once for each connection that there was, however it came to its end."""
+        self._board.gone(conversation)
+        if conversation.profile is not G1:
+            self._knowledge.found(self._declared, conversation.profile)
+        with contextlib.suppress(PeerGone, OSError):
+            await conversation.close()
+            if not conversation.hung_up.is_set():
+                await self._disconnect(conversation.profile, conversation.id)
+
+    async def _disconnect(self, profile: Profile, id: str) -> None:
+        params = profile.disconnect_params(id)
         if not profile.is_disconnect_answered:
             await self._peer.notify(profile.disconnect, params)
             return
@@ -153,24 +198,30 @@ class Tunnel:
 
     # -- in envelopes --------------------------------------------------------------------------------------------------
 
-    async def _carry(self, lines: AsyncIterator[bytes]) -> None:
+    async def _carry(self, ahead: Ahead) -> None:
         carrier = Carrier(self._declared.bare, self._peer, self._session)
         carrying = Carrying(carrier, self._write)
         self._board.carrying(self._declared.bare, carrier)
-        try:
-            async for line in lines:
-                await carrying.say(line)
-        finally:
+
+        async def end() -> None:
             with contextlib.suppress(PeerGone, OSError):
                 await carrying.close()
                 await carrier.close()
+
+        try:
+            await self._attend(ahead, carrying.say, asyncio.Event())
+        finally:
             self._board.gone(carrier)
+            await self._board.end(end())
 
 
-async def _say(conversation: Conversation, lines: AsyncIterator[bytes]) -> bool:
-    async for line in lines:
-        await conversation.say(line)
-    return True
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _connection_in(answer: Frame) -> str | None:
+    result = (answer.value or {}).get("result")
+    return profiles.connection_of(result) if isinstance(result, dict) else None
 
 
 class Carrying:
