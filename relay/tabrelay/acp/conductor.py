@@ -183,7 +183,7 @@ class Conductor:
         self._below.close()
         sessions = {*self._sessions.values(), *self._openings.values()}
         await asyncio.gather(*(self._release(session) for session in sessions))
-        await self._board.close()
+        await asyncio.gather(self._board.close(), self._provider.close())
         await asyncio.gather(*(component.end() for component in (*self._proxies, self._agent)))
         await self._access.leave()
 

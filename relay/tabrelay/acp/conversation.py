@@ -17,12 +17,16 @@ from tabrelay.acp import frame as frames
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.peer import Asked, Peer, PeerGone
 from tabrelay.acp.profile import CANCELLED, G1, G2, Profile
+from tabrelay.acp.turns import Turns
 from tabrelay.bridge.message import Key, elements, key
+from tabrelay.errors import Busy
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
 
 MAX_RUNNING: Final = 128
+MAX_ASKED: Final = 256
+"""Questions of the peer's that the MCP program has not answered: as many as the bridge to a browser's server takes."""
 CANCEL: Final = "notifications/cancelled"
 
 # Names that only one of the two has which connect alike.
@@ -40,7 +44,7 @@ class Conversation:
         self._peer = peer
         self._write = write
         self._session = session
-        self._room = asyncio.Semaphore(MAX_RUNNING)
+        self._turns = Turns(MAX_RUNNING, self._ask, write)
         self._asked: dict[Key, Asked] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbound: dict[str, tuple[Key, str]] = {}  # our inner id -> the peer's request
@@ -54,12 +58,7 @@ class Conversation:
         if frame.value is None:
             await self._odd(line)
         elif frame.is_request:
-            await self._room.acquire()
-            try:
-                await self._ask(frame)
-            except BaseException:
-                self._room.release()
-                raise
+            await self._turns.enter(frame)
         elif frame.method == CANCEL:
             await self._cancel(frame)
         elif frame.method is not None:
@@ -84,46 +83,52 @@ class Conversation:
 
     async def _ask(self, frame: Frame) -> None:
         assert frame.method is not None
-        asked = await self._peer.begin(self.profile.request, self._params(frame.method, frame.part("params")))
+        params = frame.part("params")
+        asked = await self._peer.begin(self.profile.request, self._params(frame.method, params))
         self._asked[frame.key] = asked
-        task = asyncio.create_task(self._answered(frame, asked))
+        # Nothing more is kept of it than may be needed: a call may be large, and run for long.
+        again = None if self._is_certain else (frame.method, params)
+        task = asyncio.create_task(self._answered(frame.key, frame.id_text, asked, again))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, frame: Frame, asked: Asked) -> None:
+    async def _answered(self, one: Key, id: str, asked: Asked, again: tuple[str, str | None] | None) -> None:
         try:
             answer = await asked.answer
-            if answer.error_code == jsonrpc.METHOD_NOT_FOUND and not self._is_certain:
-                answer = await self._again(frame, answer)
-            else:
+            if answer.error_code != jsonrpc.METHOD_NOT_FOUND:
                 self._is_certain = True
-            await self._write(frames.answer(frame.id_text, result=answer.result, error=answer.error))
+            elif again is not None and not self._is_certain:
+                asked = self._asked[one] = await self._peer.begin(G2.request, self._params(*again))
+                answer = self._chosen(answer, await asked.answer)
+            await self._write(frames.answer(id, result=answer.result, error=answer.error))
         except PeerGone:
-            await self._write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
+            await self._write(frames.refusal(id, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
         except asyncio.CancelledError:
             self._peer.forget(asked)
         finally:
-            self._asked.pop(frame.key, None)
-            self._room.release()
+            if self._asked.get(one) is asked:  # two may have the same id, though they must not
+                del self._asked[one]
+            self._turns.leave()
 
-    async def _again(self, frame: Frame, refused: Frame) -> Frame:
+    def _chosen(self, first: Frame, second: Frame) -> Frame:
         """`_mcp/request` is not known, or the MCP server does not know what was asked: only G2 can tell which."""
-        assert frame.method is not None
-        params = self._params(frame.method, frame.part("params"))
-        answer = await self._peer.request(G2.request, params)
-        if answer.error_code == jsonrpc.METHOD_NOT_FOUND:
-            return refused
+        if second.error_code == jsonrpc.METHOD_NOT_FOUND:
+            return first
         self.profile, self._is_certain = G2, True
-        return answer
+        return second
 
     async def _cancel(self, frame: Frame) -> None:
         """Said twice: to the MCP server, in its words, and to whoever carries the request, in theirs."""
-        asked = self._asked.pop(key(frame.params.get("requestId")), None)
-        if asked is None:
+        one = key(frame.params.get("requestId"))
+        if self._turns.withdraw(one):
             return
-        params = {**frame.params, "requestId": asked.id}
-        await self._peer.notify(self.profile.notification, self._params(CANCEL, json.dumps(params)))
-        await self._peer.cancel(asked)
+        async with self._turns.order:
+            asked = self._asked.pop(one, None)
+            if asked is None:
+                return
+            params = {**frame.params, "requestId": asked.id}
+            await self._peer.notify(self.profile.notification, self._params(CANCEL, json.dumps(params)))
+            await self._peer.cancel(asked)
 
     def _params(self, method: str, params: str | None) -> str:
         return self.profile.message_params(self.id, method, params, self._session())
@@ -140,6 +145,9 @@ class Conversation:
         if not isinstance(method, str):
             if frame.is_request:
                 await self._peer.refuse(frame.id_text, jsonrpc.INVALID_PARAMS, "params.method is missing.")
+        elif frame.is_request and len(self._inbound) >= MAX_ASKED:
+            text = f"{MAX_ASKED} requests of yours wait for this MCP client; this one was not delivered."
+            await self._peer.refuse(frame.id_text, Busy.code, text)
         elif frame.is_request:
             id = f"acp-{next(self._ids)}"
             self._inbound[id] = (frame.key, frame.id_text)
@@ -163,6 +171,7 @@ class Conversation:
 
     async def close(self) -> None:
         """The MCP program is gone: nothing that it asked for is wanted, and nothing that it was asked will come."""
+        await self._turns.close()
         for asked in list(self._asked.values()):
             await self._peer.cancel(asked)
         for _, outer in self._inbound.values():
@@ -172,3 +181,13 @@ class Conversation:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+async def disconnect(peer: Peer, profile: Profile, id: str) -> None:
+    """Tell the peer that a connection is over. Raises PeerGone."""
+    params = profile.disconnect_params(id)
+    if not profile.is_disconnect_answered:
+        await peer.notify(profile.disconnect, params)
+        return
+    asked = await peer.begin(profile.disconnect, params)
+    peer.forget(asked)  # it is answered, and there is nothing to do with the answer

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from tabrelay import __version__
@@ -14,7 +15,6 @@ from tabrelay.acp import frame as frames
 from tabrelay.acp.carrier import Carrier, Errand, Outcome
 from tabrelay.acp.conversation import Write
 from tabrelay.acp.frame import Frame
-from tabrelay.acp.profile import MAX_ACTIVE
 from tabrelay.bridge.message import load
 from tabrelay.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
@@ -44,20 +44,16 @@ class Interpreting:
         self._interpreter = Interpreter(self, INFO)
         self._errands: dict[Pending, Errand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(MAX_ACTIVE)
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
-    async def say(self, frame: Frame) -> None:
-        if frame.method == "initialize" and frame.is_request:
-            await self._greet(frame)
-        elif frame.is_request:
-            await self._room.acquire()
-            self._spawn(self._take_turn(frame))
-        elif frame.value is not None:
+    def say(self, frame: Frame) -> None:
+        """A notice of its client's, or an answer."""
+        if frame.value is not None:
             self._interpreter.notify(CHANNEL, frame.value)
 
-    async def _greet(self, frame: Frame) -> None:
+    async def greet(self, frame: Frame) -> None:
+        """`initialize`."""
         params, capabilities = frame.params, frame.params.get("capabilities")
         self._caller = Caller(
             Era.LEGACY,
@@ -74,7 +70,7 @@ class Interpreting:
         found = load(outcome.result.encode())
         self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
         self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
-        self._spawn(self._call(frame))
+        self.begin(frame, lambda: None)
 
     async def _discover(self) -> Outcome:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
@@ -90,30 +86,36 @@ class Interpreting:
             return Outcome(error=SILENT)
         return await self._carrier.outcome(errand)
 
-    async def _take_turn(self, frame: Frame) -> None:
-        try:
-            await self._call(frame)
-        finally:
-            self._room.release()
-
-    async def _call(self, frame: Frame) -> None:
+    def begin(self, frame: Frame, on_done: Callable[[], None]) -> None:
+        """Put a request on its way. At once: what comes after it may be its cancellation."""
         assert frame.method is not None
         outer = Pending(Call(CHANNEL, frame.id, frame.method, frame.text, self._caller))
         try:
             self._interpreter.start(outer)
+        except RelayError as error:
+            outer.fail(error)
+        self._spawn(self._follow(frame.id_text, outer, on_done))
+
+    async def _follow(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
+        try:
             while not isinstance(item := await outer.next(), Reply):
                 if isinstance(item, Notice):
                     await self._write(item.payload.encode())
+            if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
+                await self._write(item.payload.encode())
         except RelayError as error:
-            await self._write(frames.refusal(frame.id_text, error.code, error.message))
-            return
-        if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
-            await self._write(item.payload.encode())
+            await self._write(frames.refusal(id, error.code, error.message))
+        finally:
+            on_done()
 
     # -- the interpreter's peer ----------------------------------------------------------------------------------------
 
     def start(self, pending: Pending) -> None:
-        self._spawn(self._carry(pending))
+        async def carry() -> None:
+            if not pending.is_done:  # it may be cancelled before anybody else has heard of it
+                await self._carry(pending)
+
+        self._spawn(carry())
 
     def cancel(self, pending: Pending, why: str) -> None:
         errand = self._errands.pop(pending, None)

@@ -6,6 +6,8 @@ and codes that this shape has.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import json
 import secrets
@@ -16,16 +18,18 @@ from typing import Any, Final
 from tabrelay.acp import frame as frames
 from tabrelay.acp import profile, splice
 from tabrelay.acp.browserline import BrowserLine
-from tabrelay.acp.conversation import Conversation
+from tabrelay.acp.conversation import Conversation, disconnect
 from tabrelay.acp.frame import Frame
-from tabrelay.acp.peer import Peer
+from tabrelay.acp.peer import Peer, PeerGone
 from tabrelay.acp.profile import G1, G2, G3, G4, Profile
 from tabrelay.acp.session import Offer
 from tabrelay.bridge import faults
 from tabrelay.bridge.message import Key, key
 from tabrelay.bridge.outbound import Outbound
+from tabrelay.errors import Busy
 from tabserver.wire.eras import META_VERSION
 
+MAX_CONNECTIONS: Final = 64
 MAX_CLOSED: Final = 1024
 BACKEND: Final = (faults.FAILED, faults.REFUSED)
 
@@ -52,6 +56,7 @@ class Provider:
         self._connections: dict[str, tuple[Offer, Conversation, BrowserLine]] = {}
         self._envelopes: dict[Key, Envelope] = {}
         self._numbers = itertools.count(1)
+        self._endings: set[asyncio.Task[None]] = set()
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -70,6 +75,12 @@ class Provider:
         for one, envelope in list(self._envelopes.items()):
             if envelope.offer is offer:
                 await self._cancelled(one)
+
+    async def close(self) -> None:
+        """The agent hears no more of it."""
+        for ending in list(self._endings):
+            ending.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)
 
     def owns(self, frame: Frame) -> bool:
         """Is this message of the agent's for one of these?"""
@@ -115,6 +126,10 @@ class Provider:
         if offer is None:
             await self._peer.refuse(frame.id_text, profile.INVALID, "This MCP server is no longer available.")
             return
+        if sum(whose is offer for whose, _, _ in self._connections.values()) >= MAX_CONNECTIONS:
+            text = f"This MCP server has {MAX_CONNECTIONS} connections already: end one that is not used any more."
+            await self._peer.refuse(frame.id_text, Busy.code, text)
+            return
         shape = _shape(frame)
         id = f"c{next(self._numbers)}-{secrets.token_hex(4)}"
         conversation: Conversation
@@ -122,7 +137,12 @@ class Provider:
         async def deliver(line: bytes) -> None:
             await conversation.say(line)
 
-        line = BrowserLine(self._reach(offer, id), deliver, has_listener=True)
+        def stuck() -> None:
+            ending = asyncio.create_task(self._hang_up(id))
+            self._endings.add(ending)
+            ending.add_done_callback(self._endings.discard)
+
+        line = BrowserLine(self._reach(offer, id), deliver, has_listener=True, on_stuck=stuck)
         conversation = Conversation(shape, id, self._peer, line.say, lambda: offer.session.id)
         self._connections[id] = (offer, conversation, line)
         offer.connected(id)
@@ -136,6 +156,15 @@ class Provider:
             await line.close()
             await conversation.close()
             offer.disconnected(id)
+
+    async def _hang_up(self, id: str) -> None:
+        """On an agent whose server takes nothing any more."""
+        found = self._connections.get(id)
+        if found is None:
+            return
+        await self._disconnect(id)
+        with contextlib.suppress(PeerGone):
+            await disconnect(self._peer, found[1].profile, id)
 
     # -- envelopes -----------------------------------------------------------------------------------------------------
 

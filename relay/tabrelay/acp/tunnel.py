@@ -16,12 +16,13 @@ from tabrelay.acp import frame as frames
 from tabrelay.acp import profile as profiles
 from tabrelay.acp.ahead import Ahead
 from tabrelay.acp.carrier import NOT_CARRIED, Carrier, Errand
-from tabrelay.acp.conversation import CANCEL, Conversation, Write
+from tabrelay.acp.conversation import CANCEL, Conversation, Write, disconnect
 from tabrelay.acp.declaration import Declared
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.interpreting import Interpreting
 from tabrelay.acp.peer import Peer, PeerGone
 from tabrelay.acp.profile import G1, G3, G4, MAX_ACTIVE, Profile
+from tabrelay.acp.turns import Turns
 from tabrelay.bridge.message import Key, key, parse
 from tabserver.wire import jsonrpc
 
@@ -139,7 +140,7 @@ class Tunnel:
             id = _connection_in(answer)
             if id is not None:
                 with contextlib.suppress(PeerGone):
-                    await self._disconnect(profile, id)
+                    await disconnect(self._peer, profile, id)
 
         params = profile.connect_params(self._declared, self._session())
         answer = await self._peer.request(profile.connect, params, connected, too_late)
@@ -186,15 +187,7 @@ class Tunnel:
         with contextlib.suppress(PeerGone, OSError):
             await conversation.close()
             if not conversation.hung_up.is_set():
-                await self._disconnect(conversation.profile, conversation.id)
-
-    async def _disconnect(self, profile: Profile, id: str) -> None:
-        params = profile.disconnect_params(id)
-        if not profile.is_disconnect_answered:
-            await self._peer.notify(profile.disconnect, params)
-            return
-        asked = await self._peer.begin(profile.disconnect, params)
-        self._peer.forget(asked)  # it is answered, and there is nothing to do with the answer
+                await disconnect(self._peer, conversation.profile, conversation.id)
 
     # -- in envelopes --------------------------------------------------------------------------------------------------
 
@@ -206,7 +199,6 @@ class Tunnel:
         async def end() -> None:
             with contextlib.suppress(PeerGone, OSError):
                 await carrying.close()
-                await carrier.close()
 
         try:
             await self._attend(ahead, carrying.say, asyncio.Event())
@@ -230,7 +222,7 @@ class Carrying:
     def __init__(self, carrier: Carrier, write: Write) -> None:
         self._carrier = carrier
         self._write = write
-        self._room = asyncio.Semaphore(MAX_ACTIVE)  # as many as its provider takes: one more would be refused
+        self._turns = Turns(MAX_ACTIVE, self._begin, write)  # as many as a provider takes: one more would be refused
         self._errands: dict[Key, Errand] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._interpreting: Interpreting | None = None
@@ -241,48 +233,58 @@ class Carrying:
             await self._write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
         elif frame.is_request and frame.method == "initialize":
             self._interpreting = self._interpreting or Interpreting(self._carrier, self._write)
-            await self._interpreting.say(frame)
-        elif frame.is_request and parse(line).is_modern:
-            await self._request(frame)
-        elif frame.method == CANCEL and key(frame.params.get("requestId")) in self._errands:
-            await self._carrier.give_up(self._errands.pop(key(frame.params["requestId"])))
-        elif self._interpreting is not None:
-            await self._interpreting.say(frame)
-        elif frame.is_request:
+            await self._interpreting.greet(frame)
+        elif frame.is_request and self._interpreting is None and not parse(line).is_modern:
             await self._write(frames.answer(frame.id_text, error=NOT_CARRIED))
+        elif frame.is_request:
+            await self._turns.enter(frame)
+        elif frame.method == CANCEL:
+            await self._cancel(frame)
+        elif self._interpreting is not None:
+            self._interpreting.say(frame)
 
-    async def _request(self, frame: Frame) -> None:
+    async def _cancel(self, frame: Frame) -> None:
+        one = key(frame.params.get("requestId"))
+        if self._turns.withdraw(one):
+            return
+        async with self._turns.order:
+            errand = self._errands.pop(one, None)
+            if errand is not None:
+                await self._carrier.give_up(errand)
+            elif self._interpreting is not None:
+                self._interpreting.say(frame)
+
+    async def _begin(self, frame: Frame) -> None:
         assert frame.method is not None
+        if self._interpreting is not None and not parse(frame.raw).is_modern:
+            self._interpreting.begin(frame, self._turns.leave)
+            return
 
         async def told(method: str, params: str | None) -> None:
             await self._write(frames.notification(method, params))
 
-        await self._room.acquire()
-        try:
-            errand = await self._carrier.begin(frame.id_text, frame.method, frame.part("params"), told)
-        except BaseException:
-            self._room.release()
-            raise
+        errand = await self._carrier.begin(frame.id_text, frame.method, frame.part("params"), told)
         self._errands[frame.key] = errand
-        task = asyncio.create_task(self._finish(frame, errand))
+        task = asyncio.create_task(self._finish(frame.key, frame.id_text, errand))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, frame: Frame, errand: Errand) -> None:
+    async def _finish(self, one: Key, id: str, errand: Errand) -> None:
         try:
             outcome = await self._carrier.outcome(errand)
-            await self._write(frames.answer(frame.id_text, result=outcome.result, error=outcome.error))
+            await self._write(frames.answer(id, result=outcome.result, error=outcome.error))
         except asyncio.CancelledError:
             pass  # given up: nobody wants an answer
         finally:
-            self._errands.pop(frame.key, None)
-            self._room.release()
+            if self._errands.get(one) is errand:  # two may have the same id, though they must not
+                del self._errands[one]
+            self._turns.leave()
 
     async def close(self) -> None:
+        await self._turns.close()
+        await self._carrier.close()  # before those who wait for an answer end: then nobody would know what they asked
         if self._interpreting is not None:
             await self._interpreting.close()
-        for errand in list(self._errands.values()):
-            await self._carrier.give_up(errand)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
