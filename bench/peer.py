@@ -2,7 +2,8 @@
 
 `link` speaks `tabrelay.v1` with the real link, `bare` speaks the bare forwarder's protocol. Both run over the same
 socket and do the same work for a call (one parse, one dump), so that they differ by the link and nothing else. A call
-with the argument `bytes` gets a text of that many bytes back instead of its own arguments.
+with the argument `bytes` gets a text of that many bytes back instead of its own arguments; such an answer is made once,
+as in a browser it would be made by the page, which has a thread of its own.
 """
 
 from __future__ import annotations
@@ -174,7 +175,16 @@ def result(message: dict[str, Any]) -> dict[str, Any]:
 
 def answer(text: str) -> str:
     message = orjson.loads(text)
+    size = ((message.get("params") or {}).get("arguments") or {}).get("bytes")
+    if size is not None:
+        return large(message["id"], size)
     return orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result(message)}).decode()
+
+
+@lru_cache(maxsize=8)
+def large(id: int, size: int) -> str:
+    message = {"method": "tools/call", "params": {"arguments": {"bytes": size}}}
+    return orjson.dumps({"jsonrpc": "2.0", "id": id, "result": result(message)}).decode()
 
 
 class Bare:

@@ -46,5 +46,5 @@ class Begun:
         self.again = again
 
     def whole(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
-        """The answer at once: status, headers of its own, body."""
+        """A short answer at once: status, headers of its own, body."""
         return self._status_of(reply), self.headers, reply.payload.encode()

@@ -20,6 +20,7 @@ from tabrelay.errors import (
     UpstreamFailed,
     UpstreamGone,
 )
+from tabrelay.slices import Body, Payload, Slices, text_of
 from tabrelay.traces import Trace
 from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
@@ -55,9 +56,9 @@ _slow_readers: WeakSet[Pending] = WeakSet()
 _NONE: Final[deque[Notice]] = deque(maxlen=0)
 
 
-def memory_of(text: str) -> int:
+def memory_of(payload: Payload) -> int:
     """In bytes: one letter outside of ASCII can make Python give four to each of the others."""
-    return len(text) if text.isascii() else 4 * len(text)
+    return len(payload) if isinstance(payload, Slices) or payload.isascii() else 4 * len(payload)
 
 
 def _nothing() -> None:
@@ -80,16 +81,25 @@ class Call:
 
 @dataclass(slots=True)
 class Reply:
-    """The final response, as it came; `error_code` is set when it is a JSON-RPC error.
+    """The final response, as it came (`said`); `error_code` is set when it is a JSON-RPC error.
 
     `release` is called once when the caller has it: until then, it counts as memory of the link it came by. `is_plain`:
     somebody has read it, and it is a result that is neither a tool's error nor a question.
     """
 
-    payload: str
+    said: Payload
     error_code: int | None = None
     release: Callable[[], None] = _nothing
     is_plain: bool = False
+
+    @property
+    def payload(self) -> str:
+        """As one text, which takes a while for a long one."""
+        return text_of(self.said)
+
+    def body(self) -> Body:
+        """As it is written."""
+        return self.said.encode() if isinstance(self.said, str) else self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +216,11 @@ class Pending:
         """Was it answered with a result? True no longer than the reply is held."""
         return self._reply is not None and self._reply.error_code is None
 
-    def body(self) -> bytes:
+    def body(self) -> Body:
         """The reply as it is written; as text it is not kept any longer, and it counts until it is released."""
         assert self._reply is not None
-        body = self._reply.payload.encode()
-        self._reply = replace(self._reply, payload="")
+        body = self._reply.body()
+        self._reply = replace(self._reply, said="")
         return body
 
     def release(self) -> None:

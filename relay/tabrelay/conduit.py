@@ -1,7 +1,7 @@
 """A WebSocket past ASGI: a text is handed on in the turn of the loop in which its last byte came, and written in the
 one in which it was said. Without it, each way takes a queue, a task and a few wrappers, as ASGI wants them.
 
-Everything that is not a small text still goes by ASGI: opening, closing, large texts, a browser that reads too slowly.
+Everything that is not a text still goes by ASGI: opening, closing, a browser that reads too slowly.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Settings:
     drain_pause_s: float = _setting(2.0, "then browsers stay away this long: at least what a restart takes")
     drain_spread_s: float = _setting(5.0, "then they come back spread over this")
     max_message: int = _setting(16 * MIB, "largest message on the link, after reassembly")
-    max_part: int = _setting(512 * KIB, "larger messages travel in slices of this")
+    max_part: int = _setting(64 * KIB, "larger messages travel in slices of this")
     max_header: int = _setting(64 * KIB, "largest HTTP request line and header")
     header_deadline_s: float = _setting(10.0, "an HTTP request's header must be complete within this")
     connection_idle_s: float = _setting(

@@ -26,7 +26,7 @@ from tabrelay.config import Settings
 from tabrelay.headers import LimitedHttp
 from tabrelay.sockets import LimitedWebSocket
 from tabrelay.ticket import fits
-from tabserver.wire.limits import DEFAULTS
+from tabserver.wire.limits import LARGEST_PART
 
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
@@ -220,5 +220,5 @@ def calm_collector() -> None:
 
 def _largest_frame(settings: Settings) -> int:
     """Bytes of one WebSocket message. Large messages come in slices, except from plain pages, which know no slices."""
-    slice_bytes = 4 * max(settings.max_part, DEFAULTS.max_part)  # a character takes up to four bytes
+    slice_bytes = 4 * max(settings.max_part, LARGEST_PART)  # a character takes up to four bytes
     return max(slice_bytes, settings.max_message if settings.plain else 0) + HEADER_ROOM

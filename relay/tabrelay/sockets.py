@@ -1,14 +1,14 @@
 """WebSockets with limits: what all of them may hold of messages that are not complete, and in how many fragments one
-may come. And with a way past ASGI (`conduit`) for small texts, which nearly all are.
+may come. And with a way past ASGI (`conduit`) for texts, which nearly all messages are.
 
 uvicorn's protocol knows only how large one message may be. Many that are almost complete, or one in fragments of a byte
 (or of nothing at all), would take any amount of memory all the same. What a message means is not known here.
 
-What comes is walked through frame by frame. A small text in one frame is unmasked and handed on at once; a large one is
-gathered here (`pieces`) and queued when it is whole. Every other frame (RFC 6455: control frames, fragments, binary,
-whatever breaks the rules) is left to the websockets library, which knows all there is to know of them: a small one as
-it comes, of a large one first the header, by which it may be refused, and the rest when all of it has come. What all
-sockets hold is one running total (`tally`).
+What comes is walked through frame by frame. A text in one frame is unmasked and handed on at once; one that comes in
+several reads is gathered here (`pieces`), and queued if nobody takes it at once. Every other frame (RFC 6455: control
+frames, fragments, binary, whatever breaks the rules) is left to the websockets library, which knows all there is to
+know of them: a small one as it comes, of a large one first the header, by which it may be refused, and the rest when
+all of it has come. What all sockets hold is one running total (`tally`).
 """
 
 from __future__ import annotations
@@ -134,24 +134,28 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 at, is_free = stop, self._is_free
                 continue
             start, stop = _bounds(data, at)
-            if start and stop - start > SIP:
-                self._begin(data[at:start], stop - start)
+            size = stop - start
+            is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED and size <= self.config.ws_max_size
+            if is_ours and stop <= end and is_free and self.on_text is not None:
+                self._hand_on(memoryview(data)[start:stop] if size > SIP else data[start:stop], data[start - 4 : start])
+                at = stop
+            elif start and size > SIP:
+                self._begin(data[at:start], size)
                 at, is_free = start, self._is_free
-                continue
-            is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
-            if start == 0 or (is_ours and stop > end and is_free):
+            elif start == 0 or (is_ours and stop > end and is_free):
                 self._scrap = data[at:]
                 return
-            if is_ours and is_free and self.on_text is not None:
-                try:
-                    text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
-                except UnicodeDecodeError:
-                    self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
-                    return
-                at = stop
-                self.on_text(text)
             else:
                 self._others = stop - at
+
+    def _hand_on(self, data: bytes | memoryview, mask: bytes) -> None:
+        assert self.on_text is not None
+        try:
+            text = apply_mask(data, mask).decode()
+        except UnicodeDecodeError:
+            self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
+            return
+        self.on_text(text)
 
     def _begin(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
@@ -173,6 +177,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self._large = None
         if not self._mask:
             self._sip(large.take())
+        elif self._is_free and self.on_text is not None:
+            self._hand_on(large.take(), self._mask)
         elif not self.close_sent:
             self.curr_msg_data_type = "text"
             self.frames = [apply_mask(large.take(), self._mask)]

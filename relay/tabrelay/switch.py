@@ -236,7 +236,7 @@ class Switch:
         payload, flaws = sift(call.method, reply.payload, self._bounds)
         is_whole = '"cursor"' not in call.payload and '"nextCursor"' not in payload
         self.registry.flag(server, call.method, flaws, is_whole=is_whole)
-        return replace(reply, payload=payload)
+        return replace(reply, said=payload)
 
     async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
         if self.elsewhere is not None and not self.elsewhere.is_held(server):

@@ -147,7 +147,7 @@ class Ticket:
 
     def _look(self) -> None:
         reply, http = self._begun.pending.whole, self._http
-        if reply is None or len(reply.payload) > MOST or http.flow.write_paused or http.transport.is_closing():
+        if reply is None or len(reply.said) > MOST or http.flow.write_paused or http.transport.is_closing():
             self.hand_over()
             return
         try:

@@ -259,7 +259,7 @@ async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
 
 
 async def test_what_is_whole_counts_until_it_is_taken() -> None:
-    async with Stage(by_conduit=True) as stage:
+    async with Stage(by_conduit=False) as stage:
         before = LimitedWebSocket.tally.total
         stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
         assert LimitedWebSocket.tally.total - before == 90_000
@@ -268,11 +268,11 @@ async def test_what_is_whole_counts_until_it_is_taken() -> None:
         assert len(stage.heard) == 2
 
 
-async def test_small_texts_are_heard_at_once_and_large_ones_in_their_turn() -> None:
+async def test_texts_are_heard_at_once_also_large_ones_that_come_in_several_reads() -> None:
     small, large = frame(TEXT, b"small"), frame(TEXT, b"x" * (SIP + 1))
-    heard, _, _, straight = await outcome([small, large + small, small], by_conduit=True)
-    assert [len(str(text)) for kind, text in heard] == [5, SIP + 1, 5, 5]
-    assert straight == 2  # the one behind the large one waits for it
+    heard, _, _, straight = await outcome([small, large + small, large[:100], large[100:] + small], by_conduit=True)
+    assert [len(str(text)) for kind, text in heard] == [5, SIP + 1, 5, SIP + 1, 5]
+    assert straight == 5
 
 
 async def test_what_is_said_is_written_at_once_and_keeps_its_order() -> None:

@@ -246,7 +246,8 @@ async def closed(connection: ClientConnection) -> tuple[int | None, bool]:
 
 async def test_a_browser_that_reads_too_slowly_loses_its_socket_and_not_its_calls(tmp_path: Path) -> None:
     async with (
-        RunningRelay(tmp_path, send_queue=64 * 1024, send_timeout_s=1.0) as relay,
+        # Slices would wait until the browser has read the first of them.
+        RunningRelay(tmp_path, send_queue=64 * 1024, send_timeout_s=1.0, max_part=1 << 20) as relay,
         SyntheticWorker(relay.url, relay.token, "notes") as worker,
     ):
         assert await works(relay, worker)

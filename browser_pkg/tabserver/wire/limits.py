@@ -21,7 +21,7 @@ class Limits:
     replay_messages: int = 1024
     replay_bytes: int = 32 * 1024 * 1024
     max_message: int = 16 * 1024 * 1024
-    max_part: int = 512 * 1024
+    max_part: int = 64 * 1024
     parts_in_flight: int = 4
     large_at_once: int = 4
     # A receiver that is short of memory looks again this often whether it may acknowledge.
@@ -29,3 +29,5 @@ class Limits:
 
 
 DEFAULTS: Final = Limits()
+LARGEST_PART: Final = 512 * 1024
+"""What the other end may send as a slice, in characters: workers of earlier builds do."""

@@ -451,6 +451,10 @@ class Link(Generic[P]):
         drained, sender.outbox = sender.outbox, []
         return drained
 
+    @property
+    def has_events(self) -> bool:
+        return bool(self._events)
+
     def events(self) -> list[Event]:
         """What happened since the last call, in order."""
         drained, self._events = self._events, []

@@ -7,6 +7,15 @@ from typing import Protocol, TypeVar
 P = TypeVar("P")
 
 
+class Gathering(Protocol[P]):
+    """The slices of one payload, until all have come."""
+
+    def add(self, slice: P) -> None: ...
+
+    def whole(self) -> P:
+        """All of it; nothing is added after that."""
+
+
 class Codec(Protocol[P]):
     """Operations on a payload. A shell that carries something else than text gives its own."""
 
@@ -18,7 +27,20 @@ class Codec(Protocol[P]):
 
     def cut(self, payload: P, start: int, end: int) -> P: ...
 
-    def join(self, slices: list[P]) -> P: ...
+    def gather(self) -> Gathering[P]: ...
+
+
+class _Texts:
+    """Put together at the end."""
+
+    def __init__(self) -> None:
+        self._slices: list[str] = []
+
+    def add(self, slice: str) -> None:
+        self._slices.append(slice)
+
+    def whole(self) -> str:
+        return "".join(self._slices)
 
 
 class Text:
@@ -34,5 +56,5 @@ class Text:
     def cut(self, payload: str, start: int, end: int) -> str:
         return payload[start:end]
 
-    def join(self, slices: list[str]) -> str:
-        return "".join(slices)
+    def gather(self) -> _Texts:
+        return _Texts()

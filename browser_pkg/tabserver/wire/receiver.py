@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from . import frames
 from .budget import Budget
 from .errors import RemoteProtocolError, TooMuch
 from .limits import Limits
-from .payload import Codec
+from .payload import Codec, Gathering
 
 P = TypeVar("P")
 
@@ -20,7 +20,8 @@ class _Partial(Generic[P]):
 
     frame: dict[str, Any]
     count: int
-    slices: list[P] = field(default_factory=list)
+    slices: Gathering[P]
+    came: int = 0
     size: int = 0
     cost: int = 0  # in bytes of memory
 
@@ -92,7 +93,7 @@ class Receiver(Generic[P]):
         partial = self._partial.get(name)
         if index == 0 and partial is None:
             partial = self._begin(part, name, count)
-        if partial is None or index != len(partial.slices) or count != partial.count:
+        if partial is None or index != partial.came or count != partial.count:
             raise RemoteProtocolError(f"slice {index} of {count} does not continue frame {name}")
         size, width = self._codec.weigh(payload)
         if partial.size + size > self.max_message:
@@ -100,15 +101,16 @@ class Receiver(Generic[P]):
         cost = size * width
         if self._budget is not None and self._budget.used + cost > self._budget.most:
             raise TooMuch("more large messages at once than the relay can hold")
-        partial.slices.append(payload)
+        partial.slices.add(payload)
+        partial.came += 1
         partial.size += size
         partial.cost += cost
         if self._budget is not None:
             self._budget.add(cost)
-        if len(partial.slices) < count:
+        if partial.came < count:
             return None
         self._drop(name)
-        return partial.frame, self._codec.join(partial.slices)
+        return partial.frame, partial.slices.whole()
 
     def _begin(self, part: dict[str, Any], name: int, count: int) -> _Partial[P]:
         if len(self._partial) >= self._limits.large_at_once:
@@ -119,7 +121,8 @@ class Receiver(Generic[P]):
         if not isinstance(inner, dict) or inner.get("t") != "msg":
             raise RemoteProtocolError("the first slice does not say what it begins")
         # The whole has the number of its last slice; only its other fields are looked at.
-        partial = self._partial[name] = _Partial[P](frames.check({**inner, "s": 0, "a": 0}), count)
+        frame = frames.check({**inner, "s": 0, "a": 0})
+        partial = self._partial[name] = _Partial(frame, count, self._codec.gather())
         return partial
 
     def _drop(self, name: int) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tabrelay.calls import MAX_UNREAD_NOTICES
+from tabrelay.slices import Body
 from tabserver.wire.jsonrpc import RequestId
 
 MIB: Final = 1024 * 1024
@@ -31,7 +32,7 @@ class Event:
 
     seq: int
     id: str
-    payload: bytes
+    payload: Body
 
 
 class Stream:
@@ -75,7 +76,7 @@ class Stream:
     def event_id(self, seq: int) -> str:
         return f"{self.id}_{seq}"
 
-    def add(self, payload: bytes) -> None:
+    def add(self, payload: Body) -> None:
         if self.is_over:
             return
         self._last += 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any, Final
 
 import orjson
 
 from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.heading import Heading
+from tabrelay.slices import Body, Slices
 from tabserver.wire.budget import Budget
 from tabserver.wire.jsonrpc import RequestId, error_message
 
@@ -27,6 +28,7 @@ SSE_HEADERS: Final[tuple[Header, ...]] = (
 CHUNK: Final = 256 * 1024
 # A client that takes nothing for this long is gone, whatever its connection says.
 STALL_S: Final = 30.0
+RENEW_S: Final = 1.0  # a timer for each piece would take longer than to write it
 
 
 class Exchange(Heading):
@@ -104,18 +106,18 @@ class Exchange(Heading):
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
-    async def reply(self, status: int, body: bytes = b"", headers: Iterable[Header] = ()) -> None:
+    async def reply(self, status: int, body: Body = b"", headers: Iterable[Header] = ()) -> None:
         """A whole response at once."""
         if self.is_gone:
             return
         length = (b"content-length", str(len(body)).encode())
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-        if len(body) > CHUNK:
+        if isinstance(body, Slices) or len(body) > CHUNK:
             await self._write_slowly(body, is_last=True)
         else:
             await self._send({"type": "http.response.body", "body": body})
 
-    async def json(self, status: int, body: bytes, headers: Iterable[Header] = ()) -> None:
+    async def json(self, status: int, body: Body, headers: Iterable[Header] = ()) -> None:
         await self.reply(status, body, (JSON_TYPE, *headers))
 
     async def error(self, error: RelayError, id: RequestId | None, server: str | None) -> None:
@@ -137,10 +139,12 @@ class Exchange(Heading):
         self._streaming = True
         await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
 
-    async def event(self, payload: bytes, id: str | None = None) -> None:
+    async def event(self, payload: Body, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
         head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
-        if len(payload) > CHUNK:  # not twice in memory, for a client that may not read it
+        if (
+            isinstance(payload, Slices) or len(payload) > CHUNK
+        ):  # not twice in memory, for a client that may not read it
             await self._chunk(head)
             await self._write_slowly(payload, is_last=False)
             await self._chunk(b"\n\n")
@@ -172,19 +176,30 @@ class Exchange(Heading):
         elif not self.is_gone:
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _write_slowly(self, body: bytes, *, is_last: bool) -> None:
-        """At the client's pace: a large body goes out in pieces, and one that is not read is given up."""
-        view = memoryview(body)
+    async def _write_slowly(self, body: Body, *, is_last: bool) -> None:
+        """At the client's pace: a large body goes out in pieces, and one that is not read is given up. After each piece
+        others have their turn."""
+        left, now = len(body), asyncio.get_running_loop().time
+        renewed = now()
         try:
-            for start in range(0, len(body), CHUNK):
-                if self.is_gone:
-                    return
-                piece = bytes(view[start : start + CHUNK])
-                more = not is_last or start + CHUNK < len(body)
-                async with asyncio.timeout(STALL_S):
+            async with asyncio.timeout(STALL_S) as patience:
+                for piece in body if isinstance(body, Slices) else _cut(body):
+                    if self.is_gone:
+                        return
+                    left -= len(piece)
+                    more = not is_last or left > 0
                     await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+                    if now() - renewed > RENEW_S:
+                        renewed = now()
+                        patience.reschedule(renewed + STALL_S)
+                    await asyncio.sleep(0)
         except TimeoutError:
             self.is_gone = True
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    view = memoryview(body)
+    return (bytes(view[start : start + CHUNK]) for start in range(0, len(body), CHUNK))
 
 
 def error_body(error: RelayError, id: RequestId | None, server: str | None) -> bytes:

@@ -123,7 +123,7 @@ async def _follow(
             elif event is not None and can_pause:
                 stream.pause(_retry_ms(event.payload))
             event = await pending.next()
-        stream.add(event.payload.encode())
+        stream.add(event.body())
     except RelayError as error:
         stream.add(error_body(error, pending.call.id, server))
     finally:

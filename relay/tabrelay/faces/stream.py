@@ -8,6 +8,7 @@ from typing import Final
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BrowserGone, RelayError
 from tabrelay.faces.exchange import Exchange
+from tabrelay.slices import Body
 
 # Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
 GLANCE_S: Final = 0.05
@@ -89,7 +90,7 @@ async def answer(
         await exchange.end_stream()
 
 
-async def _whole(exchange: Exchange, status: int, body: bytes) -> None:
+async def _whole(exchange: Exchange, status: int, body: Body) -> None:
     """The reply at once; as the only event if a stream was begun for another reason."""
     if exchange.is_streaming:
         await exchange.event(body)

@@ -8,6 +8,8 @@ import orjson
 
 from tabrelay.bulk import is_bulky
 from tabrelay.errors import BadAnswer
+from tabrelay.gist import SHORT
+from tabrelay.slices import Payload, Slices
 from tabserver.wire.jsonrpc import RequestId
 
 
@@ -23,10 +25,10 @@ def read(payload: str) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def judge(payload: str, id: RequestId) -> tuple[int | None, bool]:
+def judge(payload: Payload, id: RequestId) -> tuple[int | None, bool]:
     """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
     truth about an answer that is none."""
-    message = read(payload)
+    message = read(payload) if isinstance(payload, str) else _skimmed(payload, id)
     if message is None or message.get("id") != id:
         raise BadAnswer("The browser's answer is not a JSON-RPC response to this request.")
     error = message.get("error")
@@ -38,3 +40,12 @@ def judge(payload: str, id: RequestId) -> tuple[int | None, bool]:
     result = message["result"]
     is_plain = isinstance(result, dict) and not result.get("isError") and result.get("resultType") != "input_required"
     return None, is_plain
+
+
+def _skimmed(payload: Slices, id: RequestId) -> dict[str, Any] | None:
+    """A long answer without its long strings, in which is nothing that anybody asks for: unless the id is one."""
+    gist, payload.gist = payload.gist, None  # it may be as large as the rest
+    message = None if gist is None else read(gist)
+    if message is not None and isinstance(id, str) and len(id) > SHORT:
+        message["id"] = (read(payload.decode()) or {}).get("id")
+    return message

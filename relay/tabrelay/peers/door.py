@@ -28,6 +28,7 @@ from tabrelay.peers.tab import TabPeer
 from tabrelay.peers.writer import Writer
 from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
+from tabrelay.slices import Sliced
 from tabserver.wire import frames
 from tabserver.wire.budget import Budget
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
@@ -239,7 +240,7 @@ class Door:
             inst=frame["inst"],
             principal=principal.id,
             origin=origin,
-            link=Link.accepter(terms, self._limits, budget=self._budget),
+            link=Link.accepter(terms, self._limits, Sliced(), self._budget),
             roster=self._rosters.setdefault(name, Roster()),
             budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,

@@ -18,6 +18,7 @@ import orjson
 from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, doubtful
 from tabrelay.peers import answer
+from tabrelay.slices import Payload, text_of
 from tabserver.wire import frames
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
@@ -57,7 +58,7 @@ class TabPeer:
         inst: str,
         principal: str,
         origin: str | None,
-        link: Link[str],
+        link: Link[Any],  # what is said is text, and so is what comes, or slices of it
         roster: Roster[Pending],
         budget: Budget,
         in_flight_limit: int,
@@ -234,7 +235,10 @@ class TabPeer:
     def receive(self, socket: Socket, header: str, payload: str | None) -> None:
         if socket is self._socket:
             self.link.receive(header, payload, self._loop.time())
-            self._pump()
+            if self.link.has_events:
+                self._pump()
+            else:  # a slice, or a word that it has come
+                self._write_soon()
 
     def detach(self, socket: Socket) -> None:
         """The socket closed. The session waits for the next one until its grace is over."""
@@ -331,10 +335,11 @@ class TabPeer:
             if pending is not None:
                 self._settle(pending, event.payload)
         elif event.kind is not Kind.RES:
-            self._spoke(event, answer.read(event.payload))
+            self._spoke(event, text_of(event.payload))
 
-    def _spoke(self, event: Received[str], message: dict[str, Any] | None) -> None:
+    def _spoke(self, event: Received[Any], payload: str) -> None:
         """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
+        message = answer.read(payload)
         # Only a session can be asked something. What is not what its header says is nobody's.
         is_question = event.kind is Kind.REQ
         if message is None or ("id" in message) is not is_question:
@@ -344,7 +349,7 @@ class TabPeer:
         related = self._roster.get((event.channel, event.related)) if event.related is not None else None
         if message.get("method") == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
-                related.notify(Notice(event.payload, ends_stream=True))
+                related.notify(Notice(payload, ends_stream=True))
         elif message.get("method") == TABS:
             self._on_tabs(self, message.get("params"))
         elif message.get("method") == PIN:
@@ -352,11 +357,11 @@ class TabPeer:
             if related is not None and related.on_pin is not None and (tab is None or isinstance(tab, str)):
                 related.on_pin(tab)
         elif related is not None:
-            related.notify(Notice(event.payload))
+            related.notify(Notice(payload))
         elif event.channel in self._sinks:
-            self._sinks[event.channel](Notice(event.payload))
+            self._sinks[event.channel](Notice(payload))
 
-    def _settle(self, pending: Pending, payload: str) -> None:
+    def _settle(self, pending: Pending, payload: Payload) -> None:
         """Give the caller its answer, or the truth about an answer that is none."""
         try:
             code, is_plain = answer.judge(payload, pending.call.id)

@@ -1,0 +1,89 @@
+"""What is left of a long JSON text without its long strings, made while the text comes, a slice at a time. Pure.
+
+Nearly all of what is large is one long string: a picture, a file, a page. To look at it when all of it is there keeps
+everybody waiting for tens of milliseconds. Here each slice is looked at when it comes; what is parsed in the end is the
+little around those strings. A text whose gist is valid JSON is valid JSON, and the other way round.
+
+What the text means is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import orjson
+
+SHORT: Final = 16 * 1024
+"""A string of no more characters stays: somebody may want to know what it says."""
+
+# Outside of strings, with small strings. What is tried once is not tried again, however it ends.
+_OUTSIDE: Final = re.compile(r'(?:[^"]++|"[^"\\]{0,1000}+(?:\\.[^"\\]{0,1000}+){0,10}+")*+', re.DOTALL)
+# RFC 8259, 7: what may stand in a string. Of surrogates, as orjson has it, only pairs.
+_ESCAPE: Final = (
+    r'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
+_INSIDE: Final = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE}[^"\\\x00-\x1f]*+)*+')
+_PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
+
+
+class Gist:
+    """`is_bad`: whatever still comes, it will not be JSON."""
+
+    __slots__ = ("_begun", "_carried", "_is_inside", "_kept", "_length", "is_bad")
+
+    def __init__(self) -> None:
+        self.is_bad = False
+        self._kept: list[str] = []
+        self._is_inside = False
+        self._begun: list[str] = []  # of the string that lasts, while it may be a short one
+        self._length = 0  # of that string, so far
+        self._carried = ""  # an escape that has only begun
+
+    def add(self, slice: str) -> None:
+        text, at = self._carried + slice, 0
+        self._carried = ""
+        while at < len(text) and not self.is_bad:
+            at = self._inside(text, at) if self._is_inside else self._outside(text, at)
+
+    def text(self) -> str | None:
+        """When all slices have come; None if they are no JSON."""
+        if self.is_bad or self._is_inside:
+            return None
+        return "".join(self._kept)
+
+    def _outside(self, text: str, at: int) -> int:
+        found = _OUTSIDE.match(text, at)
+        assert found is not None  # it matches nothing at all, too
+        end = found.end()
+        self._kept.append(text[at:end])
+        if end == len(text):
+            return end
+        self._is_inside, self._length = True, 0
+        return end + 1
+
+    def _inside(self, text: str, at: int) -> int:
+        end = text.find('"', at)
+        end = len(text) if end < 0 else end
+        if text.find("\\", at, end) >= 0:
+            found = _INSIDE.match(text, at)
+            assert found is not None
+            end = found.end()
+            if end < len(text) and text[end] != '"':
+                self._carried = text[end:]
+                self.is_bad = text[end] != "\\" or len(self._carried) >= _PAIR
+        else:  # in which only control characters can be wrong, and nobody finds them sooner
+            try:
+                orjson.loads(f'"{text[at:end]}"')
+            except orjson.JSONDecodeError:
+                self.is_bad = True
+        self._length += end - at
+        if self._length <= SHORT:
+            self._begun.append(text[at:end])
+        if self._carried or end == len(text):
+            return len(text)
+        self._kept.append(f'"{"".join(self._begun) if self._length <= SHORT else ""}"')
+        self._begun.clear()
+        self._is_inside = False
+        return end + 1

@@ -1,0 +1,73 @@
+"""A long message that is kept in the slices in which it came: to put it together is to copy it, and everybody else
+would wait for that meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tabrelay.gist import Gist
+
+
+class Slices:
+    """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON."""
+
+    __slots__ = ("_size", "_slices", "gist")
+
+    def __init__(self, slices: Sequence[bytes], gist: str | None) -> None:
+        self._slices = slices
+        self._size = sum(map(len, slices))
+        self.gist = gist
+
+    def __len__(self) -> int:
+        """In bytes."""
+        return self._size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._slices)
+
+    def decode(self) -> str:
+        """As one text."""
+        return b"".join(self._slices).decode()
+
+
+Body = bytes | Slices
+Payload = str | Slices
+
+
+def text_of(payload: Payload) -> str:
+    return payload if isinstance(payload, str) else payload.decode()
+
+
+class _Gathering:
+    """One message on its way."""
+
+    __slots__ = ("_gist", "_slices")
+
+    def __init__(self) -> None:
+        self._gist = Gist()
+        self._slices: list[bytes] = []
+
+    def add(self, slice: Payload) -> None:
+        text = text_of(slice)
+        self._gist.add(text)
+        self._slices.append(text.encode())
+
+    def whole(self) -> Payload:
+        return Slices(self._slices, self._gist.text())
+
+
+class Sliced:
+    """How the relay's links handle payloads: as text, but what comes in slices stays in them."""
+
+    def size(self, payload: Payload) -> int:
+        return len(payload)
+
+    def weigh(self, payload: Payload) -> tuple[int, int]:
+        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        return len(payload), 1 if isinstance(payload, Slices) or payload.isascii() else 4
+
+    def cut(self, payload: Payload, start: int, end: int) -> Payload:
+        return text_of(payload)[start:end]
+
+    def gather(self) -> _Gathering:
+        return _Gathering()
