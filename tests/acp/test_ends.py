@@ -114,6 +114,26 @@ async def test_one_that_is_made_just_when_it_is_given_up_is_ended_once(first: st
         await nothing_more(stage)
 
 
+@pytest.mark.parametrize("turns", range(24))
+async def test_one_whose_session_is_closed_just_when_its_client_leaves_is_ended_once(turns: int) -> None:
+    """Its end is under way by then, and is to be waited for by nobody any more."""
+    async with Stage() as stage:
+        plug, asked = await asked_to_connect(stage)
+        answer(stage, asked)
+        plug.send(id=1, method="tools/call", params={})
+        call = await stage.editor.next()
+        stage.editor.send(id=9, method="session/close", params={"sessionId": "s1"})
+        await stage.agent.next()
+        plug.writer.transport.abort()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stage.agent.send(id=9, result={})
+        said = [await stage.editor.next() for _ in range(3)]
+        assert sorted(str(one.get("method")) for one in said) == ["$/cancel_request", "None", "mcp/disconnect"]
+        assert call["id"] in [one.get("params", {}).get("requestId") for one in said]
+        await nothing_more(stage)
+
+
 async def test_an_answer_that_comes_before_the_cancellation_is_noticed_is_looked_at_all_the_same() -> None:
     sent: asyncio.Queue[bytes] = asyncio.Queue()
     late: list[Frame] = []

@@ -13,7 +13,8 @@ import pytest
 
 from tabrelay.acp import component, inlet, listener
 from tabrelay.acp.profile import G4
-from tests.support.acp import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage
+from tests.support.acp import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
+from tests.support.waiting import until
 
 BOM = b"\xef\xbb\xbf"
 
@@ -187,6 +188,59 @@ async def test_an_agent_of_the_handshake_era_hears_of_errors_that_are_none(error
         assert (await plug.next())["error"]["code"] == -33002
 
 
+async def handshake(stage: Stage, **capabilities: Any) -> Plug:
+    """An agent of the handshake era at a server that is reached in envelopes."""
+    await stage.greet()
+    [server] = await stage.open(ACP)
+    plug = await stage.plug(server)
+    plug.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {}})
+    found = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "resultType": "complete"}
+    stage.editor.send(id=(await stage.editor.next())["id"], result={"result": found})
+    assert (await plug.next())["id"] == 1
+    return plug
+
+
+@pytest.mark.parametrize("value", [b"1e400", b'"\\ud83d"'])
+async def test_what_no_translator_can_read_costs_only_the_call_that_has_it(value: bytes) -> None:
+    """JSON by the letter: some cut a string in the middle of a character."""
+    async with Stage(profile=G4) as stage:
+        plug = await handshake(stage, tools={})
+        plug.raw(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x","arguments":{"x":%s}}}' % value)
+        refused = await plug.next()
+        assert (refused["id"], refused["error"]["code"]) == (2, -32602)
+        plug.raw(b'{"jsonrpc":"2.0","id":"\\ud83d","method":"tools/call","params":{"name":"x"}}')
+        assert (await plug.next())["error"]["code"] == -32602
+        plug.send(id=3, method="tools/call", params={"name": "x"})
+        asked = await stage.editor.next()
+        stage.editor.raw(b'{"id":%s,"result":{"result":{"content":[],"x":%s}}}' % (_json(asked["id"]), value))
+        failed = await plug.next()
+        assert (failed["id"], failed["error"]["code"]) == (3, -32603)
+        await is_well(stage)
+
+
+async def test_a_notice_that_no_translator_can_read_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
+    async with Stage(profile=G4) as stage:
+        plug = await handshake(stage, tools={"listChanged": True})
+        listens = await stage.editor.next()
+        assert listens["params"]["method"] == "subscriptions/listen"
+        about = b'"serverId":"7d0","requestId":%s' % _json(listens["params"]["requestId"])
+        for params in (b'{"x":"\\ud83d"}', b"{}"):
+            method = b'"method":"notifications/tools/list_changed"'
+            stage.editor.raw(b'{"method":"mcp/message","params":{%s,%s,"params":%s}}' % (about, method, params))
+        assert (await plug.next())["method"] == "notifications/tools/list_changed"
+        assert "can't be translated" in caplog.text
+
+
+@pytest.mark.parametrize("era", ["modern", "handshake"])
+async def test_an_array_of_messages_is_taken_apart_in_envelopes_too(era: str) -> None:
+    async with Stage(profile=G4) as stage:
+        plug = await handshake(stage, tools={})
+        meta = {"_meta": META} if era == "modern" else {}
+        calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": id, **meta}} for id in "ab"]
+        plug.raw(_json(calls))
+        assert [(await stage.editor.next())["params"]["params"]["name"] for _ in calls] == ["a", "b"]
+
+
 # -- messages of MCP over ACP ------------------------------------------------------------------------------------------
 
 
@@ -217,6 +271,19 @@ async def test_ids_of_any_type_may_be_named(method: str, request_id: Any) -> Non
         await is_well(stage)
         stage.editor.send(id=asked["id"], result={"result": {}})
         assert (await plug.next())["id"] == 1
+
+
+async def test_a_request_in_the_envelope_of_a_notice_is_refused() -> None:
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        plug.send(id=1, method="tools/list", params={"_meta": META})
+        asked = (await stage.editor.next())["params"]
+        params = {"serverId": "7d0", "requestId": asked["requestId"], "method": "ping"}
+        stage.editor.send(id=30, method="mcp/message", params=params)
+        refused = await stage.editor.next()
+        assert (refused["id"], refused["error"]["code"]) == (30, -32602)
 
 
 # -- lines that are too long -------------------------------------------------------------------------------------------
@@ -302,6 +369,45 @@ async def test_the_editor_is_answered_whichever_part_of_a_chain_dies(who: str) -
         assert failed["error"]["message"].startswith("The agent" if who == "agent" else "A proxy")
         assert await stage.ended() == 4
         assert stage.editor.is_silent
+
+
+class Pondering(NoRelay):
+    """A relay that says only later which servers there are."""
+
+    def __init__(self, *servers: str) -> None:
+        super().__init__(*servers)
+        self.is_asked, self.may_say = asyncio.Event(), asyncio.Event()
+
+    async def servers(self) -> list[str]:
+        self.is_asked.set()
+        await self.may_say.wait()
+        return self.offered
+
+
+async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = []
+    start = listener.Listener.start
+
+    async def noted(self: listener.Listener) -> None:
+        await start(self)
+        ports.append(self.port)
+
+    monkeypatch.setattr(listener.Listener, "start", noted)
+    relay = Pondering("notes")
+    async with Stage(relay) as stage:
+        await stage.greet()
+        stage.editor.send(id=1, method="session/new", params={"mcpServers": [ACP]})
+        async with asyncio.timeout(WAIT_S):
+            await relay.is_asked.wait()
+        stage.editor.may_write.clear()
+        stage.agent.die(3)
+        assert await is_free(ports[0])
+        relay.may_say.set()
+        await until(lambda: len(ports) == 2)
+        assert await is_free(ports[1])
+        stage.editor.may_write.set()
+        assert (await stage.editor.next())["id"] == 1
+        assert await stage.ended() == 3
 
 
 class Absent(PlayedComponent):

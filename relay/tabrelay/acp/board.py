@@ -64,6 +64,9 @@ class Board:
         if isinstance(found, Carrier):
             if frame.is_notification:
                 await found.hear(frame)
+            else:
+                text = "In this shape an MCP server says only notifications."
+                await self._peer.refuse(frame.id_text, profile.INVALID, text)
         elif found is not None and frame.method == "$/cancel_request":
             await found.cancelled(frame.params.get("requestId"))
         elif found is not None and frame.method in profile.DISCONNECTS:

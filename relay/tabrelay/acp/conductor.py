@@ -266,6 +266,15 @@ class Conductor:
     async def _open(self, opening: Opening) -> None:
         """Every port is open before the agent hears of the session."""
         session = self._openings[opening] = Session(opening.session, self._changed.set)
+        try:
+            rewritten = await self._equip(session, opening)
+        finally:
+            if session.is_closed:  # the agent died meanwhile: what was opened since then goes too
+                await self._release(session)
+        await self._agent.write(rewritten)
+
+    async def _equip(self, session: Session, opening: Opening) -> bytes:
+        """Makes the session's servers; gives what the agent is told instead."""
         replaced, added = {}, []
         if not self._router.is_native and self._router.takes_stdio:
             for place, declared in opening.declared.items():
@@ -278,7 +287,7 @@ class Conductor:
             taken.add(name)
             if (offered := await self._offered(session, name, server)) is not None:
                 added.append(offered)
-        await self._agent.write(opening.rewritten(replaced, added))
+        return opening.rewritten(replaced, added)
 
     async def _bridged(self, session: Session, declared: Declared, entry: dict[str, Any]) -> str | None:
         """A server of the editor's, for an agent that can't reach it itself."""

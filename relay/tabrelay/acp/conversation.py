@@ -7,6 +7,7 @@ ACP peer, which sends and gets each message in an envelope that names the connec
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 import logging
@@ -56,7 +57,7 @@ class Conversation:
     async def say(self, line: bytes) -> None:
         frame = Frame.read(line)
         if frame.value is None:
-            await self._odd(line)
+            await say_parts(line, self.say, self._write)
         elif frame.is_request:
             await self._turns.enter(frame)
         elif frame.method == CANCEL:
@@ -66,20 +67,6 @@ class Conversation:
         elif frame.is_response and isinstance(frame.id, str) and frame.id in self._inbound:
             _, outer = self._inbound.pop(frame.id)
             await self._peer.answer(outer, result=frame.result, error=frame.error)
-
-    async def _odd(self, line: bytes) -> None:
-        """An array of messages, as one version has them; or nothing that can be understood."""
-        if line.lstrip().startswith(b"["):
-            try:
-                parts = list(elements(line))
-            except (ValueError, IndexError, RecursionError):
-                parts = []
-            for part in parts:
-                if part.startswith(b"{"):
-                    await self.say(part)
-            if parts:
-                return
-        await self._write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
 
     async def _ask(self, frame: Frame) -> None:
         assert frame.method is not None
@@ -191,3 +178,16 @@ async def disconnect(peer: Peer, profile: Profile, id: str) -> None:
         return
     asked = await peer.begin(profile.disconnect, params)
     peer.forget(asked)  # it is answered, and there is nothing to do with the answer
+
+
+async def say_parts(line: bytes, say: Write, write: Write) -> None:
+    """An array of messages, as one version has them; or nothing that can be understood."""
+    parts: list[bytes] = []
+    if line.lstrip().startswith(b"["):
+        with contextlib.suppress(ValueError, IndexError, RecursionError):
+            parts = list(elements(line))
+    for part in parts:
+        if part.startswith(b"{"):
+            await say(part)
+    if not parts:
+        await write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))

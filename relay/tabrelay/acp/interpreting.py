@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,12 +18,14 @@ from tabrelay.acp.conversation import Write
 from tabrelay.acp.frame import Frame
 from tabrelay.bridge.message import load
 from tabrelay.calls import Call, Notice, Pending, Reply
-from tabrelay.errors import RelayError
+from tabrelay.errors import BadAnswer, BadRequest, RelayError
 from tabrelay.translation import envelope
 from tabrelay.translation.interpreter import Interpreter
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+
+log = logging.getLogger("tabrelay.acp")
 
 CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
@@ -89,11 +92,15 @@ class Interpreting:
     def begin(self, frame: Frame, on_done: Callable[[], None]) -> None:
         """Put a request on its way. At once: what comes after it may be its cancellation."""
         assert frame.method is not None
-        outer = Pending(Call(CHANNEL, frame.id, frame.method, frame.text, self._caller))
+        text = frame.text.removeprefix("\ufeff")
+        outer = Pending(Call(CHANNEL, frame.id, frame.method, text, self._caller))
         try:
             self._interpreter.start(outer)
         except RelayError as error:
             outer.fail(error)
+        except ValueError as problem:  # half of a surrogate pair, 1e400: JSON by the letter, and no translator reads it
+            text = f"This request can't be translated for the server: {problem}"
+            outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
         self._spawn(self._follow(frame.id_text, outer, on_done))
 
     async def _follow(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
@@ -126,7 +133,10 @@ class Interpreting:
         frame = Frame.read(pending.call.payload.encode())
 
         async def told(method: str, params: str | None) -> None:
-            pending.notify(Notice(frames.notification(method, params).decode()))
+            try:
+                pending.notify(Notice(frames.notification(method, params).decode()))
+            except ValueError as problem:
+                log.warning("A notice of the server's can't be translated: %s", problem)
 
         errand = await self._carrier.begin(frame.id_text, pending.call.method, frame.part("params"), told)
         if pending.is_done:
@@ -141,7 +151,10 @@ class Interpreting:
             self._errands.pop(pending, None)
         code = None if outcome.error is None else load(outcome.error.encode())["code"]
         payload = frames.answer(frame.id_text, result=outcome.result, error=outcome.error).decode()
-        pending.finish(Reply(payload, code))
+        try:
+            pending.finish(Reply(payload, code))
+        except ValueError as problem:
+            pending.fail(BadAnswer(f"The server's answer can't be translated: {problem}"))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class Session:
         self.known = asyncio.Event()
         self.offers: list[Offer] = []
         self.on_change = on_change
+        self.is_closed = False
         if id is not None:
             self.known.set()
 
@@ -68,6 +69,7 @@ class Session:
 
     async def close(self) -> None:
         """Ports, connections and tokens of it are gone when this returns."""
+        self.is_closed = True
         for offer in self.offers:
             if offer.listener is not None:
                 await offer.listener.close()

@@ -16,7 +16,7 @@ from tabrelay.acp import frame as frames
 from tabrelay.acp import profile as profiles
 from tabrelay.acp.ahead import Ahead
 from tabrelay.acp.carrier import NOT_CARRIED, Carrier, Errand
-from tabrelay.acp.conversation import CANCEL, Conversation, Write, disconnect
+from tabrelay.acp.conversation import CANCEL, Conversation, Write, disconnect, say_parts
 from tabrelay.acp.declaration import Declared
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.interpreting import Interpreting
@@ -105,9 +105,11 @@ class Tunnel:
         except (PeerGone, TimeoutError):
             log.warning("%s: the editor does not answer.", self._declared.name)
         finally:
-            await ahead.close()
-            if self._conversation is not None:
-                await self._board.end(self._end(self._conversation))
+            try:
+                await ahead.close()
+            finally:  # whoever is cancelled here, has been once already, and owes the editor this all the same
+                if self._conversation is not None:
+                    await self._board.end(self._end(self._conversation))
 
     async def _unless_gone(self, ahead: Ahead, work: Coroutine[Any, Any, None]) -> bool:
         """False: the client hung up meanwhile, and it was given up."""
@@ -230,7 +232,7 @@ class Carrying:
     async def say(self, line: bytes) -> None:
         frame = Frame.read(line)
         if frame.value is None:
-            await self._write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
+            await say_parts(line, self.say, self._write)
         elif frame.is_request and frame.method == "initialize":
             self._interpreting = self._interpreting or Interpreting(self._carrier, self._write)
             await self._interpreting.greet(frame)

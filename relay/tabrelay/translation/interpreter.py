@@ -75,10 +75,12 @@ class Round(Pending):
             self.talk.outer.notify(notice)
 
     def finish(self, reply: Reply) -> None:
+        """Raises ValueError when it can't be read, and is not finished then."""
         reply.release()
         if not self.is_done:
+            message = orjson.loads(reply.payload)
             self.is_done = True
-            self.whose.answered(self.talk, orjson.loads(reply.payload))
+            self.whose.answered(self.talk, message)
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:
