@@ -38,6 +38,15 @@ def test_what_is_read_is_what_parsing_says(id: RequestId) -> None:
         assert requests.read(text) == parsed(text)
 
 
+@pytest.mark.parametrize("id", [0, 7, "r-7"])
+def test_a_request_of_a_session_has_no_caller_whoever_asked_before(id: RequestId) -> None:
+    requests = Requests()
+    text = f'{{"t":"msg","s":3,"a":2,"c":"c1","k":"req","i":{json.dumps(id)}}}'
+    for _ in range(2):
+        assert requests.read(text) == (3, 2, "c1", id, None)
+        requests.read(header())
+
+
 def test_the_caller_of_the_last_one_is_the_same_object() -> None:
     """Whatever is kept for a caller is found again without looking into it."""
     requests = Requests()
@@ -61,7 +70,10 @@ def test_the_caller_of_the_last_one_is_the_same_object() -> None:
         header().replace('"req"', '"note"'),
         header().replace('"s":1,"a":0', '"a":0,"s":1'),
         header().replace(",", ", "),
-        '{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":7}',
+        '{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":7,"d":1}',
+        '{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":7} ',
+        '{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":7}\n',
+        '{"t":"msg","s":1,"a":0,"c":"c1","k":"req"}',
         '{"t":"ack","a":3}',
         "",
     ],
@@ -72,7 +84,7 @@ def test_everything_else_is_left_to_the_parser(text: str) -> None:
     assert requests.read(text) is None
 
 
-@pytest.mark.parametrize("caller", ['"era"', "{}", "null", '{"era":"modern"}', "{", "[" * 600 + "]" * 600])
+@pytest.mark.parametrize("caller", ["", '"era"', "{}", "null", '{"era":"modern"}', "{", "[" * 600 + "]" * 600])
 def test_a_caller_that_is_none_is_refused_every_time(caller: str) -> None:
     requests = Requests()
     text = header().replace(ALICE.text, caller)
@@ -91,3 +103,7 @@ def test_a_relay_writes_what_is_read_so() -> None:
         relay.send("c1", Kind.REQ, "{}", 0.0, id=id, caller=ALICE)
         ((written, _),) = relay.frames()
         assert Requests().read(written) == parsed(written)
+    relay.open("s1", ALICE, 0.0)
+    relay.send("s1", Kind.REQ, "{}", 0.0, id=3)
+    _, (written, _) = relay.frames()
+    assert Requests().read(written) == (4, 0, "s1", 3, None)

@@ -278,7 +278,7 @@ class Link(Generic[P]):
         return channel, int(id)
 
     def request(self, header: str, payload: P, now: float) -> Received[P] | None:
-        """The same for what a worker hears most: a request that opens its channel."""
+        """The same for what a worker hears most: a request."""
         try:
             opening = self._requests.read(header) if self.phase is Phase.UP else None
         except RemoteProtocolError:

@@ -1,7 +1,7 @@
-"""Headers of requests that open their channel, read without parsing them: nearly all that a worker gets.
+"""Headers of requests, read without parsing them: nearly all that a worker gets.
 
-Most are by the caller of the one before, who is described in every header anew: what ends like the last one is by the
-same. It must not differ from `frames.decode` in anything but time, and leaves everything else to that.
+One that opens its channel describes its caller. Most are by the caller of the one before: what ends like the last one is
+by the same. One of a session ends with its id, as its channel was opened before. It must not differ from `frames.decode` in anything but time, and leaves everything else to that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .jsonrpc import RequestId
 # without escapes.
 _BEGINNING: Final = re.compile(
     r'\{"t":"msg","s":(0|[1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-\[\]-~]*)","k":"req",'
-    r'"i":(?:(0|[1-9][0-9]{0,14})|"([ !#-\[\]-~]*)"),"o":'
+    r'"i":(?:(0|[1-9][0-9]{0,14})|"([ !#-\[\]-~]*)")(?:(,"o":)|\}\Z)'
 )
 _MEMBERS: Final = frozenset("tsackio")
 
-# Number, acknowledgement, channel, id, caller.
-Opening = tuple[int, int, str, RequestId, Caller]
+# Number, acknowledgement, channel, id, and the caller if it opens its channel.
+Opening = tuple[int, int, str, RequestId, Caller | None]
 
 
 class Requests:
@@ -36,13 +36,15 @@ class Requests:
         beginning = _BEGINNING.match(header)
         if beginning is None:
             return None
+        seq, ack, channel, number, text, opens = beginning.groups()
         end = header[beginning.end() :]
         known, caller = self._last
-        if caller is None or end != known:
+        if opens is None:
+            caller = None
+        elif caller is None or end != known:
             frame = frames.decode(header)
             if frame.keys() != _MEMBERS:
                 return None
             caller = Caller.from_dict(frame["o"])
             self._last = end, caller
-        seq, ack, channel, number, text = beginning.groups()
         return int(seq), int(ack), channel, text if number is None else int(number), caller
