@@ -134,19 +134,25 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 at, is_free = stop, self._is_free
                 continue
             start, stop = _bounds(data, at)
-            size = stop - start
-            is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED and size <= self.config.ws_max_size
-            if is_ours and stop <= end and is_free and self.on_text is not None:
-                self._hand_on(memoryview(data)[start:stop] if size > SIP else data[start:stop], data[start - 4 : start])
-                at = stop
-            elif start and size > SIP:
-                self._begin(data[at:start], size)
-                at, is_free = start, self._is_free
+            is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
+            if start and stop - start > SIP:
+                if is_ours and stop <= end and is_free and self._may_have(stop - start):
+                    self._hand_on(memoryview(data)[start:stop], data[start - 4 : start])
+                    at = stop
+                else:
+                    self._begin(data[at:start], stop - start)
+                    at, is_free = start, self._is_free
             elif start == 0 or (is_ours and stop > end and is_free):
                 self._scrap = data[at:]
                 return
+            elif is_ours and is_free and self.on_text is not None:
+                self._hand_on(data[start:stop], data[start - 4 : start])
+                at = stop
             else:
                 self._others = stop - at
+
+    def _may_have(self, size: int) -> bool:
+        return self.on_text is not None and size <= self.config.ws_max_size
 
     def _hand_on(self, data: bytes | memoryview, mask: bytes) -> None:
         assert self.on_text is not None

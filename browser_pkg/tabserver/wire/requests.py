@@ -1,7 +1,8 @@
 """Headers of requests, read without parsing them: nearly all that a worker gets.
 
-One that opens its channel describes its caller. Most are by the caller of the one before: what ends like the last one is
-by the same. One of a session ends with its id, as its channel was opened before. It must not differ from `frames.decode` in anything but time, and leaves everything else to that.
+One that opens its channel describes its caller. Most are by the caller of the one before: what ends like the last one
+is by the same. One of a session ends with its id, as its channel was opened before. It must not differ from
+`frames.decode` in anything but time, and leaves everything else to that.
 """
 
 from __future__ import annotations
