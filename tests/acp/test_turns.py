@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import access, browserline, conversation, provider, turns
+from tabrelay.acp import access, browserline, conversation, outlet, provider, turns
 from tabrelay.acp.access import Access
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.profile import G4, MAX_ACTIVE
@@ -261,6 +261,28 @@ async def test_no_more_questions_are_put_to_a_client_than_it_may_leave_unanswere
         assert (await stage.editor.next())["id"] == 50
         stage.editor.send(id=53, method="mcp/message", params=inner)
         assert len({(await on.plug.next())["id"] for _ in range(2)}) == 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
+    shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "MAX_BYTES", 1 << 20)
+    async with staged(shape) as stage:
+        on = await line(stage, shape)
+        running = (await on.fill())[:60]
+        on.plug.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for id in running:
+            on.answer(id, content=[{"type": "text", "text": "x" * (1 << 20)}])
+        unread = stage.editor.chunks_in
+        before = 0
+        while before != unread.qsize():  # until no more is taken
+            before = unread.qsize()
+            for _ in range(300):
+                await asyncio.sleep(0)
+        assert unread.qsize() > 30, "they were taken, and are nowhere counted"
+        on.plug.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert {(await on.plug.next())["id"] for _ in running} == set(range(60))
 
 
 # -- the line itself ---------------------------------------------------------------------------------------------------

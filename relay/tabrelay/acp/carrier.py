@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tabrelay.acp import splice
 from tabrelay.acp.frame import Frame
-from tabrelay.acp.peer import Asked, Peer, PeerGone
+from tabrelay.acp.peer import Asked, Peer, PeerGone, Room
 from tabrelay.acp.profile import FAILED, G4, SESSION
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_SUBSCRIPTION
@@ -43,12 +43,13 @@ class Errand:
 
 
 class Carrier:
-    """For one server. `session`: the ACP session, once it is known."""
+    """For one server. `session`: the ACP session, once it is known. `room`: until an answer can be passed on."""
 
-    def __init__(self, server_id: str, peer: Peer, session: Callable[[], str | None]) -> None:
+    def __init__(self, server_id: str, peer: Peer, session: Callable[[], str | None], room: Room) -> None:
         self._server_id = server_id
         self._peer = peer
         self._session = session
+        self._room = room
         self._errands: dict[str, Errand] = {}
 
     async def begin(self, inner: str, method: str, params: str | None, told: Told) -> Errand:
@@ -62,7 +63,7 @@ class Carrier:
             "params": params,
             "_meta": None if session is None else json.dumps({SESSION: session}),
         }
-        asked = await self._peer.begin(G4.request, splice.build(parts))
+        asked = await self._peer.begin(G4.request, splice.build(parts), room=self._room)
         errand = self._errands[id] = Errand(id, inner, asked, told)
         return errand
 

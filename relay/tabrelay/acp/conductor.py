@@ -300,9 +300,7 @@ class Conductor:
                 connections.append(id)
                 offer.connected(id)
 
-            tunnel = Tunnel(
-                declared, self._above, self._board, self._knowledge, outlet.write, lambda: session.id, connected
-            )
+            tunnel = Tunnel(declared, self._above, self._board, self._knowledge, outlet, lambda: session.id, connected)
             try:
                 lines = inlet.carried(inlet.cut(_chunks(reader)), "an MCP client", outlet.write)
                 await tunnel.run(lines, session.known.wait())

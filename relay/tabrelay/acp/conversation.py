@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tabrelay.acp import frame as frames
 from tabrelay.acp.frame import Frame
-from tabrelay.acp.peer import Asked, Peer, PeerGone
+from tabrelay.acp.peer import Asked, Peer, PeerGone, Room
 from tabrelay.acp.profile import CANCELLED, G1, G2, Profile
 from tabrelay.acp.turns import Turns
 from tabrelay.bridge.message import Key, elements, key
@@ -37,13 +37,22 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class Conversation:
-    def __init__(self, profile: Profile, id: str, peer: Peer, write: Write, session: Callable[[], str | None]) -> None:
-        """`write`: to the MCP program. `session`: the ACP session, once it is known."""
+    def __init__(
+        self,
+        profile: Profile,
+        id: str,
+        peer: Peer,
+        write: Write,
+        session: Callable[[], str | None],
+        room: Room | None = None,
+    ) -> None:
+        """`write`: to the MCP program; `room`: until that can be done. `session`: the ACP session, once it is known."""
         self.profile = profile
         self.id = id
         self._is_certain = profile is not G1  # of the profile: G1 and G2 connect alike
         self._peer = peer
         self._write = write
+        self._room = room
         self._session = session
         self._turns = Turns(MAX_RUNNING, self._ask, write)
         self._asked: dict[Key, Asked] = {}
@@ -71,7 +80,7 @@ class Conversation:
     async def _ask(self, frame: Frame) -> None:
         assert frame.method is not None
         params = frame.part("params")
-        asked = await self._peer.begin(self.profile.request, self._params(frame.method, params))
+        asked = await self._peer.begin(self.profile.request, self._params(frame.method, params), room=self._room)
         self._asked[frame.key] = asked
         # Nothing more is kept of it than may be needed: a call may be large, and run for long.
         again = None if self._is_certain else (frame.method, params)
@@ -85,7 +94,8 @@ class Conversation:
             if answer.error_code != jsonrpc.METHOD_NOT_FOUND:
                 self._is_certain = True
             elif again is not None and not self._is_certain:
-                asked = self._asked[one] = await self._peer.begin(G2.request, self._params(*again))
+                asked = await self._peer.begin(G2.request, self._params(*again), room=self._room)
+                self._asked[one] = asked
                 answer = self._chosen(answer, await asked.answer)
             await self._write(frames.answer(id, result=answer.result, error=answer.error))
         except PeerGone:

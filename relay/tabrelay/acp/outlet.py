@@ -28,14 +28,18 @@ class Outlet:
         self.broken = asyncio.Event()
         self._writing = asyncio.create_task(self._write())
 
-    async def write(self, line: bytes) -> None:
+    async def room(self) -> None:
+        """Wait until something more can be written. Not for ever: then it is broken."""
         if not self._has_room.is_set():
             try:
                 async with asyncio.timeout(self._patience_s):
                     await self._has_room.wait()
             except TimeoutError:
-                log.warning("An MCP client of the agent has not read for %.0f s; hung up.", self._patience_s)
+                log.warning("An MCP client of the agent has made no room for %.0f s; hung up.", self._patience_s)
                 self._break()
+
+    async def write(self, line: bytes) -> None:
+        await self.room()
         if self.broken.is_set():
             return
         self._size += len(line)

@@ -15,6 +15,7 @@ MAX_LATE: Final = 1024
 
 Send = Callable[[bytes], Awaitable[None]]
 Late = Callable[[Frame], Awaitable[None]]
+Room = Callable[[], Awaitable[None]]
 
 
 class PeerGone(Exception):
@@ -25,14 +26,16 @@ class PeerGone(Exception):
 class Asked:
     """A request of ours that was written.
 
-    `at_once` hears of the answer before the peer's next message is looked at; whoever awaits it may be later. `late`
-    gets it when nobody awaits it any more: for an answer that is the beginning of something which has to be ended.
+    `room` is waited for before the answer is taken: there has to be a place to put it. `at_once` hears of the answer
+    before the peer's next message is looked at; whoever awaits it may be later. `late` gets it when nobody awaits it
+    any more: for an answer that is the beginning of something which has to be ended.
     """
 
     id: str
     answer: asyncio.Future[Frame]
     at_once: Callable[[Frame], None] | None = None
     late: Late | None = None
+    room: Room | None = None
 
 
 class Peer:
@@ -50,13 +53,14 @@ class Peer:
         params: str | None,
         at_once: Callable[[Frame], None] | None = None,
         late: Late | None = None,
+        room: Room | None = None,
     ) -> Asked:
         """Write a request; its answer comes later. So what is said one after the other arrives in that order.
 
         Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
         if self._is_gone or (late is not None and len(self._late) >= MAX_LATE):
             raise PeerGone
-        asked = Asked(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late)
+        asked = Asked(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late, room)
         self._waiting[asked.id] = asked
         line = frames.request(asked.id, method, params)
         try:
@@ -123,6 +127,9 @@ class Peer:
 
     async def resolve(self, frame: Frame) -> None:
         """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
+        asked = self._waiting.get(frame.id)
+        if asked is not None and asked.room is not None:
+            await asked.room()  # else any number of answers could pile up with those who can't pass them on
         asked = self._waiting.pop(frame.id, None)
         late = self._late.pop(frame.id, None) if asked is None else asked.late
         if asked is not None and not asked.answer.done():

@@ -20,6 +20,7 @@ from tabrelay.acp.conversation import CANCEL, Conversation, Write, disconnect, s
 from tabrelay.acp.declaration import Declared
 from tabrelay.acp.frame import Frame
 from tabrelay.acp.interpreting import Interpreting
+from tabrelay.acp.outlet import Outlet
 from tabrelay.acp.peer import Peer, PeerGone
 from tabrelay.acp.profile import G1, G3, G4, MAX_ACTIVE, Profile
 from tabrelay.acp.turns import Turns
@@ -75,7 +76,7 @@ class Tunnel:
         peer: Peer,
         board: Board,
         knowledge: Knowledge,
-        write: Write,
+        outlet: Outlet,
         session: Callable[[], str | None],
         on_connected: Callable[[str], None],
     ) -> None:
@@ -83,7 +84,7 @@ class Tunnel:
         self._peer = peer
         self._board = board
         self._knowledge = knowledge
-        self._write = write
+        self._outlet = outlet
         self._session = session
         self._on_connected = on_connected
         self._conversation: Conversation | None = None
@@ -134,8 +135,10 @@ class Tunnel:
             """The server's first message may follow at once."""
             id = _connection_in(answer)
             if id is not None:
-                self._conversation = Conversation(profile, id, self._peer, self._write, self._session)
-                self._board.connected(self._conversation)
+                outlet = self._outlet
+                made = Conversation(profile, id, self._peer, outlet.write, self._session, outlet.room)
+                self._conversation = made
+                self._board.connected(made)
 
         async def too_late(answer: Frame) -> None:
             """Nobody is here any more who would use it, or end it."""
@@ -194,8 +197,8 @@ class Tunnel:
     # -- in envelopes --------------------------------------------------------------------------------------------------
 
     async def _carry(self, ahead: Ahead) -> None:
-        carrier = Carrier(self._declared.bare, self._peer, self._session)
-        carrying = Carrying(carrier, self._write)
+        carrier = Carrier(self._declared.bare, self._peer, self._session, self._outlet.room)
+        carrying = Carrying(carrier, self._outlet.write)
         self._board.carrying(self._declared.bare, carrier)
 
         async def end() -> None:
