@@ -229,6 +229,19 @@ async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_to
         assert (answer["id"], answer["error"]["code"]) == (1, -32603)
 
 
+async def test_a_client_that_leaves_while_its_server_is_asked_what_it_is_is_noticed() -> None:
+    async with Stage(profile=G4) as stage:
+        await stage.greet()
+        [server] = await stage.open(ACP)
+        plug = await stage.plug(server)
+        plug.send(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {}})
+        asked = await stage.editor.next()
+        assert asked["params"]["method"] == "server/discover"
+        plug.close()
+        given_up = await stage.editor.next()
+        assert (given_up["method"], given_up["params"]) == ("$/cancel_request", {"requestId": asked["id"]})
+
+
 async def test_an_agent_of_the_handshake_era_can_use_the_fourth_shape() -> None:
     async with Stage(profile=G4) as stage:
         await stage.greet()

@@ -29,7 +29,7 @@ log = logging.getLogger("tabrelay.acp")
 
 CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
-DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, not even its end
+DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, but its end
 SILENT: Final = json.dumps(
     {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
 )
