@@ -25,6 +25,7 @@ from bench.stage import Pair
 from bench.table import table
 
 MIB = 1024 * 1024
+MODERN, LEGACY = "tabrelay, modern", "tabrelay, legacy"
 LAST = 10  # how nice who yields is
 BIG_LONGER = 3  # large results are few: their rounds take longer
 
@@ -142,6 +143,15 @@ def report(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
     return table(head, rows)
 
 
+def eras(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
+    """Sessions beside modern calls, within each round."""
+    rows = []
+    for load in loads:
+        modern, legacy = ([s for s in samples if (s.candidate, s.load) == (n, load.label)] for n in (MODERN, LEGACY))
+        rows.append([load.label, *(spread(ratios(legacy, modern, figure)) for figure in ("calls_per_s", "server_us"))])
+    return table(["legacy × modern", "calls/s", "CPU µs/call"], rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -160,8 +170,8 @@ def main() -> int:
         relay = stack.enter_context(stage.relay(args.pin))
         candidates = [
             Candidate("bare forwarder", floor, "modern"),
-            Candidate("tabrelay, modern", relay, "modern"),
-            Candidate("tabrelay, legacy", relay, "legacy"),
+            Candidate(MODERN, relay, "modern"),
+            Candidate(LEGACY, relay, "legacy"),
         ]
         for load in loads:
             for round in range(args.rounds):
@@ -170,7 +180,7 @@ def main() -> int:
                     samples.append(measure(candidate, load, round, seconds, args.pin))
                 print(f"{load.label}, round {round + 1} of {args.rounds}", file=sys.stderr, flush=True)
     print("\n".join(about), f"{args.rounds} interleaved rounds of {args.seconds:g} s", sep="\n", end="\n\n")
-    print(report(samples, loads))
+    print(report(samples, loads), eras(samples, loads), sep="\n\n")
     for text in {sample.first_failure for sample in samples if sample.first_failure}:
         print("failed:", text)
     if args.json:
