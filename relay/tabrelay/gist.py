@@ -29,12 +29,13 @@ _PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
 
 
 class Gist:
-    """`is_bad`: whatever still comes, it will not be JSON."""
+    """`is_bad`: whatever still comes, it will not be JSON. `cost`: bytes of memory that it takes."""
 
-    __slots__ = ("_begun", "_carried", "_is_inside", "_kept", "_length", "is_bad")
+    __slots__ = ("_begun", "_carried", "_is_inside", "_kept", "_length", "cost", "is_bad")
 
     def __init__(self) -> None:
         self.is_bad = False
+        self.cost = 0
         self._kept: list[str] = []
         self._is_inside = False
         self._begun: list[str] = []  # of the string that lasts, while it may be a short one
@@ -57,7 +58,7 @@ class Gist:
         found = _OUTSIDE.match(text, at)
         assert found is not None  # it matches nothing at all, too
         end = found.end()
-        self._kept.append(text[at:end])
+        self._keep(text[at:end])
         if end == len(text):
             return end
         self._is_inside, self._length = True, 0
@@ -83,7 +84,12 @@ class Gist:
             self._begun.append(text[at:end])
         if self._carried or end == len(text):
             return len(text)
-        self._kept.append(f'"{"".join(self._begun) if self._length <= SHORT else ""}"')
+        self._keep(f'"{"".join(self._begun) if self._length <= SHORT else ""}"')
         self._begun.clear()
         self._is_inside = False
         return end + 1
+
+    def _keep(self, text: str) -> None:
+        self._kept.append(text)
+        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        self.cost += len(text) if text.isascii() else 4 * len(text)

@@ -41,16 +41,19 @@ def text_of(payload: Payload) -> str:
 class _Gathering:
     """One message on its way."""
 
-    __slots__ = ("_gist", "_slices")
+    __slots__ = ("_gist", "_slices", "cost")
 
     def __init__(self) -> None:
+        self.cost = 0
         self._gist = Gist()
         self._slices: list[bytes] = []
 
     def add(self, slice: Payload) -> None:
         text = text_of(slice)
+        data, before = text.encode(), self._gist.cost
         self._gist.add(text)
-        self._slices.append(text.encode())
+        self._slices.append(data)
+        self.cost += len(data) + self._gist.cost - before
 
     def whole(self) -> Payload:
         return Slices(self._slices, self._gist.text())

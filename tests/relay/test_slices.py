@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from tabrelay import gist
 from tabrelay.faces import exchange
-from tabrelay.slices import Slices, text_of
+from tabrelay.slices import Sliced, Slices, text_of
+from tabserver.wire.budget import Budget
 from tabserver.wire.events import Received
-from tabserver.wire.frames import Kind
+from tabserver.wire.frames import Greeting, Kind, Terms
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -152,6 +156,43 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_given_up(monkeyp
     assert (b"".join(got), slow.is_gone) == (b"xxxxx", False)
     await slow.json(200, Slices([b"y"] * 5, None))
     assert slow.is_gone
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [
+        ('["' + "x" * 900 + '"]', 904 + 4),  # the string is looked at, and kept once
+        ("[" + "1," * 450 + "1]", 2 * 903),
+        ("[" + '"é",' * 225 + "1]", 903 + 225 + 4 * 903),
+    ],
+    ids=["string", "numbers", "letters"],
+)
+def test_what_is_held_of_a_message_that_is_not_complete_counts(
+    text: str, cost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gist, "SHORT", 8)
+    budget, limits = Budget(1 << 20), Limits(max_part=100, max_message=10_000)
+    worker: Link[str] = Link.dialer(Greeting("s", "w", "b"), limits)
+    relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, Sliced(), budget)
+    used = [0]
+
+    def cross() -> None:
+        while worker.has_frames or relay.has_frames:
+            for header, payload in worker.frames():
+                relay.receive(header, payload, 0.0)
+                used.append(budget.used)
+            for header, payload in relay.frames():
+                worker.receive(header, payload, 0.0)
+
+    worker.connected(0.0)
+    relay.connected(0.0)
+    cross()
+    worker.send("c", Kind.RES, text, 0.0, id=1)
+    cross()
+    [whole] = [event.payload for event in relay.events() if isinstance(event, Received)]
+    assert text_of(whole) == text
+    assert cost * 0.8 < max(used) <= cost
+    assert budget.used == 0
 
 
 def test_slices_are_a_text_for_whoever_wants_one() -> None:

@@ -8,7 +8,9 @@ P = TypeVar("P")
 
 
 class Gathering(Protocol[P]):
-    """The slices of one payload, until all have come."""
+    """The slices of one payload, until all have come. `cost`: bytes of memory that they take."""
+
+    cost: int
 
     def add(self, slice: P) -> None: ...
 
@@ -34,9 +36,11 @@ class _Texts:
     """Put together at the end."""
 
     def __init__(self) -> None:
+        self.cost = 0
         self._slices: list[str] = []
 
     def add(self, slice: str) -> None:
+        self.cost += len(slice) if slice.isascii() else 4 * len(slice)
         self._slices.append(slice)
 
     def whole(self) -> str:

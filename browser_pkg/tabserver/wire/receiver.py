@@ -23,7 +23,6 @@ class _Partial(Generic[P]):
     slices: Gathering[P]
     came: int = 0
     size: int = 0
-    cost: int = 0  # in bytes of memory
 
 
 class Receiver(Generic[P]):
@@ -98,15 +97,14 @@ class Receiver(Generic[P]):
         size, width = self._codec.weigh(payload)
         if partial.size + size > self.max_message:
             raise TooMuch(f"a message of more than {self.max_message:,} characters")
-        cost = size * width
-        if self._budget is not None and self._budget.used + cost > self._budget.most:
+        if self._budget is not None and self._budget.used + size * width > self._budget.most:
             raise TooMuch("more large messages at once than the relay can hold")
+        before = partial.slices.cost
         partial.slices.add(payload)
         partial.came += 1
         partial.size += size
-        partial.cost += cost
         if self._budget is not None:
-            self._budget.add(cost)
+            self._budget.add(partial.slices.cost - before)
         if partial.came < count:
             return None
         self._drop(name)
@@ -128,7 +126,7 @@ class Receiver(Generic[P]):
     def _drop(self, name: int) -> None:
         partial = self._partial.pop(name)
         if self._budget is not None:
-            self._budget.give(partial.cost)
+            self._budget.give(partial.slices.cost)
 
     def reset(self) -> None:
         self.rx = self.ack = self._told = self._bytes = 0
