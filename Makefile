@@ -7,6 +7,7 @@ BROWSERS ?= chromium,firefox,webkit
 PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
+PLOTS = build/bench
 
 .DEFAULT_GOAL := help
 .PHONY: help demo serve test test-browsers check lint bench bench-full bench-rivals audit format build clean
@@ -45,9 +46,11 @@ lint:
 
 bench: ## Measure the hop, the way through Chromium and the boot, each beside a floor (ARGS="--rounds 9")
 	@$(SETUP) bench
-	$(BIN)/python -m bench.hop $(ARGS)
-	$(BIN)/python -m bench.browser $(ARGS)
+	@mkdir -p $(PLOTS)
+	$(BIN)/python -m bench.hop --plot $(PLOTS)/hop.svg $(ARGS)
+	$(BIN)/python -m bench.browser --plot $(PLOTS)/browser.svg $(ARGS)
 	$(BIN)/python -m bench.boot $(ARGS)
+	@echo "Pictures of the tables: $(PLOTS)"
 
 bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, large messages, memory, leaks, start-up
 	$(BIN)/python -m bench.hop --callers --big 1 8 16
@@ -55,7 +58,7 @@ bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, 
 	@$(SETUP) browsers
 	$(BIN)/python -m bench.boot --browsers firefox,webkit --rounds 3
 	$(BIN)/python -m bench.boot --pyscript --browsers chromium,firefox,webkit --rounds 3
-	$(BIN)/python -m bench.growth
+	$(BIN)/python -m bench.growth --plot $(PLOTS)/growth.svg
 	$(BIN)/python -m bench.memory
 	$(BIN)/python -m bench.leak
 	$(BIN)/python -m bench.startup
@@ -64,7 +67,8 @@ bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, 
 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
 	@$(SETUP) rivals
-	@exec $(BIN)/python -m bench.rivals $(ARGS)
+	@mkdir -p $(PLOTS)
+	@exec $(BIN)/python -m bench.rivals --plot $(PLOTS)/rivals.svg $(ARGS)
 
 audit: ## Look for known problems in the packages we depend on (asks PyPI and npm)
 	@exec $(PYTHON) .ci/audit.py

@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from bench import machine, stage
+from bench.plot import Bar, bars
 from bench.stage import Pair
 from bench.table import table
 
@@ -152,6 +153,16 @@ def eras(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
     return table(["legacy × modern", "calls/s", "CPU µs/call"], rows)
 
 
+def picture(samples: Sequence[Sample], loads: Sequence[Load]) -> str:
+    """Of small results: how many of the large ones there are depends on their size."""
+    rows = []
+    small = [load.label for load in loads if load.result is None]
+    for label, name in dict.fromkeys((s.load, s.candidate) for s in samples if s.load in small):
+        rates = [s.calls_per_s for s in samples if (s.load, s.candidate) == (label, name)]
+        rows.append(Bar(f"{label}: {name}", median(rates), min(rates), max(rates)))
+    return bars("Calls per second over the relay's hop", rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -161,6 +172,7 @@ def main() -> int:
     parser.add_argument("--big-callers", type=int, default=4)
     parser.add_argument("--no-pin", dest="pin", action="store_false", help="leave the cores to the system")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg")
     args = parser.parse_args()
     loads = [Load(callers) for callers in args.callers] + [Load(args.big_callers, size * MIB) for size in args.big]
     about = machine.describe()
@@ -183,6 +195,8 @@ def main() -> int:
     print(report(samples, loads), eras(samples, loads), sep="\n\n")
     for text in {sample.first_failure for sample in samples if sample.first_failure}:
         print("failed:", text)
+    if args.plot:
+        args.plot.write_text(picture(samples, loads))
     if args.json:
         args.json.write_text(json.dumps({"machine": about, "samples": [asdict(s) for s in samples]}, indent=1))
     return 1 if any(sample.failures for sample in samples) else 0
