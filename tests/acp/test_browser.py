@@ -213,7 +213,7 @@ async def test_a_token_that_is_replaced_during_a_session_is_read_anew(tmp_path: 
         plug.send(id=1, method="tools/list", params={"_meta": META})
         answer = await plug.next()
         # The browser's token is gone too, but the agent's call got in: the list is kept for it.
-        assert answer["id"] == 1 and "401" not in json.dumps(answer)
+        assert answer["id"] == 1 and "tools" in answer["result"]
 
 
 async def test_only_the_conductor_can_say_whose_call_it_is(tmp_path: Path) -> None:
