@@ -502,9 +502,30 @@ MUTATIONS: Final = (
     _m(
         "the header of a large frame",
         f"{RELAY}/sockets.py",
-        "and size <= self.config.ws_max_size",
-        "",
+        "and head[1] >= MASKED and size <= self.config.ws_max_size",
+        "and head[1] >= MASKED",
         "relay/test_conduit.py::test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it",
+    ),
+    _m(
+        "a frame that is too large and comes at once",
+        f"{RELAY}/sockets.py",
+        "self.on_text is not None and size <= self.config.ws_max_size",
+        "self.on_text is not None",
+        "relay/test_conduit.py::test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there",
+    ),
+    _m(
+        "what is kept of a long message beside its slices",
+        f"{RELAY}/slices.py",
+        "len(data) + self._gist.cost - before",
+        "len(data)",
+        "relay/test_slices.py::test_what_is_held_of_a_message_that_is_not_complete_counts",
+    ),
+    _m(
+        "control characters in a long string",
+        f"{RELAY}/gist.py",
+        "                self.is_bad = True\n",
+        "                pass\n",
+        "relay/test_slices.py::test_a_long_answer_that_is_none_is_refused_and_the_browser_stays",
     ),
     _m(
         "a large text within another message",
@@ -558,7 +579,7 @@ MUTATIONS: Final = (
     _m(
         "unfinished messages of all links",
         f"{WORKER}/wire/receiver.py",
-        "if self._budget is not None and self._budget.used + cost > self._budget.most:",
+        "if self._budget is not None and self._budget.used + size * width > self._budget.most:",
         "if False:",
         "relay/test_flood.py::test_messages_that_are_never_finished_have_a_limit_over_all_links",
     ),

@@ -243,6 +243,11 @@ async def test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it(h
     assert written[2:4] == code.to_bytes(2, "big")
 
 
+async def test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there() -> None:
+    heard, _, is_closed, _ = await outcome([large(0x81, MOST + 1)], by_conduit=True)
+    assert (heard, is_closed) == ([("end", 1009)], True)
+
+
 async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
     size = 40_000
     text = frame(TEXT, b"x" * size)
