@@ -47,4 +47,6 @@ class Begun:
 
     def whole(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
         """A short answer at once: status, headers of its own, body."""
-        return self._status_of(reply), self.headers, reply.payload.encode()
+        said = reply.said
+        body = said.encode() if type(said) is str else reply.payload.encode()
+        return self._status_of(reply), self.headers, body

@@ -157,10 +157,10 @@ class Switch:
         self._watch(server, self.registry.find(place), pending, started)
         return pending
 
-    def start_now(self, server: str, call: Call) -> Pending | None:
+    def start_now(self, server: str, call: Call, meet: Callable[[Peer], None] | None = None) -> Pending | None:
         """Put a call on its way without waiting for anybody; None, and nothing was done, if that can't be.
 
-        For calls in `NOTED`. What goes wrong at the start is how the call has ended.
+        For calls in `NOTED`. What goes wrong at the start is how the call has ended. `meet` hears who gets it, before.
         """
         if self.elsewhere is not None and not self.elsewhere.is_held(server):
             return None  # which relay has it has to be asked first
@@ -169,6 +169,8 @@ class Switch:
             return None
         started = time.monotonic()
         entry, peer = at_hand
+        if meet is not None:
+            meet(peer)
         pending = Pending(call)
         try:
             self._claim(call)

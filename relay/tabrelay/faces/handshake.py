@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.begun import Again, Begun
-from tabrelay.calls import LISTS, Call, Pending, Reply
+from tabrelay.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
@@ -193,30 +193,28 @@ class Handshake:
         session = self._find(heading, server, principal)
         if prefers_stream(heading.accept) or not self._is_there(server, session.channel):
             return None
-        self.briefing.tell(session)
         call = self._call(heading, session, message, {})
-        again = partial(self._begin_again, session.id) if is_plain else None
-        return self._begin(session, principal, call, (JSON_TYPE, *_session_header(session)), again)
+        headers = (JSON_TYPE, *_session_header(session))
+        again = partial(self._begin_again, session.id, headers) if is_plain else None
+        return self._begin(session, principal, call, headers, again)
 
-    def _begin_again(self, id: str, server: str, principal: Principal, message: Any) -> Begun | None:
+    def _begin_again(
+        self, id: str, headers: tuple[Header, ...], server: str, principal: Principal, message: Any
+    ) -> Begun | None:
         """The same for a request with the header of one that was begun in the session with this id."""
         method = message.get("method") if type(message) is dict else None
-        if type(method) is not str or method not in NOTED or "id" not in message:
+        if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
+            return None
+        if not jsonrpc.is_request_id(message.get("id")):
             return None
         params = message.get("params")
         meta = params.get("_meta") if type(params) is dict else None
         if type(meta) is dict and (eras.META_VERSION in meta or META_ACP in meta):
             return None  # of the other era, or with a word that only the relay may say
-        check_message(message)
         session = self._sessions.find(id, server, principal.id)
-        peer = self._switch.registry.holder(server, session.channel)
-        if peer is None or not peer.is_up:
-            return None
-        if session.told is not peer:
-            self.briefing.tell(session)
         payload = orjson.dumps(message).decode()
         call = Call(session.channel, message["id"], method, payload, session.caller, None, name_of(message))
-        return self._begin(session, principal, call, (JSON_TYPE, *_session_header(session)))
+        return self._begin(session, principal, call, headers)
 
     def _begin(
         self,
@@ -227,7 +225,7 @@ class Handshake:
         again: Again | None = None,
     ) -> Begun | None:
         began = time.monotonic()
-        pending = self._switch.start_now(session.server, call)
+        pending = self._switch.start_now(session.server, call, partial(self._meet, session))
         if pending is None:
             return None
         self._follow(session, None, pending)
@@ -239,6 +237,11 @@ class Handshake:
                 await exchange.error(error, pending.call.id, session.server)
 
         return Begun(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
+
+    def _meet(self, session: Session, peer: Peer) -> None:
+        """A call of the session is about to go there."""
+        if session.told is not peer:
+            self.briefing.tell(session)
 
     def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
         """What can be answered without a browser, while there is none."""

@@ -145,7 +145,7 @@ class TabPeer:
         is_single = call.caller.era is Era.MODERN
         caller = call.caller if is_single else None
         try:
-            if not is_single:
+            if not is_single and call.channel not in self._opened:
                 self._open(call.channel, call.caller)
             now = self._loop.time()
             self.link.send(call.channel, Kind.REQ, call.payload, now, id=call.id, caller=caller, again=again)
