@@ -13,6 +13,9 @@ MAX_VALUES: Final = 2_000_000
 # A small object takes as much as this many other values.
 OBJECT: Final = 4
 FEW: Final = 256
+# The densest there is: {}{}{}
+SMALL: Final = MAX_VALUES * 2 // OBJECT
+"""A text of no more characters has no more values than may be, whatever it says: it need not be asked about."""
 # One that does not end goes on to the end, and nothing is tried twice: otherwise a text of quotes would take for ever.
 _PATTERN: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _STRING: Final = re.compile(_PATTERN.encode(), re.DOTALL)

@@ -225,7 +225,8 @@ class LimitedHttp(Street):
 
     def _stir(self) -> None:
         """It asks again, or is gone. Its last answer may have gone out either way."""
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
         if self.quiet is not None:
             self.quiet.discard(self)
 

@@ -50,8 +50,8 @@ _HIDES: Final = re.compile(
 )
 
 Row = dict[str, Any]
-# An ordinary call: when it began, how long it took, and all else that its line says.
-Ordinary = tuple[float, float, str]
+# An ordinary call: when it began, how long it took, and what its line says besides: server, method, name and caller.
+Ordinary = tuple[float, float, tuple[str, str, str, str]]
 
 
 class Ended(NamedTuple):
@@ -98,12 +98,10 @@ class Journal:
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
         began = time.time() - took_s
-        if outcome == PLAIN and self._is_ordinary(call):
-            same = _same(server, call.method, call.name or "", call.caller.text, secrets_known())
-            if self._has_room_for(len(same)):
-                self._ordinary.append((began, took_s, same))
-                if len(self._ordinary) >= TOGETHER:
-                    self._make_lines()
+        if outcome is PLAIN and self._is_ordinary(call):
+            self._ordinary.append((began, took_s, (server, call.method, call.name or "", call.caller.text)))
+            if len(self._ordinary) >= TOGETHER:
+                self._make_lines()
         else:
             row = _ended(began, took_s, server, call, outcome)
             if self._has_room_for(row.size):
@@ -122,7 +120,12 @@ class Journal:
 
     def _make_lines(self) -> None:
         ordinary, self._ordinary = self._ordinary, []
-        self._queue += [_line(*each) for each in ordinary]
+        known, last, same = secrets_known(), None, ""
+        for began, took_s, about in ordinary:
+            if about != last:  # nearly all are like the one before
+                last, same = about, _same(*about, known)
+            if self._has_room_for(len(same)):
+                self._queue.append(f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}')
 
     @property
     def lost(self) -> int:
@@ -248,10 +251,6 @@ def _about(server: str, method: str, name: Any, principal: str, client: dict[str
     """What is the same for many calls."""
     about = {"server": server, "method": method, "name": _text(name), "principal": principal}
     return {**about, "client": _client(client), "outcome": "ok"}
-
-
-def _line(began: float, took_s: float, same: str) -> str:
-    return f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}'
 
 
 @lru_cache(maxsize=256)

@@ -64,7 +64,7 @@ class Meter:
             series = self._open(server, call.method)
         if call.caller.principal == RELAY:
             return
-        how = outcome_of(outcome)
+        how = "ok" if outcome is PLAIN else outcome_of(outcome)
         series.outcomes[how] = series.outcomes.get(how, 0) + 1
         if call.method != LISTEN:
             series.buckets[bisect_left(BOUNDS_S, took_s)] += 1

@@ -64,15 +64,19 @@ class Tokens:
     def master(self) -> str:
         """The relay's own token, made at the first start, and made anew when its file is gone."""
         if self._watch.has_changed() or self._master is None:
-            vault.prepare(self.home)
-            before, known = self._master, self._master_principal
-            self._master, self._master_principal = None, _NOBODY  # a file that can't be read lets nobody in
-            self._master = vault.secret_in(self._file)
-            sha256 = digest(self._master)
-            self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
-            if before is not None and before != self._master:
-                self._revoked([known])
+            self._read_master()
+        assert self._master is not None
         return self._master
+
+    def _read_master(self) -> None:
+        vault.prepare(self.home)
+        before, known = self._master, self._master_principal
+        self._master, self._master_principal = None, _NOBODY  # a file that can't be read lets nobody in
+        self._master = vault.secret_in(self._file)
+        sha256 = digest(self._master)
+        self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
+        if before is not None and before != self._master:
+            self._revoked([known])
 
     def renew_master(self) -> str:
         """Replace the relay's own token: nobody who has the old one is let in any more."""
@@ -124,7 +128,8 @@ class Tokens:
         if principal.credential is None:
             return True
         try:
-            self.master()  # reads the file again if it changed
+            if self._watch.has_changed() or self._master is None:
+                self._read_master()
         except StateError as problem:
             log.error("%s", problem)
         if principal.credential == self._master_principal.credential:

@@ -71,7 +71,8 @@ class Sender(Generic[P]):
     def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
         """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
         size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
-        self.check(size)
+        if size > self.max_message:
+            self.check(size)
         is_large = size > self._max_part
         whole = size + len(tail)
         cost = whole * width

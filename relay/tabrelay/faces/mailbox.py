@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.bulk import MAX_VALUES, is_bulky
+from tabrelay.bulk import MAX_VALUES, SMALL, is_bulky
 from tabrelay.config import Settings
 from tabrelay.depth import is_deeper_than
 from tabrelay.errors import BadRequest
@@ -49,7 +49,7 @@ class Mailbox:
         """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
         if len(body) > self._max_body:
             raise too_large(self._max_body)
-        if is_bulky(body):
+        if len(body) > SMALL and is_bulky(body):
             text = f"The body has more than {MAX_VALUES:,} values."
             raise BadRequest(text, status=413, reason="too_large")
         try:

@@ -211,7 +211,8 @@ class Modern:
         pending = self._switch.start_now(server, call)
         if pending is None:
             return None
-        self._follow_pins(server, pending)
+        if not pending.is_done:
+            pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         return Begun(
             pending,
             principal,
@@ -220,10 +221,6 @@ class Modern:
             carry_on=lambda exchange: self._answer(exchange, server, pending),
             again=again,
         )
-
-    def _follow_pins(self, server: str, pending: Pending) -> None:
-        if not pending.is_done:
-            pending.on_pin = lambda tab: self._pins.pin(server, pending.call.caller, tab)
 
     def _call(
         self, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any], trace: Trace | None
@@ -252,7 +249,8 @@ class Modern:
             await self._listen(exchange, server, call, wishes)
             return
         pending = await self._switch.start(server, call, self._rescue(server, call))
-        self._follow_pins(server, pending)
+        if not pending.is_done:
+            pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         await self._answer(exchange, server, pending)
 
     async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: Wishes) -> None:

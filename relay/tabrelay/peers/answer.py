@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from tabrelay.bulk import is_bulky
+from tabrelay.bulk import SMALL, is_bulky
 from tabrelay.errors import BadAnswer
 from tabrelay.gist import SHORT
 from tabrelay.slices import Payload, Slices
@@ -16,7 +16,7 @@ from tabserver.wire.jsonrpc import RequestId
 def read(payload: str) -> dict[str, Any] | None:
     """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has too
     many values would take all memory."""
-    if "\n" in payload or "\r" in payload or is_bulky(payload):
+    if "\n" in payload or "\r" in payload or (len(payload) > SMALL and is_bulky(payload)):
         return None
     try:
         message = orjson.loads(payload)

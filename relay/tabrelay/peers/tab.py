@@ -19,7 +19,6 @@ from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memo
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, doubtful
 from tabrelay.peers import answer
 from tabrelay.slices import Payload, text_of
-from tabserver.wire import frames
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
@@ -221,10 +220,10 @@ class TabPeer:
         """One text of the socket."""
         if socket is not self._socket:
             return
-        header, payload = frames.split(text)
-        answered = self.link.answer(header, payload, self._loop.time()) if payload is not None else None
-        if answered is None or payload is None:
-            self.receive(socket, header, payload)
+        header, newline, payload = text.partition("\n")  # as `frames.split` does
+        answered = self.link.answer(header, payload, self._loop.time()) if newline else None
+        if answered is None:
+            self.receive(socket, header, payload if newline else None)
             return
         # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
         pending = self._roster.pop(answered, None)
