@@ -16,12 +16,11 @@ from websockets.exceptions import WebSocketException
 from bench.peer import Linked
 from bench.siege.clients import behind
 from bench.siege.target import Target, crowd, greet
-from tabrelay.config import Settings
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
+from tabserver.wire.limits import LARGEST_PART
 from tabserver.wire.notes import RELAY
 
-LIMITS = Settings()
 Misbehave = Callable[[ClientConnection], Awaitable[None]]
 
 
@@ -68,19 +67,19 @@ async def _sent(socket: ClientConnection, frames: list[str]) -> None:
 
 async def unfinished(target: Target, until: float) -> None:
     """Messages that come in slices, and never end."""
-    frames = _parts(["x" * LIMITS.max_part] * 30, 33)
+    frames = _parts(["x" * LARGEST_PART] * 30, 33)
     await _many(target, until, 32, lambda socket: _sent(socket, frames))
 
 
 async def wide(target: Target, until: float) -> None:
     """The same, with one letter in each slice that makes Python give all of them four bytes."""
-    frames = _parts(["x" * (LIMITS.max_part - 1) + "\U0001f980"] * 30, 33)
+    frames = _parts(["x" * (LARGEST_PART - 1) + "\U0001f980"] * 30, 33)
     await _many(target, until, 32, lambda socket: _sent(socket, frames))
 
 
 async def half_frames(target: Target, until: float, how_many: int = 300) -> None:
     """WebSocket frames of which the last byte is missing."""
-    size = 4 * LIMITS.max_part
+    size = 4 * LARGEST_PART
     head = b"\x81\xff" + struct.pack("!Q", size) + bytes(4)
 
     async def most_of_one(socket: ClientConnection) -> None:
@@ -112,7 +111,7 @@ async def crumbs(target: Target, until: float) -> None:
 async def values(target: Target, until: float) -> None:
     """Messages of objects that take much more room than their text."""
     text = '{"jsonrpc":"2.0","method":"x","params":[' + ",".join(['{"a":1}'] * 1_950_000) + "]}"
-    step = LIMITS.max_part
+    step = LARGEST_PART
     slices = [text[at : at + step] for at in range(0, len(text), step)]
     frames = _parts(slices, len(slices))
     await _many(target, until, 4, lambda socket: _sent(socket, frames))
