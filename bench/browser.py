@@ -138,7 +138,7 @@ def report(samples: Samples) -> str:
         failures = sum(sample.failures for sample in mine)
         rows.append(
             [
-                f"{count} callers, {TOOLS[tool]}: {name}" + (f" ({failures} FAILED)" if failures else ""),
+                _label(count, tool, name) + (f" ({failures} FAILED)" if failures else ""),
                 f"{median(sample.calls_per_s for sample in mine):,.0f}",
                 spread([one.calls_per_s / other.calls_per_s for one, other in zip(mine, floor, strict=True)]),
                 f"{median(sample.p50_ms for sample in mine):.2f}",
@@ -149,6 +149,10 @@ def report(samples: Samples) -> str:
     return table(["", "calls/s", "× floor", "p50 ms", "× floor", "p99 ms"], rows)
 
 
+def _label(count: int, tool: str, name: str) -> str:
+    return f"{count} caller{'s' if count > 1 else ''}, {TOOLS[tool]}: {name}"
+
+
 def stages(samples: Samples) -> str:
     """Where the processor time goes."""
     rows = []
@@ -156,7 +160,7 @@ def stages(samples: Samples) -> str:
         sums = [[sum(sample.cpu_us.values()) for sample in each] for each in (mine, samples[count, tool, FLOOR])]
         rows.append(
             [
-                f"{count} callers, {TOOLS[tool]}: {name}",
+                _label(count, tool, name),
                 *(f"{median(sample.cpu_us[stage] for sample in mine):,.0f}" for stage in STAGES),
                 f"{median(sums[0]):,.0f}",
                 spread([one / other for one, other in zip(*sums, strict=True)]),
@@ -169,7 +173,7 @@ def picture(samples: Samples) -> str:
     rows = []
     for (count, tool, name), mine in samples.items():
         rates = [sample.calls_per_s for sample in mine]
-        rows.append(Bar(f"{count} callers, {TOOLS[tool]}: {name}", median(rates), min(rates), max(rates)))
+        rows.append(Bar(_label(count, tool, name), median(rates), min(rates), max(rates)))
     return bars("Calls per second through Chromium", rows)
 
 
