@@ -105,14 +105,16 @@ async def test_a_long_error_is_one_for_the_relay_too(stage: tuple[RunningRelay, 
     assert (await relay.call("notes", "long")).json()["error"] == error
 
 
-async def test_an_id_that_is_longer_than_a_slice_is_still_the_requests(
-    stage: tuple[RunningRelay, SyntheticWorker],
+@pytest.mark.parametrize("id", ["é" * 50_000, "é" * 3_000, "🦀" * 1_400, "x" * 16_000])
+async def test_a_long_id_is_still_the_requests_however_it_is_written(
+    stage: tuple[RunningRelay, SyntheticWorker], id: str
 ) -> None:
     relay, worker = stage
-    id = "é" * 50_000
-    says(worker, json.dumps({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "content": []}}))
+    content = [{"type": "text", "text": LONG}]
+    says(worker, json.dumps({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "content": content}}))
     request = relay.modern("tools/call", {"name": "long", "arguments": {}}, id=id)
-    assert (await relay.http.post("/notes", **request)).json()["id"] == id
+    answer = (await relay.http.post("/notes", **request)).json()
+    assert answer["id"] == id and answer["result"]["content"] == content
 
 
 async def test_others_have_their_turn_while_a_long_answer_is_written() -> None:

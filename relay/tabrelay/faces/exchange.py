@@ -142,9 +142,8 @@ class Exchange(Heading):
     async def event(self, payload: Body, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
         head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
-        if (
-            isinstance(payload, Slices) or len(payload) > CHUNK
-        ):  # not twice in memory, for a client that may not read it
+        if isinstance(payload, Slices) or len(payload) > CHUNK:
+            # Not twice in memory, for a client that may not read it.
             await self._chunk(head)
             await self._write_slowly(payload, is_last=False)
             await self._chunk(b"\n\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -11,6 +11,9 @@ from tabrelay.errors import BadAnswer
 from tabrelay.gist import SHORT
 from tabrelay.slices import Payload, Slices
 from tabserver.wire.jsonrpc import RequestId
+
+ESCAPED: Final = 12
+"""So many characters may one take as it is written: a pair of surrogates."""
 
 
 def read(payload: str) -> dict[str, Any] | None:
@@ -46,6 +49,6 @@ def _skimmed(payload: Slices, id: RequestId) -> dict[str, Any] | None:
     """A long answer without its long strings, in which is nothing that anybody asks for: unless the id is one."""
     gist, payload.gist = payload.gist, None  # it may be as large as the rest
     message = None if gist is None else read(gist)
-    if message is not None and isinstance(id, str) and len(id) > SHORT:
+    if message is not None and isinstance(id, str) and len(id) * ESCAPED > SHORT:
         message["id"] = (read(payload.decode()) or {}).get("id")
     return message
