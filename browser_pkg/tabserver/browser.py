@@ -32,7 +32,9 @@ class Shim(Protocol):
     def useSlate(self, memory: Any) -> None: ...
     def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...
     def poster(self, port: Any, asText: bool) -> Callable[[str], None]: ...
-    def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any) -> Any: ...
+    def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any, *books: Any) -> Any: ...
+    def allow(self, port: Any, number: int, channel: str, words: str, meta: str) -> None: ...
+    def revoke(self) -> None: ...
     def sender(self, socket: Any) -> Callable[[str], int]: ...
     def whenFree(self, name: str, tell: Any) -> Callable[[], None]: ...
     def whenOnline(self, tell: Any) -> None: ...
@@ -72,6 +74,27 @@ def make_slate(shim: Shim) -> Slate:
     return slate
 
 
+def allow(shim: Shim, number: int, channel: str, meta: str) -> None:
+    """Let calls to a tool of the worker's own be run like that on this channel: see express.py."""
+    shim.allow(None, number, channel, "", meta)
+
+
+class Books(Protocol):
+    """What counts the calls that the shim carries out: see express.py."""
+
+    @property
+    def taken(self) -> int: ...
+    def sent(
+        self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, header_size: int, payload: str
+    ) -> int: ...
+    def answered(self, call: str, text: str) -> int: ...
+    def run(
+        self, number: int, seq: int, upto: int, channel: str, id: int | str, header_size: int, payload: str
+    ) -> str | None: ...
+    def ran(self, is_written: bool) -> int: ...
+    def turn(self) -> int: ...
+
+
 class Port:
     """One page's MessagePort. `gone` is called once, when the tab whose lock was given to `watch` has died."""
 
@@ -106,6 +129,9 @@ class Port:
         proxies = [create_proxy(guarded(each, "a message from a page failed")) for each in (take, take_plain)]
         self._proxies += proxies
         self._shim.listen(self._port, *proxies)
+
+    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
+        self._shim.allow(self._port, number, channel, words, meta)
 
     def use_text(self) -> None:
         """The page reads JSON text, which costs both sides less than an object does."""
@@ -189,6 +215,7 @@ class Dialer:
         self._relay = relay.rstrip("/")
         self._server = server
         self.token = ""
+        self.books: Books | None = None
 
     async def dial(
         self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
@@ -198,7 +225,8 @@ class Dialer:
             raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
         await self._find_relay(abort)
-        dialling = _Dialling(self._shim, self._slate, on_message, on_close)
+        assert self.books is not None
+        dialling = _Dialling(self._shim, self._slate, self.books, on_message, on_close)
         try:
             return await dialling.open(self._url(), self._protocols(), abort)
         except JsException as error:
@@ -275,6 +303,7 @@ class _Dialling:
         self,
         shim: Shim,
         slate: Slate,
+        books: Books,
         on_message: Callable[[str, str | None], None],
         on_close: Callable[[int, str], None],
     ) -> None:
@@ -282,6 +311,7 @@ class _Dialling:
         self._slate = slate
         self._on_message = on_message
         self._on_close = on_close
+        self._books = books
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_handed_over = False
         self._is_closed = False
@@ -295,8 +325,9 @@ class _Dialling:
             self._listener(self._received),
             self._listener(guarded(self._closed, "a socket's end could not be handled")),
         ]
+        carried = [self._listener(each) for each in (self._sent, self._answered, self._run, self._ran, self._turn)]
         try:
-            socket = self._shim.openSocket(url, to_js(protocols), *listeners)
+            socket = self._shim.openSocket(url, to_js(protocols), *listeners, *carried)
         except JsException:
             _release(self._proxies)
             raise
@@ -317,7 +348,7 @@ class _Dialling:
         self._is_handed_over = True
         return WebSocket(self._shim, socket)
 
-    def _listener(self, function: Callable[..., None]) -> Any:
+    def _listener(self, function: Callable[..., object]) -> Any:
         proxy = create_proxy(function)
         self._proxies.append(proxy)
         return proxy
@@ -326,14 +357,59 @@ class _Dialling:
         if not self._outcome.done():
             self._outcome.set_result(None)
 
-    def _received(self, frame: str | int) -> None:
+    def _received(self, frame: str | int) -> int:
+        """Returns the number of the last frame that came."""
         # The relay says nothing before it is greeted, so nothing can be lost before the hand-over.
         if not self._is_handed_over:
-            return
+            return -1
         try:
-            self._on_message(*split(self._slate.read(frame) if isinstance(frame, int) else frame))
+            self._on_message(*split(self._text(frame)))
+            return self._books.taken
         except Exception as error:
             report(error, "a frame from the relay failed")
+            return -1
+
+    def _text(self, text: str | int) -> str:
+        return self._slate.read(text) if isinstance(text, int) else text
+
+    def _sent(
+        self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, size: int, text: str | int
+    ) -> int:
+        try:
+            return self._books.sent(number, seq, upto, channel, id, call, size, self._text(text))
+        except Exception as error:
+            report(error, "a call that was sent to its tab could not be counted")
+            return 0
+
+    def _answered(self, call: str, text: str | int) -> int:
+        try:
+            return self._books.answered(call, self._text(text))
+        except Exception as error:
+            report(error, "an answer that was written could not be counted")
+            return 0
+
+    def _run(
+        self, number: int, seq: int, upto: int, channel: str, id: int | str, size: int, text: str | int
+    ) -> str | None:
+        try:
+            return self._books.run(number, seq, upto, channel, id, size, self._text(text))
+        except Exception as error:
+            report(error, "a call from the relay failed")
+            return ""
+
+    def _ran(self, is_written: bool) -> int:
+        try:
+            return self._books.ran(is_written)
+        except Exception as error:
+            report(error, "an answer could not be counted")
+            return 0
+
+    def _turn(self) -> int:
+        try:
+            return self._books.turn()
+        except Exception as error:
+            report(error, "what waits could not be written")
+            return 0
 
     def _closed(self, code: int, reason: str) -> None:
         self._is_closed = True

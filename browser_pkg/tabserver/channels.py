@@ -30,6 +30,9 @@ class Channels(Generic[P]):
         self._open[channel] = is_single
         self._orphans.pop(channel, None)
 
+    def __contains__(self, channel: str) -> bool:
+        return channel in self._open
+
     def closed(self, channel: str) -> None:
         self._open.pop(channel, None)
         self._orphans.pop(channel, None)

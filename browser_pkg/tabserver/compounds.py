@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .bounds import check_bounds
-from .shapes import OBJECT, Choice, Json, Reading, Schema, Shape, at, kind_of, show, suggest
+from .shapes import OBJECT, Choice, Json, Reading, Scalar, Schema, Shape, at, kind_of, show, suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,18 @@ class Record:
             reading.fault(path, f"expected object, got {show(value)}")
             return None
         before = len(reading.faults)
-        for key in value:
-            if key not in self.properties:
-                absent = [name for name in self.properties if name not in value]
-                reading.fault(at(path, key), f"unknown {self.noun}{suggest(key, absent)}")
+        properties = self.properties
+        for key in [key for key in value if key not in properties]:
+            absent = [name for name in properties if name not in value]
+            reading.fault(at(path, key), f"unknown {self.noun}{suggest(key, absent)}")
         made: dict[str, Any] = {}
-        for key, prop in self.properties.items():
+        for key, prop in properties.items():
+            shape = prop.shape
             if key in value:
-                made[key] = prop.shape.read(value[key], at(path, key), reading)
+                given = value[key]
+                # Most are scalars: where there is nothing to say, no path is made for it.
+                fits = type(shape) is Scalar and type(given) is shape.fits
+                made[key] = given if fits else shape.read(given, at(path, key), reading)
             elif prop.is_required:
                 reading.fault(at(path, key), f"missing, expected {prop.shape.label}")
         if len(reading.faults) > before or not reading.builds:

@@ -54,6 +54,8 @@ class Hub:
         self.on_tabs: Callable[[], None] = lambda: None
         # Answers to calls that went by the lane end there.
         self.finish_plain: Callable[[Port, str, str, bool], bool] = lambda port, call, json, is_plain: False
+        # What was granted to calls like one that was plain holds no longer.
+        self.revoke: Callable[[], None] = lambda: None
         self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
         self.traffic = Traffic(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
         presence.left = self.traffic.left
@@ -128,6 +130,7 @@ class Hub:
             self._updated(str(message["uri"]))
         elif kind == "watch":
             self._presence.watch(tab)
+            self.revoke()
         elif kind in ("required", "error", "progress", "log", "ask"):
             self.traffic.hear(tab, kind, message)
 
@@ -184,6 +187,7 @@ class Hub:
 
     def changed(self) -> None:
         self._made = None
+        self.revoke()
         self.traffic.release_held()
         if not self._is_change_due:
             self._is_change_due = True

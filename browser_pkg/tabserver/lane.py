@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .context import Cancel, Done, Outcome, Request, Result
 from .desk import Wishes, read_wishes
@@ -39,6 +39,18 @@ from .wire.statics import TAB_ARGUMENT
 _MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
 
 
+class Grant(NamedTuple):
+    """A call that was plain: whose it was, what it called, and who has that: a tab, or the worker itself. `words`: how
+    the tab is told of its caller."""
+
+    channel: str
+    caller: Caller
+    name: str
+    words: str
+    place: Place | None
+    tool: Tool | None
+
+
 class Lane:
     """Stands in front of a core and its hub. `send` is the core's."""
 
@@ -50,6 +62,9 @@ class Lane:
         hub.finish_plain = self._finish
         traffic.unfold = self._unfold
         self._open: dict[str, Plain] = {}  # by channel
+        # Calls like one that was plain need not come by here: see express.py.
+        self.grant: Callable[[Grant], None] = lambda grant: None
+        self.revoke: Callable[[], None] = lambda: None
         # What was the same for the last call, and is for most: who called, what its `_meta` said, what can be called,
         # and which tab answered.
         self._caller: Caller | None = None
@@ -93,7 +108,7 @@ class Lane:
             return False
         if isinstance(found, Tool):
             return self._run(event, id, name, found, arguments)
-        return self._post(event, name, found, arguments)
+        return self._post(event, caller, name, found, arguments)
 
     def _introduce(self, caller: Caller) -> bool:
         if (
@@ -129,7 +144,7 @@ class Lane:
 
     # -- tools of tabs ------------------------------------------------------------------------------------------------
 
-    def _post(self, event: Received[str], name: str, place: Place, arguments: dict[str, Any]) -> bool:
+    def _post(self, event: Received[str], caller: Caller, name: str, place: Place, arguments: dict[str, Any]) -> bool:
         tab = place.tab
         port = None if tab is None else tab.port
         if tab is None or port is None or tab.is_frozen or tab.is_silent:
@@ -142,9 +157,15 @@ class Lane:
             port.post(f'{{"t":"call","call":"{call}","caller":{self._who},"kind":"tools","name":"{place.key}",{task}}}')
         except Exception:  # whatever it is, the ordinary way meets it too, and says so
             return False
+        self.begun(event, call, name, tab, port)
+        if port.reads_requests:
+            self.grant(Grant(event.channel, caller, name, self._who, place, None))
+        return True
+
+    def begun(self, event: Received[str], call: str, name: str, tab: Tab, port: Port) -> None:
+        """It is under way to its tab."""
         plain = self._open[event.channel] = Plain(event, call, name, self._now_ms(), tab, port)
         self._traffic.sent(plain, tab)
-        return True
 
     def _finish(self, port: Port, call: str, text: str, is_plain: bool) -> bool:
         """A tab's answer. False: it is not one to a call of ours, or not a plain one."""
@@ -155,22 +176,36 @@ class Lane:
         if not is_plain or tab.is_frozen or tab.is_silent or self._presence.watchers:
             self._unfold(plain)
             return False
+        assert event.id is not None
+        try:
+            self._send(event.channel, Kind.RES, passed_on(event.id, text, self.meta_of(tab)), id=event.id)
+        except MessageTooLarge:
+            self._unfold(plain)
+            return False
+        self.ended(plain, tab)
+        return True
+
+    def ended(self, plain: Plain, tab: Tab) -> None:
+        """Its tab's answer was sent."""
+        del self._open[plain.event.channel]
+        self._traffic.ended(plain, tab)
+
+    @property
+    def own_meta(self) -> str:
+        """What an answer of the worker has for `_meta`."""
+        return self._core.outbox.own_meta
+
+    def meta_of(self, tab: Tab) -> str:
+        """The same, of a tab's."""
         known, title, meta = self._said
         if known is not tab or title != tab.title:
             meta = self._core.outbox.meta(about(tab))
             self._said = tab, tab.title, meta
-        assert event.id is not None
-        try:
-            self._send(event.channel, Kind.RES, passed_on(event.id, text, meta), id=event.id)
-        except MessageTooLarge:
-            self._unfold(plain)
-            return False
-        del self._open[event.channel]
-        self._traffic.ended(plain, tab)
-        return True
+        return meta
 
     def _unfold(self, plain: Plain) -> None:
         """Go on with it the ordinary way."""
+        self.revoke()
         del self._open[plain.event.channel]
         del self._traffic.plain[plain.call]
         self._hand_over(plain)
@@ -183,22 +218,28 @@ class Lane:
     # -- tools of the worker ------------------------------------------------------------------------------------------
 
     def _run(self, event: Received[str], id: RequestId, name: str, tool: Tool, arguments: dict[str, Any]) -> bool:
-        end = _End()
-        began_ms = self._now_ms()
         try:
             made = tool.read(arguments)
         except Exception:  # a class of the tool's own may raise anything. The ordinary way meets it too, and says so
             return False
-        stop = tool.start_with(made, None, end)
+        self.run(event, id, name, tool, lambda: tool.call(made))
+        assert event.caller is not None
+        self.grant(Grant(event.channel, event.caller, name, "", None, tool))
+        return True
+
+    def run(self, event: Received[str], id: RequestId, name: str, tool: Tool, begin: Callable[[], Any]) -> None:
+        """`begin` calls the tool."""
+        end = _End()
+        began_ms = self._now_ms()
+        stop = tool.start_by(begin, end)
         if type(end.outcome) is dict and self._answer(event.channel, id, end.outcome):
-            return True
+            return
 
         def own(request: Request, done: Done) -> Cancel:
             end.then(done)
             return stop
 
         self._hand_over(Plain(event, self._traffic.next_call(), name, began_ms, None, None, own))
-        return True
 
     def _answer(self, channel: str, id: RequestId, result: Result) -> bool:
         """False: it can't be said."""

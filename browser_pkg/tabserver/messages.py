@@ -10,6 +10,7 @@ import math
 import re
 from array import array
 from itertools import accumulate
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 from .shapes import show
@@ -118,6 +119,12 @@ def _no_constant(name: str) -> NoReturn:
 # Made once: `json.loads` and `json.dumps` make a new one for each text if they are asked for anything special.
 _READER: Final = json.JSONDecoder(parse_constant=_no_constant)
 _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def quote(text: str) -> str:
+    """`dump`, for text alone."""
+    quoted = encode_basestring(text)
+    return quoted if quoted.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", quoted)
 
 
 def dump(value: Any) -> str:

@@ -39,7 +39,7 @@ class Outbox:
         self._prefix = secrets.token_hex(3)
         self._numbers = itertools.count(1)
         # What most results say of themselves.
-        self._meta = self.meta({})
+        self.own_meta = self.meta({})
         # The last `_meta` that was passed on, and its text: most results are of the same tab.
         self._said: tuple[dict[str, Any], str] = {}, ""
 
@@ -97,7 +97,7 @@ class Outbox:
         """An answer in the form of the caller's era. Raises what `dump` raises."""
         if era is Era.MODERN:
             if "_meta" not in result and "resultType" not in result and result:
-                return passed_on(id, dump(result), self._meta)
+                return passed_on(id, dump(result), self.own_meta)
             meta = result.get("_meta")
             meta = (meta if isinstance(meta, dict) else {}) | {META_SERVER_INFO: self._info}
             result = {"resultType": "complete"} | result | {"_meta": meta}

@@ -97,6 +97,11 @@ class Transport(Generic[P]):
     def is_connected(self) -> bool:
         return self._link.is_up
 
+    @property
+    def taken(self) -> int:
+        """The number of the last frame that came."""
+        return self._link.taken
+
     async def start(self) -> None:
         """Begin to dial and return; `on_open` and `on_state` tell how it goes. Started twice is started once."""
         if not self._is_wanted:
@@ -149,6 +154,42 @@ class Transport(Generic[P]):
     def close_channel(self, channel: str, why: str) -> None:
         self._guarded(lambda: self._channels.close(channel, why))
         self._pump()
+
+    # -- calls that the shell carries out by itself: see express.py ---------------------------------------------------
+
+    def expects(self, seq: int, upto: int, channel: str) -> bool:
+        """May a request with these numbers come next, and open this channel?"""
+        return self._link.expects(seq, upto) and channel not in self._channels
+
+    def take(self, upto: int, channel: str, id: RequestId, size: int) -> None:
+        """Count a request that was expected. `size`: of its header and payload."""
+        self._link.take_next(upto, size, self._clock())
+        self._channels.opened(channel, is_single=True)
+        self._ledger.begin(channel, id)
+
+    def wrote(self, channel: str, id: RequestId, payload: P) -> bool:
+        """Count an answer that was written already. False: none was to be written."""
+        now = self._clock()
+        header = self._channels.answer(channel, id, payload, now)
+        self._ledger.finish(channel, id, payload, now)
+        return header is not None
+
+    def violate(self, what: str) -> None:
+        """End this socket: what was carried out and what is counted do not agree any more. A new one sorts it out."""
+        self._take(Violation(what))
+        self._pump()
+
+    def settle(self) -> int:
+        """Write what has to be written besides. Returns the number that an answer will have which is written next.
+        0: answers have to be sent."""
+        if self._link.has_frames or self._channels.unsent:
+            self._pump()
+        else:
+            self._arm()
+        attempt = self._current
+        if attempt is None or attempt.socket is None or attempt.outbox or self._channels.unsent:
+            return 0
+        return self._link.turn if attempt.socket.buffered < HIGH_WATER else 0
 
     # -- dialling -----------------------------------------------------------------------------------------------------
 

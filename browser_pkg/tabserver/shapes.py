@@ -117,12 +117,16 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """str, int, float, bool or None. `take` returns the Python value, or raises ValueError with what is wrong."""
+    """str, int, float, bool or None. `take` returns the Python value, or raises ValueError with what is wrong.
+
+    `fits`: a value of just this type is taken as it is.
+    """
 
     label: str
     kinds: frozenset[str]
     take: Callable[[Json], Any]
     extra: tuple[tuple[str, str], ...] = ()
+    fits: type | None = None
 
     def schema(self) -> Schema:
         return {"type": "string" if self.extra else self.label} | dict(self.extra)
@@ -156,9 +160,9 @@ def _take_number(value: int | float) -> float:
 _STRING: Final = frozenset({"string"})
 _NUMBER: Final = frozenset({"number"})
 SCALARS: Final[dict[Any, Scalar]] = {
-    str: Scalar("string", _STRING, str),
-    bool: Scalar("boolean", frozenset({"boolean"}), bool),
-    int: Scalar("integer", _NUMBER, _take_integer),
+    str: Scalar("string", _STRING, str, fits=str),
+    bool: Scalar("boolean", frozenset({"boolean"}), bool, fits=bool),
+    int: Scalar("integer", _NUMBER, _take_integer, fits=int),
     float: Scalar("number", _NUMBER, _take_number),
     type(None): Scalar("null", frozenset({"null"}), lambda value: value),
     datetime.datetime: Scalar("date-time string", _STRING, datetime.datetime.fromisoformat, (("format", "date-time"),)),

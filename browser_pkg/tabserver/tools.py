@@ -23,11 +23,11 @@ from .caps import check_caps
 from .compounds import bare
 from .content import CONTENT, Content, is_block, to_block
 from .context import Cancel, Done, Outcome, Request, Result
-from .messages import Refusal
+from .messages import Refusal, quote
 from .questions import InputRequired
 from .running import run
 from .schema import NotJson, Shapes, check, to_json
-from .shapes import Anything, Array, Map, Schema, SchemaError, Shape, summary
+from .shapes import SCALARS, Anything, Array, Map, Schema, SchemaError, Shape, summary
 from .signature import Signature, name_of, read_signature
 
 T = TypeVar("T")
@@ -150,11 +150,26 @@ class Tool:
 
     def start(self, arguments: dict[str, Any], request: Request | None, done: Done) -> Cancel:
         """Raises InvalidArguments before anything is run."""
-        return self.start_with(self.read(arguments), request, done)
+        made = self.read(arguments)
+        return self.start_by(lambda: self.signature.call(made, request), done)
 
-    def start_with(self, made: dict[str, Any], request: Request | None, done: Done) -> Cancel:
-        """With arguments that were read. A plain tool has no use for its request."""
-        return run(f"tool {self.name}", lambda: self.signature.call(made, request), self.shape, failure, done)
+    def start_by(self, begin: Callable[[], Any], done: Done) -> Cancel:
+        """By a function that calls it."""
+        return run(f"tool {self.name}", begin, self.shape, failure, done)
+
+    def call(self, made: dict[str, Any]) -> Any:
+        """Call a plain one, with arguments that were read."""
+        return self.signature.call(made, None)
+
+    def written(self, value: Any) -> str | None:
+        """The same as `shape`, as JSON text, for what most tools return: text. None for everything else."""
+        if type(value) is not str:
+            return None
+        text = quote(value)
+        content = f'"content":[{{"type":"text","text":{text}}}]'
+        if self.returns is None:
+            return f"{{{content}}}"
+        return f'{{{content},"structuredContent":{text}}}' if self.returns is SCALARS[str] else None
 
     def shape(self, value: Any) -> Outcome:
         """The CallToolResult of a returned value, held to the return type that the tool declared."""

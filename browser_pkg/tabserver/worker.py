@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import browser
+from .express import Express
 from .hub import Hub
 from .lane import Lane
 from .notebook import offer_run_python
@@ -173,7 +174,9 @@ class Service:
             timing=timing,
         )
         self._core = core = Server(server, version, self._hub, self._transport.send)
-        self._transport.on_message = Lane(core, hub, self._transport.send).receive
+        lane = Lane(core, hub, self._transport.send)
+        self._transport.on_message = lane.receive
+        self._dialer.books = Express(hub, lane, self._transport, partial(browser.allow, shim), shim.revoke)
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed

@@ -33,7 +33,8 @@ class Bench:
         self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
         self.receive = self.server.receive
         if has_lane and isinstance(catalogue, Hub):
-            self.receive = Lane(self.server, catalogue, self._send).receive
+            self.lane = Lane(self.server, catalogue, self._send)
+            self.receive = self.lane.receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}
         self._said = asyncio.Event()

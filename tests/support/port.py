@@ -22,6 +22,9 @@ class FakePort:
     def post(self, text: str) -> None:
         self.send(json.loads(text))
 
+    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
+        """See tests/support/express.py."""
+
     def of(self, kind: str) -> list[dict[str, Any]]:
         """Everything of one kind, in order."""
         return [message for message in self.sent if message["t"] == kind]

@@ -4,8 +4,13 @@
  * It moves ports and values and decides nothing. It is a real file because the worker's content security policy forbids
  * `eval`; and it splits and serialises here because a string crosses into Python cheaper than an object does.
  *
+ * @import { Books } from "./express.js"
+ * @import { Port } from "./pipe.js"
  * @import { FromPage, Memory } from "./ports.js"
  */
+
+import { Express } from "./express.js";
+import { isPlainResult } from "./plain.js";
 
 /** Python's memory for texts: see slate.py. @type {Memory} */
 let slate;
@@ -34,8 +39,23 @@ function written(text) {
   return read === text.length ? written : text;
 }
 
-/** Half of a surrogate pair, as JSON spells it. A whole pair looks the same: what fits is only looked at more closely. */
-const SURROGATE = /\\u[dD][89a-fA-F]/;
+const express = new Express(written);
+
+/**
+ * What calls like the one that Python receives now need not ask for: see express.js.
+ * @param {Port | undefined} port
+ * @param {number} number
+ * @param {string} channel
+ * @param {string} words
+ * @param {string} meta
+ */
+export function allow(port, number, channel, words, meta) {
+  express.allow({ port, number, channel, words, meta });
+}
+
+export function revoke() {
+  express.revoke();
+}
 
 /**
  * Hand every message of a port to Python: as JSON text; a result as its call, a newline, and its own text, if that is sound
@@ -46,32 +66,10 @@ const SURROGATE = /\\u[dD][89a-fA-F]/;
  */
 export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
-    if (data.t !== "result" || !isPlain(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
+    if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
+    if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
     return receivePlain(written(`${data.call}\n${data.json}`));
   };
-}
-
-/**
- * Is it one line of JSON, an object with `content` as MCP wants it, and beside that at most `structuredContent`? The browser
- * finds out in a tenth of the time that Python would take to read it.
- * @param {string} json
- */
-export function isPlain(json) {
-  if (typeof json !== "string") return false;
-  if (!json.startsWith('{"') || !json.endsWith("}") || json.includes("\n") || !json.isWellFormed() || SURROGATE.test(json)) {
-    return false;
-  }
-  try {
-    const { content, structuredContent, ...rest } = JSON.parse(json);
-    return Array.isArray(content) && content.every((block) => isBlock(block)) && Object.keys(rest).length === 0;
-  } catch {
-    return false;
-  }
-}
-
-/** @param {unknown} block */
-function isBlock(block) {
-  return typeof block === "object" && block !== null && !Array.isArray(block) && "type" in block;
 }
 
 /**
@@ -90,15 +88,22 @@ export function poster(port, asText) {
  * @param {string} url
  * @param {string[]} protocols
  * @param {() => void} opened
- * @param {(frame: string | number) => void} received
+ * @param {(frame: string | number) => number} received
  * @param {(code: number, reason: string) => void} closed
+ * @param {Books["sent"]} sent
+ * @param {Books["answered"]} answered
+ * @param {Books["run"]} run
+ * @param {Books["ran"]} ran
+ * @param {Books["turn"]} turn
  */
-export function openSocket(url, protocols, opened, received, closed) {
+export function openSocket(url, protocols, opened, received, closed, sent, answered, run, ran, turn) {
   const socket = new WebSocket(url, protocols);
+  express.use(socket, { sent, answered, run, ran, turn });
   socket.onopen = () => opened();
   socket.onclose = (event) => closed(event.code, event.reason);
   socket.onmessage = ({ data }) => {
-    received(written(typeof data === "string" ? data : "")); // the link has no binary frames: an empty header is a violation
+    const frame = typeof data === "string" ? data : ""; // the link has no binary frames: an empty header is a violation
+    if (!express.take(frame)) express.pass(frame, () => received(written(frame)));
   };
   return socket;
 }
@@ -110,6 +115,7 @@ export function openSocket(url, protocols, opened, received, closed) {
  */
 export function sender(socket) {
   return (frame) => {
+    express.yield();
     socket.send(frame);
     return socket.bufferedAmount;
   };

@@ -286,16 +286,37 @@ class Link(Generic[P]):
         if opening is None:
             return None
         seq, upto, channel, id, caller = opening
-        sender, receiver, timers = self._sender, self._receiver, self._timers
-        if seq != receiver.rx + 1 or upto > sender.last or self._events:
+        if not self.expects(seq, upto):
             return None
+        self.take_next(upto, len(header) + self._codec.size(payload), now)
+        return Received(channel, Kind.REQ, id, None, payload, caller)
+
+    def expects(self, seq: int, upto: int) -> bool:
+        """Is a frame with these numbers the one that has to come next, and is there nothing to do before it?"""
+        is_next = seq == self._receiver.rx + 1 and upto <= self._sender.last
+        return is_next and self.phase is Phase.UP and not self._events
+
+    def take_next(self, upto: int, size: int, now: float) -> None:
+        """Count a request that was expected. `size`: of its header and payload."""
+        timers = self._timers
         timers["watchdog"] = now + self._limits.watchdog_s
-        sender.confirm(upto)
-        if receiver.take_next(len(header) + self._codec.size(payload)):
+        self._sender.confirm(upto)
+        if self._receiver.take_next(size):
             self._say_ack(now)
         elif "ack" not in timers:
             self._await_ack(now)
-        return Received(channel, Kind.REQ, id, None, payload, caller)
+
+    @property
+    def taken(self) -> int:
+        """The number of the last frame that came."""
+        return self._receiver.rx
+
+    @property
+    def turn(self) -> int:
+        """The number that an ordinary answer will have which is said next, for a shell that writes it before it tells
+        `reply`. 0: it can't be told."""
+        receiver = self._receiver
+        return self._sender.turn if self.phase is Phase.UP and receiver.ack == receiver.rx else 0
 
     def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]

@@ -112,6 +112,14 @@ class Sender(Generic[P]):
         self._cost += cost
         return self._say(kind, tail, payload, whole, cost, ack, False, False)
 
+    @property
+    def turn(self) -> int:
+        """The number of the next frame, if `push_now` would take a small one. 0: it would not."""
+        limits, part = self._limits, self._max_part
+        if self.outbox or self._lanes or part > self.max_message or len(self._kept) >= limits.replay_messages:
+            return 0
+        return self.last + 1 if self._size + 2 * part <= limits.replay_bytes else 0
+
     def fill(self, ack: int) -> None:
         """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
         while self._lanes and self._parts < self._limits.parts_in_flight:

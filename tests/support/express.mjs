@@ -1,0 +1,83 @@
+// Plays steps to js/express.js, by way of the worker's shim, and prints what it did. Python's part is what the steps say.
+//
+//   ["frame", text]            the relay sends; Python's answer is `python` of the moment
+//   ["python", {…}]            from now on: `taken`, `grant` (port 0 is the worker itself), `turn`, `run`, `writes`, `revokes`
+//   ["page", port, message]    a page says something
+//   ["socket", {…}]            readyState, bufferedAmount
+//   ["open"]                   another socket
+//   ["revoke"]
+import { readFileSync } from "node:fs";
+import { allow, listen, openSocket, revoke, sender, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+
+const steps = JSON.parse(readFileSync(process.argv[2], "utf8"));
+const memory = new ArrayBuffer(1 << 20);
+useSlate({ getBuffer: () => ({ data: new Uint8Array(memory), release() {} }) });
+const text = (said) => (typeof said === "number" ? new TextDecoder().decode(memory.slice(0, said)) : said);
+const log = [];
+let python = { taken: 0, turn: 0 };
+
+globalThis.WebSocket = class {
+  static OPEN = 1;
+  readyState = 1;
+  bufferedAmount = 0;
+  send(frame) {
+    log.push(["write", frame]);
+  }
+};
+
+const ports = [undefined, ...[1, 2].map((number) => ({
+  postMessage(message) {
+    if (python.deaf) throw new Error("the port is closed");
+    log.push(["post", number, message]);
+  },
+}))];
+for (const port of ports.slice(1)) {
+  listen(port, (message) => log.push(["message", JSON.parse(message)]), (said) => log.push(["result", text(said)]));
+}
+
+let socket;
+const books = {
+  received(frame) {
+    log.push(["receive", text(frame)]);
+    if (python.grant) allow(ports[python.grant.port], python.grant.number, python.grant.channel, '"words":1', '{"meta":1}');
+    return python.taken;
+  },
+  sent(...said) {
+    log.push(["sent", ...said.slice(0, -1), text(said.at(-1))]);
+    return python.turn;
+  },
+  answered(call, json) {
+    log.push(["answered", call, text(json)]);
+    return python.turn;
+  },
+  run(...said) {
+    log.push(["run", ...said.slice(0, -1), text(said.at(-1))]);
+    if (python.writes) sender(socket)(python.writes);
+    if (python.revokes) revoke();
+    return python.run ?? undefined;
+  },
+  ran(isWritten) {
+    log.push(["ran", isWritten]);
+    return python.turn;
+  },
+  turn() {
+    log.push(["turn"]);
+    return python.turn;
+  },
+};
+const open = () => {
+  const { received, sent, answered, run, ran, turn } = books;
+  socket = openSocket("", [], () => {}, received, () => {}, sent, answered, run, ran, turn);
+};
+
+open();
+for (const [what, one, other] of steps) {
+  if (what === "frame") socket.onmessage({ data: one });
+  else if (what === "python") python = { ...python, ...one };
+  else if (what === "page") ports[one].onmessage({ data: other });
+  else if (what === "socket") Object.assign(socket, one);
+  else if (what === "open") open();
+  else if (what === "revoke") revoke();
+  else throw new Error(`no such step: ${what}`);
+}
+console.log(JSON.stringify(log));
