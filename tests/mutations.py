@@ -323,6 +323,20 @@ MUTATIONS: Final = (
         "relay/test_journal.py::test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes",
     ),
     _m(
+        "one that puts the call log aside at a time",
+        f"{RELAY}/logfile.py",
+        "            if not is_alone:\n",
+        "            if False:\n",
+        "relay/test_journal.py::test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing",
+    ),
+    _m(
+        "a call log that another has put aside",
+        f"{RELAY}/logfile.py",
+        "            if self._is_current(self.stream):\n",
+        "            if True:\n",
+        "relay/test_journal.py::test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_again",
+    ),
+    _m(
         "every call is written down",
         f"{RELAY}/switch.py",
         "if self._scribe is not None and call.method in NOTED:",

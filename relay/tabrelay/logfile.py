@@ -1,5 +1,9 @@
 """A log file of bounded size that only this user can read: when it is full it is put aside, and the oldest goes.
 
+Several processes may write to one, each of them whole lines at its end. Only one puts it aside; the others do not wait,
+and what they write meanwhile goes into the file that is put aside. Where the system has no locks for files, this holds
+within a process.
+
 Apart from `logs`, because what it is made of takes a while to load and only the relay needs it.
 """
 
@@ -9,11 +13,16 @@ import contextlib
 import logging
 import os
 import stat
+import threading
+from collections.abc import Iterator
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from typing import Final
 
 from tabrelay.vault import NO_LINK, NO_WAIT, StateError, close_to_others
+
+_PUTTING_ASIDE: Final = threading.Lock()  # where the system has no other
 
 
 class LogFile(RotatingFileHandler):
@@ -45,6 +54,40 @@ class LogFile(RotatingFileHandler):
                 raise OSError(str(problem)) from None
         return os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace")
 
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        if self.stream is not None and not self._is_current(self.stream):
+            # Another process put it aside, or somebody deleted it.
+            self.stream.close()
+            self.stream = None
+        return bool(super().shouldRollover(record))
+
+    def doRollover(self) -> None:
+        """Only whoever holds the lock of the file that has the name moves any of them, and moves that one last."""
+        assert self.stream is not None
+        with _alone(self.stream.fileno()) as is_alone:
+            if not is_alone:
+                return  # this line goes where the stream leads: to the file that is just put aside
+            if self._is_current(self.stream):
+                if os.name == "nt":  # where nothing that is open can be moved
+                    self.stream.close()
+                for number in range(self.backupCount - 1, -1, -1):
+                    self._move(number)
+        self.stream.close()
+        self.stream = None
+        self.stream = self._open()
+
+    def _move(self, number: int) -> None:
+        source = f"{self.baseFilename}.{number}" if number else self.baseFilename
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(source, f"{self.baseFilename}.{number + 1}")
+
+    def _is_current(self, stream: TextIOWrapper) -> bool:
+        """Is what is written to still what has the name?"""
+        try:
+            return os.path.samestat(os.fstat(stream.fileno()), os.stat(self.baseFilename))
+        except OSError:
+            return False
+
     def handleError(self, record: logging.LogRecord) -> None:
         """A full disk is said once, and not in the file."""
         self.failures += 1
@@ -54,3 +97,26 @@ class LogFile(RotatingFileHandler):
             self._is_told = True
             logging.getLogger().removeHandler(self)
             logging.getLogger("tabrelay").warning("The log file can't be written any more: %s", self.baseFilename)
+
+
+@contextlib.contextmanager
+def _alone(handle: int) -> Iterator[bool]:
+    """Does nobody else put this file aside now? Nobody is waited for."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    except (ImportError, OSError):  # not on this system, or not on this disk
+        is_alone = _PUTTING_ASIDE.acquire(blocking=False)
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                _PUTTING_ASIDE.release()
+    else:
+        try:
+            yield True
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)

@@ -8,7 +8,10 @@ import os
 import resource
 import shutil
 import stat
+import sys
 import time
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from tabrelay.calls import Call
 from tabrelay.cli import main
 from tabrelay.errors import ServerOffline
 from tabrelay.journal import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
+from tabrelay.logfile import LogFile
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.relay import RunningRelay
@@ -270,11 +274,92 @@ async def test_two_that_write_and_put_the_same_file_aside_tear_no_line(tmp_path:
             log._write([json.dumps({"time": "t", "name": f"{number}-{each}"}) for each in range(5)], 0)
 
     await asyncio.gather(*(asyncio.to_thread(many, log) for log in logs))
+    assert [log.lost for log in logs] == [0, 0]
     names = sorted(sizes(tmp_path))
     assert names == ["calls.log", "calls.log.1", "calls.log.2", "calls.log.3"]
     for name in names:
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
         assert rows(tmp_path / name)
+
+
+class Interleaved:
+    """Whoever moves or deletes a file does so after another has had its turn, once: before the step of this number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int, turn: Callable[[], None]) -> None:
+        self._left, self._turn, self.is_done = step, turn, False
+        for name in ("rename", "replace", "remove", "unlink"):
+            monkeypatch.setattr(os, name, self._after(getattr(os, name)))
+
+    def _after(self, act: Callable[..., None]) -> Callable[..., None]:
+        def step(*args: Any, **more: Any) -> None:
+            self._left -= 1
+            if self._left < 0 and not self.is_done:
+                self.is_done = True
+                self._turn()
+            act(*args, **more)
+
+        return step
+
+
+def line(name: str, size: int = 0) -> str:
+    return json.dumps({"time": "t", "name": name, "more": "." * size})
+
+
+def names_in(folder: Path) -> dict[str, list[str]]:
+    return {path.name: [row["name"] for row in rows(path)] for path in sorted(folder.iterdir())}
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system that has none for files."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, has_locks: bool
+) -> None:
+    if not has_locks:
+        without_locks(monkeypatch)
+    for step in count():
+        folder = tmp_path / str(step)
+        one, other = (Journal(folder / "calls.log", 1_000, 4) for _ in range(2))
+        for number in range(3):
+            one._write([line(f"old-{number}", 600)], 0)
+        with monkeypatch.context() as patch:
+            steps = Interleaved(patch, step, lambda other=other: other._write([line("other", 600)], 0))  # type: ignore[misc]
+            one._write([line("one", 600)], 0)
+        if not steps.is_done:
+            break
+        assert names_in(folder) == {
+            "calls.log": ["one"],
+            "calls.log.1": ["old-2", "other"],
+            "calls.log.2": ["old-1"],
+            "calls.log.3": ["old-0"],
+        }
+    assert step >= 3  # as many as there were files
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_locks: bool
+) -> None:
+    if not has_locks:
+        without_locks(monkeypatch)
+    one, other = (Journal(tmp_path / "calls.log", 1_000, 3) for _ in range(2))
+    one._write([line("old", 600)], 0)
+    put_aside = LogFile.doRollover
+
+    def late(file: LogFile) -> None:
+        monkeypatch.undo()
+        if not has_locks:
+            without_locks(monkeypatch)
+        other._write([line("other", 600)], 0)
+        put_aside(file)
+
+    monkeypatch.setattr(LogFile, "doRollover", late)
+    one._write([line("one", 600)], 0)
+    assert names_in(tmp_path) == {"calls.log": ["other", "one"], "calls.log.1": ["old"]}
 
 
 async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_none_waits(tmp_path: Path) -> None:

@@ -126,6 +126,26 @@ def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) ->
     assert numbers == list(range(numbers[0], 100))
 
 
+def test_a_file_that_another_relay_put_aside_or_somebody_deleted_is_not_written_to_any_longer(tmp_path: Path) -> None:
+    path = tmp_path / "relay.log"
+    one, other = (LogFile(path, 1000, 2) for _ in range(2))
+
+    def write(file: LogFile, message: str) -> None:
+        file.handle(logging.LogRecord("x", logging.INFO, "", 0, message, (), None))
+
+    write(other, "first")
+    write(one, "." * 995)
+    assert (tmp_path / "relay.log.1").read_text() == "first\n"
+    path.write_text("")
+    write(other, "last")
+    assert path.read_text() == "last\n"
+    path.unlink()
+    write(one, "again")
+    assert path.read_text() == "again\n"
+    one.close()
+    other.close()
+
+
 def test_no_file_is_no_trouble(tmp_path: Path) -> None:
     stream = StringIO()
     logs.configure("warning", stream)
