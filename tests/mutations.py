@@ -537,8 +537,8 @@ MUTATIONS: Final = (
     _m(
         "control characters in a long string",
         f"{RELAY}/gist.py",
-        "                self.is_bad = True\n",
-        "                pass\n",
+        "self.is_bad = not _is_plain(text[at:end])",
+        "self.is_bad = False",
         "relay/test_slices.py::test_a_long_answer_that_is_none_is_refused_and_the_browser_stays",
     ),
     _m(

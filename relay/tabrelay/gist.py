@@ -74,11 +74,8 @@ class Gist:
             if end < len(text) and text[end] != '"':
                 self._carried = text[end:]
                 self.is_bad = text[end] != "\\" or len(self._carried) >= _PAIR
-        else:  # in which only control characters can be wrong, and nobody finds them sooner
-            try:
-                orjson.loads(f'"{text[at:end]}"')
-            except orjson.JSONDecodeError:
-                self.is_bad = True
+        else:
+            self.is_bad = not _is_plain(text[at:end])
         self._length += end - at
         if self._length <= SHORT:
             self._begun.append(text[at:end])
@@ -93,3 +90,13 @@ class Gist:
         self._kept.append(text)
         # One letter outside of ASCII can make Python give four bytes to each of the others.
         self.cost += len(text) if text.isascii() else 4 * len(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Does it mean itself within quotes? Where neither quotes nor backslashes are, only control characters do not.
+    Nobody finds them sooner than who would have to write them in another way: it looks at many characters at a time."""
+    try:
+        written = orjson.dumps(text)
+    except orjson.JSONEncodeError:  # half of a surrogate pair
+        return False
+    return len(written) == len(text if text.isascii() else text.encode()) + 2

@@ -50,8 +50,9 @@ class _Gathering:
 
     def add(self, slice: Payload) -> None:
         text = text_of(slice)
-        data, before = text.encode(), self._gist.cost
+        before = self._gist.cost
         self._gist.add(text)
+        data = text.encode()  # which the gist had to do for what is not ASCII: now it is a copy
         self._slices.append(data)
         self.cost += len(data) + self._gist.cost - before
 
