@@ -27,6 +27,48 @@ def test_a_caller_that_is_none_is_refused(value: object) -> None:
         Caller.from_dict(value)
 
 
+SLICE = '{"t":"part","s":12,"a":3,"f":1,"q":10,"n":16}'
+ACK = '{"t":"ack","a":7}'
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        SLICE,
+        ACK,
+        SLICE.replace("12", "0"),
+        SLICE.replace("12", "012"),
+        SLICE.replace("12", "-12"),
+        SLICE.replace("12", "1.5"),
+        SLICE.replace("12", "٣"),
+        SLICE.replace("12", "true"),
+        SLICE.replace("12", "9" * 15),
+        SLICE.replace("12", "9" * 400),
+        SLICE.replace(",", ", "),
+        SLICE.replace('"q":10,', ""),
+        SLICE.replace('"n":16', '"n":16,"n":2'),
+        SLICE[:-1] + ',"h":{"t":"msg","c":"c1","k":"res","i":1}}',
+        SLICE[:-1],
+        SLICE + "\n",
+        SLICE + "}",
+        ACK.replace("7", "-0"),
+        ACK.replace("7", '"7"'),
+        ACK.replace(":7", ": 7"),
+        ACK[:-1] + ',"more":1}',
+        ACK + " ",
+        ACK + "{}",
+    ],
+)
+def test_slices_and_acknowledgements_are_read_the_short_way_as_they_are_in_full(header: str) -> None:
+    ends = []
+    for text in (header, " " + header):  # a blank before it means nothing, and leads past the short way
+        try:
+            ends.append(frames.decode(text))
+        except RemoteProtocolError as error:
+            ends.append({"refused": str(error)})
+    assert ends[0] == ends[1]
+
+
 def test_a_hello_says_what_it_wants_to_resume() -> None:
     fresh = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), None, 0))
     again = frames.decode(frames.hello_header(Greeting("notes", "w1", "b"), "sid", 7))

@@ -128,6 +128,14 @@ def test_only_a_few_slices_are_unacknowledged_at_once() -> None:
     assert ends.worker.frames() == []
 
 
+def test_slices_that_come_together_are_acknowledged_together() -> None:
+    ends = Ends()
+    ends.say("a", "x" * 500)
+    for header, payload in ends.worker.frames():
+        ends.relay.receive(header, payload, ends.now)
+    assert ends.relay.frames() == [('{"t":"ack","a":2}', None)]
+
+
 def test_waiting_slices_count_against_the_replay_buffer() -> None:
     ends = Ends()
     for channel in "abcd":

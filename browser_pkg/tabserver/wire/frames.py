@@ -7,6 +7,7 @@ headers; what a payload says is between the caller and the server.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -208,8 +209,21 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
 }
 
 
+# As the link writes them: a slice that is not the first, and a word that something has come. A large message has many.
+_NUMBER: Final = "(0|[1-9][0-9]{0,14})"
+_SLICE: Final = re.compile(
+    rf'{{"t":"part","s":{_NUMBER},"a":{_NUMBER},"f":{_NUMBER},"q":{_NUMBER},"n":{_NUMBER}}}', re.ASCII
+)
+_ACK: Final = re.compile(rf'{{"t":"ack","a":{_NUMBER}}}', re.ASCII)
+
+
 def decode(header: str) -> dict[str, Any]:
     """Parse one header and check its fields; raises RemoteProtocolError with the reason."""
+    if found := _SLICE.fullmatch(header):
+        s, a, f, q, n = found.groups()
+        return {"t": "part", "s": int(s), "a": int(a), "f": int(f), "q": int(q), "n": int(n)}
+    if found := _ACK.fullmatch(header):
+        return {"t": "ack", "a": int(found[1])}
     # Some thousand levels overflow Pyodide's stack, which is the end of the worker and not an exception.
     if header.count("[") + header.count("{") > MAX_BRACKETS:
         raise RemoteProtocolError("a frame header is nested too deeply")
