@@ -67,15 +67,17 @@ class Gist:
     def _inside(self, text: str, at: int) -> int:
         end = text.find('"', at)
         end = len(text) if end < 0 else end
-        if text.find("\\", at, end) >= 0:
+        if text.find("\\", at, end) < 0:
+            self.is_bad = not _is_plain(text[at:end])
+        elif at == 0 and _is_within(text):  # asked once for each slice, and not for each string
+            end = len(text)
+        else:
             found = _INSIDE.match(text, at)
             assert found is not None
             end = found.end()
             if end < len(text) and text[end] != '"':
                 self._carried = text[end:]
                 self.is_bad = text[end] != "\\" or len(self._carried) >= _PAIR
-        else:
-            self.is_bad = not _is_plain(text[at:end])
         self._length += end - at
         if self._length <= SHORT:
             self._begun.append(text[at:end])
@@ -100,3 +102,13 @@ def _is_plain(text: str) -> bool:
     except orjson.JSONEncodeError:  # half of a surrogate pair
         return False
     return len(written) == len(text if text.isascii() else text.encode()) + 2
+
+
+def _is_within(text: str) -> bool:
+    """Can all of it stand within one string, and does no escape go on behind it? The parser is several times faster
+    than a pattern."""
+    try:
+        orjson.loads(f'"{text}"')
+    except orjson.JSONDecodeError:
+        return False
+    return True
