@@ -372,6 +372,46 @@ async def test_blobs_and_blocks_become_content(app: App, tmp_path: Path) -> None
     assert table.resource.blob == "YSxi"  # type: ignore[union-attr]
 
 
+async def test_a_result_comes_at_once_or_later_and_an_error_too(app: App) -> None:
+    await app.offer(
+        """{
+            name: "whenever",
+            description: "Answers in many ways.",
+            execute: ({ how }) => ({
+                now: () => "done",
+                promised: async () => "done",
+                thenable: () => ({ then(resolve) { setTimeout(() => resolve("done")); } }),
+                blob: () => new Blob(["done"], { type: "image/png" }),
+                thrown: () => { throw new Error("broken"); },
+                rejected: async () => { throw new Error("broken"); },
+                unwritable: () => ({ content: [{ type: "text", text: 1n }] }),
+            })[how](),
+        }"""
+    )
+    async with app.relay.client() as client:
+        for how in ("now", "promised", "thenable"):
+            assert text(await client.call_tool("whenever", {"how": how})) == "done"
+        [picture] = (await client.call_tool("whenever", {"how": "blob"})).content
+        assert picture.type == "image" and picture.data == "ZG9uZQ=="
+        for how, problem in (("thrown", "broken"), ("rejected", "broken"), ("unwritable", "BigInt")):
+            failed = await client.call_tool("whenever", {"how": how})
+            assert failed.is_error and problem in text(failed)
+
+
+async def test_a_promised_result_is_checked_when_its_blobs_are_read(app: App) -> None:
+    await app.offer(
+        """{
+            name: "scan",
+            description: "A picture, but its schema wants a number.",
+            outputSchema: { type: "integer" },
+            execute: () => new Blob(["x"], { type: "image/png" }),
+        }"""
+    )
+    async with app.relay.client() as client:
+        scanned = await client.call_tool("scan", {})
+    assert scanned.is_error and "result: expected integer, got null" in text(scanned)
+
+
 @ERAS
 async def test_an_output_schema_is_kept(app: App, mode: str) -> None:
     await app.offer(

@@ -8,11 +8,11 @@
 
 import { describe, McpError } from "./errors.js";
 import { isInputRequired, questions, toRequired } from "./questions.js";
-import { plain } from "./result.js";
+import { isPending, plain } from "./result.js";
 
 /**
  * Runs what a call is for, and gives the result that MCP wants for it.
- * @typedef {(message: CallMessage, context: CallContext) => Promise<object>} Work
+ * @typedef {(message: CallMessage, context: CallContext) => object | Promise<object>} Work
  * @typedef {(reply: FromPage) => void} Post
  */
 
@@ -21,26 +21,41 @@ export class Calls {
   #running = new Map();
 
   /**
-   * Run a call and post what it says and what comes of it.
+   * Run a call and post what it says and what comes of it: at once, if it comes at once.
    * @param {CallMessage} message
    * @param {Work} work
    * @param {Post} post
    */
-  async run(message, work, post) {
-    const { call } = message;
+  run(message, work, post) {
     const running = new Running(message, post);
-    this.#running.set(call, running);
+    this.#running.set(message.call, running);
     try {
-      const result = await work(message, running.context());
-      if (running.isAborted) return;
-      if (isInputRequired(result)) post({ t: "required", call, ...toRequired(result) });
-      else post({ t: "result", call, json: JSON.stringify(result) });
+      const result = work(message, running.context());
+      if (isPending(result)) return void this.#wait(running, result);
+      running.finish(result);
     } catch (error) {
-      if (!running.isAborted) post({ t: "error", call, ...toError(error) });
-    } finally {
-      running.end();
-      if (this.#running.get(call) === running) this.#running.delete(call);
+      running.fail(error);
     }
+    this.#end(running);
+  }
+
+  /**
+   * @param {Running} running
+   * @param {PromiseLike<object>} result
+   */
+  async #wait(running, result) {
+    try {
+      running.finish(await result);
+    } catch (error) {
+      running.fail(error);
+    }
+    this.#end(running);
+  }
+
+  /** @param {Running} running */
+  #end(running) {
+    running.end();
+    if (this.#running.get(running.call) === running) this.#running.delete(running.call);
   }
 
   /** @param {AnswerMessage} message */
@@ -72,8 +87,8 @@ class Running {
   #message;
   #post;
   #isOver = false;
-  /** @type {Map<number, PromiseWithResolvers<Record<string, unknown>>>} */
-  #asked = new Map();
+  /** Made with the first question. @type {Map<number, PromiseWithResolvers<Record<string, unknown>>> | undefined} */
+  #asked;
   #asks = 0;
 
   /**
@@ -83,6 +98,10 @@ class Running {
   constructor(message, post) {
     this.#message = message;
     this.#post = post;
+  }
+
+  get call() {
+    return this.#message.call;
   }
 
   get isAborted() {
@@ -121,10 +140,23 @@ class Running {
     };
   }
 
+  /** @param {object} result */
+  finish(result) {
+    if (this.isAborted) return;
+    const { call } = this.#message;
+    if (isInputRequired(result)) this.#post({ t: "required", call, ...toRequired(result) });
+    else this.#post({ t: "result", call, json: JSON.stringify(result) });
+  }
+
+  /** @param {unknown} error */
+  fail(error) {
+    if (!this.isAborted) this.#post({ t: "error", call: this.#message.call, ...toError(error) });
+  }
+
   /** @param {AnswerMessage} message */
   answer(message) {
-    const waiting = this.#asked.get(message.ask);
-    this.#asked.delete(message.ask);
+    const waiting = this.#asked?.get(message.ask);
+    this.#asked?.delete(message.ask);
     if (!waiting) return;
     if ("answer" in message) return waiting.resolve(message.answer);
     const { name, message: text, code = 0, data } = message.error;
@@ -142,7 +174,7 @@ class Running {
 
   end() {
     this.#isOver = true;
-    if (this.#asked.size) this.#rejectAll(new DOMException("The call is over.", "AbortError"));
+    if (this.#asked) this.#rejectAll(new DOMException("The call is over.", "AbortError"));
   }
 
   /**
@@ -155,6 +187,7 @@ class Running {
     if (this.#isOver) throw new DOMException("The call is over: nobody can be asked any more.", "InvalidStateError");
     const ask = ++this.#asks;
     const waiting = /** @type {PromiseWithResolvers<Record<string, unknown>>} */ (Promise.withResolvers());
+    this.#asked ??= new Map();
     this.#asked.set(ask, waiting);
     const { call } = this.#message;
     this.#post({ t: "ask", call, ask, method, params: plain(params), ...(key ? { key } : {}) });
@@ -168,11 +201,11 @@ class Running {
 
   /** @param {unknown} reason */
   #rejectAll(reason) {
-    for (const waiting of this.#asked.values()) {
+    for (const waiting of this.#asked?.values() ?? []) {
       waiting.promise.catch(() => {}); // a question that its handler no longer waits for is no unhandled rejection
       waiting.reject(reason);
     }
-    this.#asked.clear();
+    this.#asked?.clear();
   }
 }
 

@@ -9,7 +9,7 @@
 
 import { invalidParams, ResourceNotFound } from "./errors.js";
 import { isInputRequired } from "./questions.js";
-import { plain, toCompletion, toContents, toMessages, toResult } from "./result.js";
+import { isPending, plain, resultOf, toCompletion, toContents, toMessages } from "./result.js";
 import { check } from "./schema.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
@@ -85,12 +85,20 @@ export class Offers {
    * Run what a call is for.
    * @param {CallMessage} message
    * @param {CallContext} context
+   * @returns {object | Promise<object>}
+   */
+  run(message, context) {
+    if (message.kind !== "tools") return this.#run(message, context);
+    return this.#runTool(message.name, ("request" in message ? message.request.params : message).arguments, context);
+  }
+
+  /**
+   * @param {Exclude<CallMessage, { kind: "tools" }>} message
+   * @param {CallContext} context
    * @returns {Promise<object>}
    */
-  async run(message, context) {
+  async #run(message, context) {
     switch (message.kind) {
-      case "tools":
-        return this.#runTool(message.name, ("request" in message ? message.request.params : message).arguments, context);
       case "resources":
       case "templates": {
         /** @type {Resource} */
@@ -119,22 +127,13 @@ export class Offers {
    * @param {unknown} args
    * @param {CallContext} context
    */
-  async #runTool(name, args, context) {
+  #runTool(name, args, context) {
     /** @type {Tool} */
     const tool = this.#get("tools", name, () => new Error(`This tab does not offer "${name}" any more.`));
     const faults = check(tool.inputSchema ?? {}, args);
     if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
-    const value = await tool.execute(args, context);
-    if (isInputRequired(value)) return /** @type {object} */ (value);
-    const { outputSchema } = tool;
-    const result = /** @type {Record<string, any>} */ (await toResult(value, outputSchema !== undefined));
-    if (outputSchema && !result.isError) {
-      const broken = check(outputSchema, plain(result.structuredContent), "result", "property");
-      if (broken.length) {
-        throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${broken.join("\n")}`);
-      }
-    }
-    return result;
+    const value = tool.execute(args, context);
+    return isPending(value) ? concludeLater(tool, value) : conclude(tool, value);
   }
 
   /**
@@ -190,6 +189,38 @@ const DEFINE = {
  */
 function defineResource(uri, { name, title, description, mimeType, size, annotations, icons, _meta }) {
   return { name: name ?? uri, title, description, mimeType, size, annotations, icons, _meta };
+}
+
+/**
+ * What a tool returned, as MCP wants it.
+ * @param {Tool} tool
+ * @param {unknown} value
+ * @returns {object | Promise<object>}
+ */
+function conclude(tool, value) {
+  if (isInputRequired(value)) return /** @type {object} */ (value);
+  if (tool.outputSchema === undefined) return resultOf(value);
+  const result = resultOf(value, true);
+  return isPending(result) ? result.then((later) => keepPromise(tool, later)) : keepPromise(tool, result);
+}
+
+/**
+ * @param {Tool} tool
+ * @param {unknown} value
+ */
+async function concludeLater(tool, value) {
+  return conclude(tool, await value);
+}
+
+/**
+ * @param {Tool} tool
+ * @param {Record<string, any>} result
+ */
+function keepPromise({ name, outputSchema }, result) {
+  if (!outputSchema || result.isError) return result;
+  const broken = check(outputSchema, plain(result.structuredContent), "result", "property");
+  if (!broken.length) return result;
+  throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${broken.join("\n")}`);
 }
 
 /**

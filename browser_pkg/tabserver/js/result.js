@@ -20,12 +20,22 @@ const BLOCKS = {
  * @param {boolean} [isPromised] the tool has an output schema
  * @returns {Promise<object>}
  */
-export async function toResult(value, isPromised = false) {
+export async function toResult(value, isPromised) {
+  return resultOf(value, isPromised);
+}
+
+/**
+ * The same, at once unless there are blobs to be read.
+ * @param {unknown} value
+ * @param {boolean} [isPromised]
+ * @returns {object | Promise<object>}
+ */
+export function resultOf(value, isPromised = false) {
+  if (typeof value === "string" && !isPromised) return { content: [text(value)] };
   if (value === undefined) return { content: [] };
   if (isRecord(value) && Array.isArray(value.content)) return value;
-  if (value instanceof Blob) return { content: [await toBlock(value)] };
-  if (Array.isArray(value) && value.some(isContent)) return { content: await Promise.all(value.map(toBlock)) };
-  if (typeof value === "string" && !isPromised) return { content: [text(value)] };
+  if (value instanceof Blob) return toBlocks([value]);
+  if (Array.isArray(value) && value.some(isContent)) return toBlocks(value);
   const json = toJson(value, "tool");
   const content = [text(typeof value === "string" ? value : json)];
   // Decided by what was written, not by what was returned: a Date, for one, is written as a string.
@@ -38,6 +48,11 @@ function isContent(value) {
   if (!isRecord(value)) return false;
   const needed = BLOCKS[String(value.type)];
   return needed !== undefined && needed.every((member) => member in value);
+}
+
+/** @param {unknown[]} items */
+async function toBlocks(items) {
+  return { content: await Promise.all(items.map(toBlock)) };
 }
 
 /** @param {unknown} item */
@@ -149,6 +164,15 @@ function toBase64(bytes) {
  */
 function isRecord(value) {
   return typeof value === "object" && value !== null;
+}
+
+/**
+ * Must it be waited for? To wait for what is there costs a call more than most tools do.
+ * @param {any} value
+ * @returns {value is PromiseLike<any>}
+ */
+export function isPending(value) {
+  return (typeof value === "object" || typeof value === "function") && typeof value?.then === "function";
 }
 
 /**
