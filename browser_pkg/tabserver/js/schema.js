@@ -6,6 +6,7 @@
  * are let pass. Python tools are checked in Python, with the same words.
  */
 
+import { fitsAtAGlance } from "./glance.js";
 import { isSame, kindOf, label, show, at } from "./words.js";
 
 /** @typedef {import("./words.js").Schema} Schema */
@@ -21,6 +22,7 @@ const DEEPEST = 128;
  * @returns {string[]} what is wrong, one line each
  */
 export function check(schema, value, path = "arguments", noun = "argument") {
+  if (fitsAtAGlance(schema, value)) return [];
   return new Checker(schema).check(schema, value, path, noun, 0);
 }
 
@@ -274,7 +276,8 @@ function ofNumber(schema, value, path) {
  * @param {string} path
  */
 function ofString(schema, value, path) {
-  const faults = bounds(path, " characters", [...value].length, schema.minLength, schema.maxLength);
+  const { minLength: least, maxLength: most } = schema;
+  const faults = least === undefined && most === undefined ? [] : bounds(path, " characters", [...value].length, least, most);
   if (typeof schema.pattern === "string" && regex(schema.pattern)?.test(value) === false) {
     faults.push(`${path}: expected a string that matches ${schema.pattern}, got ${show(value)}`);
   }
