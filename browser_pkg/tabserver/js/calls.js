@@ -19,18 +19,23 @@ import { isPending, plain } from "./result.js";
 export class Calls {
   /** @type {Map<string, Running>} */
   #running = new Map();
+  #work;
+
+  /** @param {Work} work */
+  constructor(work) {
+    this.#work = work;
+  }
 
   /**
    * Run a call and post what it says and what comes of it: at once, if it comes at once.
    * @param {CallMessage} message
-   * @param {Work} work
    * @param {Post} post
    */
-  run(message, work, post) {
+  run(message, post) {
     const running = new Running(message, post);
     this.#running.set(message.call, running);
     try {
-      const result = work(message, running.context());
+      const result = this.#work(message, running.context());
       if (isPending(result)) return void this.#wait(running, result);
       running.finish(result);
     } catch (error) {

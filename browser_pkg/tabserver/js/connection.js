@@ -88,7 +88,7 @@ export class Connection extends EventTarget {
   /** @type {Timing | undefined} */
   #timing;
   #offers = new Offers();
-  #calls = new Calls();
+  #calls = new Calls((message, context) => this.#offers.run(message, context));
   #approvals = new Approvals();
   /** @type {ConnectOptions["approve"]} */
   #approve;
@@ -398,6 +398,8 @@ export class Connection extends EventTarget {
   /** @param {FromWorker} message */
   #receive(message) {
     switch (message.t) {
+      case "call":
+        return this.#calls.run(message, this.#host.reply);
       case "boot":
         this.boot = message;
         this.#tell("boot", message);
@@ -417,8 +419,6 @@ export class Connection extends EventTarget {
         return this.#tell("catalogue", message);
       case "activity":
         return this.#tell("activity", message);
-      case "call":
-        return void this.#calls.run(message, (asked, context) => this.#offers.run(asked, context), this.#host.replier());
       case "approve":
         return this.#askUser(message);
       case "approve_over":
@@ -440,7 +440,7 @@ export class Connection extends EventTarget {
 
   /** @param {ApproveMessage} message */
   #askUser(message) {
-    const post = this.#host.replier();
+    const post = this.#host.reply;
     this.#approvals.ask(
       message,
       (detail) => !this.dispatchEvent(new CustomEvent("approval", { detail, cancelable: true })),

@@ -37,6 +37,8 @@ export class Host {
   #url;
   /** @type {Port | undefined} */
   #port;
+  /** @type {(message: FromPage) => void} */
+  #reply = () => {};
   #isGreeted = false;
   /** @type {AbortController} */
   #watch = new AbortController();
@@ -81,14 +83,20 @@ export class Host {
       this.#on.silent("The worker does not answer. Close all tabs of this site and open it again.");
     }, SILENCE_MS);
     watch.signal.addEventListener("abort", () => clearTimeout(timer));
+    /** @type {Port} */
+    let port;
     try {
-      this.#port = this.mode === "shared" ? startShared(url, this.#name, failed) : new Candidate(url, this.#name, failed);
+      port = this.mode === "shared" ? startShared(url, this.#name, failed) : new Candidate(url, this.#name, failed);
     } catch (error) {
       return failed(`The worker could not start. ${error}`);
     }
-    this.#port.onmessage = ({ data }) => {
-      clearTimeout(timer);
-      if (!watch.signal.aborted) this.#receive(typeof data === "string" ? JSON.parse(data) : data);
+    let isSilent = true;
+    this.#port = port;
+    this.#reply = (message) => port.postMessage(message);
+    port.onmessage = ({ data }) => {
+      if (isSilent) clearTimeout(timer);
+      isSilent = false;
+      if (this.#port === port) this.#receive(typeof data === "string" ? JSON.parse(data) : data);
     };
   }
 
@@ -114,13 +122,13 @@ export class Host {
   }
 
   /** A reply belongs to the worker that asked, not to the one that took its place. */
-  replier() {
-    const port = this.#port;
-    return (/** @type {FromPage} */ message) => port?.postMessage(message);
+  get reply() {
+    return this.#reply;
   }
 
   /** @param {FromWorker} message */
   #receive(message) {
+    if (message.t === "call") return this.#on.message(message);
     if (message.t === "worker") {
       this.#isGreeted = true;
       void this.#watchLock(message.lock);
