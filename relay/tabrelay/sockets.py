@@ -43,6 +43,7 @@ TWO_BYTES, EIGHT_BYTES = 126, 127
 # Nobody is sent away for holding so much while somebody else holds more: a small message that is not quite there.
 LITTLE: Final = SIP
 FRAGMENT: Final = 64  # what one takes beside its bytes
+OPEN: Final = State.OPEN  # in Python 3.11 a member of an enum is found by a function, each time anew
 NO_HANDSHAKE: Final = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
     b"connection: close\r\n\r\nThis is no WebSocket request.\n"
@@ -166,7 +167,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     def _begin(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
         is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED and size <= self.config.ws_max_size
-        if is_text and not self.frames and self.conn.state is State.OPEN and not self.close_sent:
+        if is_text and not self.frames and self.conn.state is OPEN and not self.close_sent:
             self._mask = head[-4:]
         else:
             self._mask = b""
@@ -193,7 +194,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     @property
     def _is_free(self) -> bool:
         """Does nothing that came before still wait, and is nobody about to leave?"""
-        return not self.frames and self.queue.empty() and self.conn.state is State.OPEN and not self.close_sent
+        return not self.frames and self.queue.empty() and self.conn.state is OPEN and not self.close_sent
 
     def _drink(self, data: bytes) -> None:
         if len(data) <= SIP:
@@ -297,7 +298,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def say(self, texts: Sequence[str]) -> bool:
-        if self.close_sent or not self.writable.is_set() or self.conn.state is not State.OPEN:
+        if self.close_sent or not self.writable.is_set() or self.conn.state is not OPEN:
             return False
         if self.transport.is_closing():
             return False

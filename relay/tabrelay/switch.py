@@ -40,6 +40,8 @@ LIST_WAIT_S: Final = 1.0
 DISCOVERY_S: Final = 3.0
 # What a server does for somebody: these calls are written down.
 NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+LEGACY: Final = eras.Era.LEGACY
 
 
 class Elsewhere(Protocol):
@@ -264,16 +266,16 @@ class Switch:
 
     def _claim(self, call: Call) -> None:
         """Count what a call takes until it ends, also while it still waits for its browser."""
-        if call.caller.era is eras.Era.LEGACY:  # a modern caller has no session, whose calls would be counted
+        if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
             self._claim_turn(call)
         if not self.budget.take(memory_of(call.payload)):
-            if call.caller.era is eras.Era.LEGACY:
+            if call.caller.era is LEGACY:
                 self._release_turn(call)
             raise _crowded()
 
     def _release(self, call: Call) -> None:
         self.budget.give(memory_of(call.payload))
-        if call.caller.era is eras.Era.LEGACY:
+        if call.caller.era is LEGACY:
             self._release_turn(call)
 
     def _claim_turn(self, call: Call) -> None:

@@ -80,6 +80,11 @@ _ANSWER: Final = re.compile(
     rf'{{"t":"msg","s":{_NUMBER},"a":{_NUMBER},"c":"([0-9A-Za-z_-]+)","k":"res","i":{_NUMBER}}}', re.ASCII
 )
 
+# What is asked for with each message. In Python 3.11 a member of an enum is found by a function, each time anew.
+_UP: Final = Phase.UP
+_OVER: Final = Phase.OVER
+_ACCEPTER: Final = Role.ACCEPTER
+
 
 class Link(Generic[P]):
     """One end of a link. Make it with `Link.dialer(...)` in a worker or `Link.accepter(...)` in the relay."""
@@ -237,9 +242,9 @@ class Link(Generic[P]):
         self._say(frames.encode(**fields))
 
     def _push(self, kind: str, channel: str, tail: str, payload: P | None, now: float) -> None:
-        if self.phase is Phase.OVER:
+        if self.phase is _OVER:
             raise LocalProtocolError("the session is over")
-        is_live = self.phase is Phase.UP
+        is_live = self.phase is _UP
         sender = self._sender
         said = sender.last
         sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
@@ -263,7 +268,7 @@ class Link(Generic[P]):
         """Take an ordinary answer, which is nearly all that a relay hears: the channel and id that it is for, at once
         instead of as an event. None, and nothing was done, for everything else, and for what is not in order: that is
         `receive`'s."""
-        found = _ANSWER.fullmatch(header) if self.phase is Phase.UP else None
+        found = _ANSWER.fullmatch(header) if self.phase is _UP else None
         if found is None:
             return None
         seq, ack, channel, id = found.groups()
@@ -428,7 +433,7 @@ class Link(Generic[P]):
             self._timers["ack"] = now + self._limits.hold_s
         else:
             self._timers.pop("ack", None)
-        if self._role is Role.ACCEPTER:
+        if self._role is _ACCEPTER:
             self._timers["heartbeat"] = now + self._limits.heartbeat_s
 
     def next_timer(self) -> float | None:
@@ -470,7 +475,7 @@ class Link(Generic[P]):
     def frames(self) -> list[tuple[str, P | None]]:
         """What to write on the current socket, in order."""
         sender = self._sender
-        if self.phase is Phase.UP and sender.is_sliced:
+        if self.phase is _UP and sender.is_sliced:
             sender.fill(self._receiver.ack)
         drained, sender.outbox = sender.outbox, []
         return drained

@@ -36,6 +36,10 @@ MAX_LISTENERS: Final = 512
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
 # and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
 AT_ONCE: Final = 8
+# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+UP: Final = Phase.UP
+MODERN: Final = Era.MODERN
+REQ: Final = Kind.REQ
 
 
 class Socket(Protocol):
@@ -97,7 +101,7 @@ class TabPeer:
 
     @property
     def is_up(self) -> bool:
-        return self.link.phase is Phase.UP and not self._gone
+        return self.link.phase is UP and not self._gone
 
     @property
     def identity(self) -> str:
@@ -141,13 +145,13 @@ class TabPeer:
 
     def _ask(self, pending: Pending, *, again: bool = False) -> None:
         call = pending.call
-        is_single = call.caller.era is Era.MODERN
+        is_single = call.caller.era is MODERN
         caller = call.caller if is_single else None
         try:
             if not is_single and call.channel not in self._opened:
                 self._open(call.channel, call.caller)
             now = self._loop.time()
-            self.link.send(call.channel, Kind.REQ, call.payload, now, id=call.id, caller=caller, again=again)
+            self.link.send(call.channel, REQ, call.payload, now, id=call.id, caller=caller, again=again)
         except BufferFull:
             raise Busy(
                 f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000
@@ -160,7 +164,7 @@ class TabPeer:
         call = pending.call
         if self._roster.pop((call.channel, call.id), None) is None or self._gone:
             return
-        if call.caller.era is Era.MODERN:
+        if call.caller.era is MODERN:
             self._say(lambda now: self.link.close(call.channel, why, now))
         else:
             note = notification("notifications/cancelled", {"requestId": call.id, "reason": why})
