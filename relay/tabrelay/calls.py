@@ -23,6 +23,7 @@ from tabrelay.errors import (
 from tabrelay.slices import Body, Payload, Slices, text_of
 from tabrelay.traces import Trace
 from tabserver.wire import jsonrpc
+from tabserver.wire.budget import Budget
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 
@@ -61,10 +62,6 @@ def memory_of(payload: Payload) -> int:
     return len(payload) if isinstance(payload, Slices) or payload.isascii() else 4 * len(payload)
 
 
-def _nothing() -> None:
-    """Nobody counts."""
-
-
 @dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
 class Call:
     """One request on its way to a server; nobody changes it. `payload` is the JSON-RPC message as one line of text.
@@ -83,14 +80,20 @@ class Call:
 class Reply:
     """The final response, as it came (`said`); `error_code` is set when it is a JSON-RPC error.
 
-    `release` is called once when the caller has it: until then, it counts as memory of the link it came by. `is_plain`:
-    somebody has read it, and it is a result that is neither a tool's error nor a question.
+    `is_plain`: somebody has read it, and it is a result that is neither a tool's error nor a question. `purse`: what it
+    counts in as so much memory (`cost`), until the caller has it.
     """
 
     said: Payload
     error_code: int | None = None
-    release: Callable[[], None] = _nothing
     is_plain: bool = False
+    purse: Budget | None = None
+    cost: int = 0
+
+    def release(self) -> None:
+        """Called once, when the caller has it."""
+        if self.purse is not None:
+            self.purse.give(self.cost)
 
     @property
     def payload(self) -> str:
@@ -230,7 +233,7 @@ class Pending:
             _slow_readers.discard(self)
         reply, self._reply = self._reply, None
         self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
-        if reply is not None:
+        if reply is not None and reply.purse is not None:
             reply.release()
 
     def fail(self, error: RelayError) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final, Protocol
 
 import orjson
@@ -372,9 +371,9 @@ class TabPeer:
             pending.fail(error)
             return
         # Until the caller has it, the answer is memory that the links' budget must know of.
-        size = memory_of(payload)
-        self._budget.add(size)
-        pending.finish(Reply(payload, code, partial(self._budget.give, size), is_plain))
+        budget, cost = self._budget, memory_of(payload)
+        budget.add(cost)
+        pending.finish(Reply(payload, code, is_plain, budget, cost))
 
     def _channel_closed(self, channel: str, why: str) -> None:
         self._opened.pop(channel, None)
