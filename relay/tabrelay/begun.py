@@ -37,7 +37,8 @@ class Begun:
         carry_on: Callable[[Any], Awaitable[None]],
         again: Again | None = None,
     ) -> None:
-        """`again` begins the next call of whoever sent this, if that has the same header."""
+        """`again` begins the next call of whoever sent this, if that has the same header. `status_of` says with which
+        status an error of the server's is answered; a result has 200."""
         self.pending = pending
         self.principal = principal
         self.headers = headers
@@ -49,4 +50,4 @@ class Begun:
         """A short answer at once: status, headers of its own, body."""
         said = reply.said
         body = said.encode() if type(said) is str else reply.payload.encode()
-        return self._status_of(reply), self.headers, body
+        return 200 if reply.error_code is None else self._status_of(reply), self.headers, body

@@ -61,23 +61,9 @@ def _lines(headers: tuple[Header, ...]) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
-_ALL: Final = _lines(DEFAULT_HEADERS)
-
-
-class _Uvicorns:
-    """The headers that uvicorn puts before all others. It makes another list of them every second."""
-
-    def __init__(self) -> None:
-        self._pairs: list[Header] = []
-        self._text = b""
-
-    def lines(self, pairs: list[Header]) -> bytes:
-        if pairs is not self._pairs:
-            self._pairs, self._text = pairs, _lines(tuple(pairs))
-        return self._text
-
-
-_uvicorns: Final = _Uvicorns()
+# What stands in an answer between its length and its body.
+_STAYS: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"\r\n"
+_CLOSES: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"connection: close\r\n\r\n"
 
 
 class Street(HttpToolsProtocol):
@@ -95,12 +81,26 @@ class _Nobody:
 
 
 class Letter:
-    """What uvicorn knows of a request: enough to make a scope of it, for it or for another with the same header."""
+    """What uvicorn knows of a request: enough to make a scope of it, for it or for another with the same header. And
+    how the answer to the last of them began."""
 
-    __slots__ = ("_scope", "url")
+    __slots__ = ("_firsts", "_head", "_headers", "_scope", "url")
 
     def __init__(self, http: HttpToolsProtocol) -> None:
         self._scope, self.url = http.scope, http.url
+        self._firsts: list[Header] = []
+        self._headers: tuple[Header, ...] = ()
+        self._head = b""
+
+    def head(self, status: int, firsts: list[Header], headers: tuple[Header, ...]) -> bytes:
+        """An answer's first lines, up to the number of its length. `firsts`: the headers that uvicorn puts before all
+        others; it makes another list of them every second."""
+        if firsts is self._firsts and headers is self._headers and status == 200:
+            return self._head
+        head = b"%b%b%bcontent-length: " % (STATUS_LINE[status], _lines(tuple(firsts)), _lines(headers))
+        if status == 200:
+            self._firsts, self._headers, self._head = firsts, headers, head
+        return head
 
     def scope(self, length: int, begun: Begun) -> Any:
         size = b"%d" % length
@@ -138,9 +138,9 @@ class Ticket:
 
     def wait(self) -> None:
         """For the answer, or for a reason to go the ordinary way."""
-        pending = self._begun.pending
-        self._road.exchanges.__enter__()
-        self._road.waits.add(self)
+        pending, road = self._begun.pending, self._road
+        road.exchanges.__enter__()
+        road.waits.add(self)
         pending.on_wake = self._look
         if pending.has_news:
             self._look()
@@ -157,20 +157,16 @@ class Ticket:
             http.transport.close()
 
     def _answer(self, reply: Reply) -> None:
-        http = self._http
+        http, begun, road, keep_alive = self._http, self._begun, self._road, self.keep_alive
         self._leave()
         self.response_complete = True
-        status, headers, body = self._begun.whole(reply)
-        first = _uvicorns.lines(http.server_state.default_headers)
-        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        http.transport.write(
-            b"%b%b%bcontent-length: %d\r\n%b%b%b"
-            % (STATUS_LINE[status], first, _lines(headers), len(body), _ALL, end, body)
-        )
-        self._begun.pending.release()
+        status, headers, body = begun.whole(reply)
+        head = self._letter.head(status, http.server_state.default_headers, headers)
+        http.transport.write(b"%b%d%b%b" % (head, len(body), _STAYS if keep_alive else _CLOSES, body))
+        begun.pending.release()
         del self._begun, self._body  # the connection keeps its last ticket until the next
-        self._road.exchanges.__exit__()
-        if not self.keep_alive:
+        road.exchanges.__exit__()
+        if not keep_alive:
             http.transport.close()
         http.rest()
 
