@@ -128,8 +128,7 @@ class Gate:
 
     def recognise_again(self, principal: Principal) -> bool:
         """The same request as one that was recognised: may it pass too? If not, nothing was done."""
-        is_welcome = self._tokens.is_good if self._resource is None else self._is_welcome
-        if not is_welcome(principal):
+        if not (self._tokens.is_good(principal) if self._resource is None else self._is_welcome(principal)):
             return False
         return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
 

@@ -33,6 +33,7 @@ class Pass:
 
     address: str
     path: str
+    server: str
     heading: Heading
     principal: Principal
     again: Again | None
@@ -67,11 +68,12 @@ class Lane:
         principal = self._gate.recognise(path, heading)
         if principal is None:
             return None
-        begun = self._entry.begin(path[1:], heading, principal, body)
+        server = path[1:]
+        begun = self._entry.begin(server, heading, principal, body)
         if begun is None:
             self._gate.unrecognise(principal)
             return None
-        return begun, Pass(address, path, heading, principal, begun.again)
+        return begun, Pass(address, path, server, heading, principal, begun.again)
 
     def take_again(self, known: Pass, body: bytes) -> Begun | None:
         """The same for a request whose address and headers are those of one that was taken."""
@@ -80,7 +82,7 @@ class Lane:
             return None  # it stands for another server now: may this principal go there?
         if not self._gate.recognise_again(principal):
             return None
-        begun = self._entry.begin_again(known.path[1:], known.heading, principal, body, known.again)
+        begun = self._entry.begin_again(known.server, known.heading, principal, body, known.again)
         if begun is None:
             self._gate.unrecognise(principal)
         return begun

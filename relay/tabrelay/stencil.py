@@ -16,17 +16,22 @@ _END: Final = b"\r\n\r\n"
 
 
 class Stencil:
-    """Cut by `cut` from a request that was understood."""
+    """Cut by `cut` from a request that was understood. The last one is remembered with its length, which most of the
+    next have too."""
 
-    __slots__ = ("_after", "_before", "_start")
+    __slots__ = ("_after", "_before", "_head", "_size", "_start")
 
     def __init__(self, before: bytes, after: bytes) -> None:
         self._before = before
         self._after = after
         self._start = len(before)
+        self._head = b""
+        self._size = -1  # of the whole request: none yet
 
     def body(self, data: bytes) -> bytes | None:
         """The body of a request with this header, if that is all there is and all of it is there."""
+        if len(data) == self._size and data.startswith(self._head):
+            return data[len(self._head) :]
         if not data.startswith(self._before):
             return None
         end = data.find(self._after, self._start, self._start + _DIGITS + len(self._after))
@@ -34,7 +39,10 @@ class Stencil:
         if end < 0 or not digits.isdigit():
             return None
         start = end + len(self._after)
-        return data[start:] if len(data) - start == int(digits) else None
+        if len(data) - start != int(digits):
+            return None
+        self._head, self._size = data[:start], len(data)
+        return data[start:]
 
 
 def cut(data: bytes) -> Stencil | None:

@@ -21,18 +21,22 @@ def request(body: bytes, head: str = HEAD) -> bytes:
     return head.format(len(body)).encode() + body
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300))
-def test_another_body_of_any_length_is_found(first: bytes, second: bytes) -> None:
+@given(st.binary(max_size=300), st.lists(st.binary(max_size=300)))
+def test_another_body_of_any_length_is_found(first: bytes, others: list[bytes]) -> None:
     stencil = cut(request(first))
     assert stencil is not None
-    assert stencil.body(request(second)) == second
+    for other in others:
+        assert stencil.body(request(other)) == other
 
 
-@given(st.binary(min_size=1, max_size=40), st.data())
-def test_whatever_differs_by_one_byte_of_its_header_is_another(body: bytes, data: st.DataObject) -> None:
+@given(st.binary(min_size=1, max_size=40), st.booleans(), st.data())
+def test_whatever_differs_by_one_byte_of_its_header_is_another(
+    body: bytes, is_remembered: bool, data: st.DataObject
+) -> None:
     stencil = cut(request(body))
     assert stencil is not None
     same = request(body)
+    assert not is_remembered or stencil.body(same) == body
     at = data.draw(st.integers(0, len(same) - len(body) - 1))
     byte = data.draw(st.integers(0, 255).filter(lambda byte: byte != same[at]))
     other = same[:at] + bytes([byte]) + same[at + 1 :]
@@ -40,11 +44,14 @@ def test_whatever_differs_by_one_byte_of_its_header_is_another(body: bytes, data
     assert stencil.body(other) is None
 
 
-@given(st.binary(max_size=40), st.binary(min_size=1, max_size=400))
-def test_what_is_not_whole_or_has_something_behind_it_is_not_taken(body: bytes, more: bytes) -> None:
+@given(st.binary(max_size=40), st.binary(min_size=1, max_size=400), st.booleans())
+def test_what_is_not_whole_or_has_something_behind_it_is_not_taken(
+    body: bytes, more: bytes, is_remembered: bool
+) -> None:
     stencil = cut(request(body))
     assert stencil is not None
     whole = request(body)
+    assert not is_remembered or stencil.body(whole) == body
     assert stencil.body(whole + more) is None
     for end in range(len(whole)):
         assert stencil.body(whole[:end]) is None
