@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import http
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 import httptools
 
 from tabrelay.stencil import Stencil, cut
-from tabrelay.ticker import Ticker
+from tabrelay.ticker import EARLY_S
 from tabrelay.ticket import Letter, Road, Street, Ticket
 
 MOST_HELD = 64 * 1024  # bytes of a body that waits here; uvicorn has room for as many
@@ -42,7 +42,6 @@ class LimitedHttp(Street):
     max_connections = 1024
     stall_s = 30.0  # a client that takes nothing of its answer for this long is gone, whatever its connection says
     lane: Road | None = None
-    quiet: ClassVar[Ticker[LimitedHttp] | None] = None  # those whose last answer went out by the lane
     cycle: Any  # uvicorn's, or a Ticket that stands in its place
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -53,6 +52,8 @@ class LimitedHttp(Street):
         self._header_bytes = 0  # of a header that came in several pieces: an upper bound
         self._has_body_to_come = False
         self._since = 0.0
+        self._rested: float | None = None  # since when nothing came after an answer that went out by the lane
+        self._nap: asyncio.TimerHandle | None = None  # looks for how long that is
         self._status = http.HTTPStatus.BAD_REQUEST
         self._data = b""  # what is being parsed
         self._is_new = False  # did the request begin with that?
@@ -105,6 +106,8 @@ class LimitedHttp(Street):
         self._disarm()
         self._flows()
         self._stir()
+        if self._nap is not None:
+            self._nap.cancel()
         # uvicorn would begin the requests that wait behind the one that ends now, with nobody to answer.
         self.pipeline.clear()
         self._held = None
@@ -212,23 +215,31 @@ class LimitedHttp(Street):
 
     def rest(self) -> None:
         """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
-        each answer, which takes longer than the rest of it."""
+        each answer, which takes longer than the rest of it. One that is there already looks again when it is due."""
         is_busy = self._is_full or self.pipeline or self.flow.read_paused or self._deadline is not None
         if is_busy or self.transport.is_closing():
             self.on_response_complete()
             return
         self.server_state.total_requests += 1
-        if self.quiet is None:
-            type(self).quiet = Ticker(self.timeout_keep_alive, LimitedHttp.timeout_keep_alive_handler)
-        assert self.quiet is not None
-        self.quiet.add(self)
+        self._rested = self.loop.time()
+        if self._nap is None:
+            self._nap = self.loop.call_later(self.timeout_keep_alive, self._wake)
+
+    def _wake(self) -> None:
+        self._nap = None
+        if self._rested is None:
+            return  # the next answer that goes out by the lane begins anew
+        left_s = self._rested + self.timeout_keep_alive - self.loop.time()
+        if left_s > EARLY_S:
+            self._nap = self.loop.call_later(left_s, self._wake)
+        else:
+            self.timeout_keep_alive_handler()
 
     def _stir(self) -> None:
         """It asks again, or is gone. Its last answer may have gone out either way."""
         if self.timeout_keep_alive_task is not None:
             self._unset_keepalive_if_required()
-        if self.quiet is not None:
-            self.quiet.discard(self)
+        self._rested = None
 
     def _let_go(self) -> None:
         """What was held goes the ordinary way."""

@@ -168,6 +168,26 @@ async def test_a_call_after_one_that_left_the_lane_may_take_longer_than_a_connec
         await other.close()
 
 
+async def test_a_connection_that_asks_again_and_again_may_rest_as_long_after_its_last_answer(tmp_path: Path) -> None:
+    idle_s = 0.4
+    async with stage(tmp_path, connection_idle_s=idle_s) as (relay, _):
+        line, loop = await RawConnection(relay.port).open(), asyncio.get_running_loop()
+
+        async def ask() -> None:
+            line.send(written(relay, call_of("echo")))
+            answer = await line.answer()
+            assert answer is not None and answer.status == 200
+
+        end = loop.time() + 1.5 * idle_s
+        while loop.time() < end:
+            await ask()
+        await swiftly(relay, ask)
+        before = loop.time()
+        assert await line.answer() is None
+        assert idle_s - 0.05 < loop.time() - before < 2 * idle_s
+        await line.close()
+
+
 async def test_a_client_that_leaves_the_lane_by_hanging_up_cancels_its_call(tmp_path: Path) -> None:
     async with stage(tmp_path) as (relay, worker):
         line = await RawConnection(relay.port).open()
