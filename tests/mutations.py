@@ -656,7 +656,7 @@ MUTATIONS: Final = (
     _m(
         "calls without an answer",
         f"{RELAY}/switch.py",
-        "if not self.budget.take(memory_of(call.payload)):\n            if call",
+        "if not self.budget.take(cost):\n            if call",
         "if False:\n            if call",
         "relay/test_bombs.py::test_calls_without_an_answer_have_a_limit_together_also_while_they_wait_for_a_browser",
     ),

@@ -54,9 +54,9 @@ class Elsewhere(Protocol):
         """Make the registry know it; raises RelayUnavailable when nobody can be asked."""
 
 
-# A call under way: which server was asked for, where the call is, since when, and the timer of one that is waited for
-# less long than others.
-Watched = tuple[str, str, float, asyncio.TimerHandle | None]
+# A call under way: which server was asked for, where the call is, since when, what it costs, and the timer of one that
+# is waited for less long than others.
+Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
 
 
 class Switch:
@@ -141,7 +141,7 @@ class Switch:
             self._scribe.ended(server, call, took_s, outcome)
 
     async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
-        self._claim(call)
+        cost = self._claim(call)
         pending = Pending(call)
         pending.rescue = rescue
         try:
@@ -154,9 +154,9 @@ class Switch:
                 pending.sift = lambda reply: self._sift(place, call, reply)
             peer.start(pending)
         except BaseException:
-            self._release(call)
+            self._release(call, cost)
             raise
-        self._watch(server, self.registry.find(place), pending, started)
+        self._watch(server, self.registry.find(place), pending, started, cost)
         return pending
 
     def start_now(self, server: str, call: Call, meet: Callable[[Peer], None] | None = None) -> Pending | None:
@@ -175,20 +175,20 @@ class Switch:
             meet(peer)
         pending = Pending(call)
         try:
-            self._claim(call)
+            cost = self._claim(call)
             try:
                 peer.start(pending)
             except RelayError:
-                self._release(call)
+                self._release(call, cost)
                 raise
         except RelayError as error:
             self._note(server, call, started, error)
             pending.fail(error)
             return pending
-        self._watch(server, entry, pending, started)
+        self._watch(server, entry, pending, started, cost)
         return pending
 
-    def _watch(self, server: str, entry: Entry, pending: Pending, started: float) -> None:
+    def _watch(self, server: str, entry: Entry, pending: Pending, started: float, cost: int) -> None:
         """From its start to its end: count it, and see to it that it ends."""
         call = pending.call
         if call.caller.principal != RELAY:
@@ -199,19 +199,19 @@ class Switch:
             hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
         elif call.method != LISTEN:  # stays open for as long as somebody listens
             self._deadlines.add(pending)
-        self._running[pending] = server, entry.name, started, hurry
+        self._running[pending] = server, entry.name, started, cost, hurry
         if pending.is_done:
             self._ended(pending)
         else:
             pending.on_done = self._ended
 
     def _ended(self, pending: Pending) -> None:
-        server, _, started, hurry = self._running.pop(pending)
+        server, _, started, cost, hurry = self._running.pop(pending)
         call = pending.call
         if hurry is not None:
             hurry.cancel()
-        self._deadlines.discard(pending)
-        self._release(call)
+        self._deadlines.pop(pending, None)
+        self._release(call, cost)
         self._on_end()
         self._note(server, call, started, pending.ending)
         if log.isEnabledFor(logging.DEBUG):
@@ -264,17 +264,19 @@ class Switch:
         finally:
             self.budget.give(memory_of(call.payload))
 
-    def _claim(self, call: Call) -> None:
-        """Count what a call takes until it ends, also while it still waits for its browser."""
+    def _claim(self, call: Call) -> int:
+        """Count what a call takes until it ends, also while it still waits for its browser; gives what that is."""
         if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
             self._claim_turn(call)
-        if not self.budget.take(memory_of(call.payload)):
+        cost = memory_of(call.payload)
+        if not self.budget.take(cost):
             if call.caller.era is LEGACY:
                 self._release_turn(call)
             raise _crowded()
+        return cost
 
-    def _release(self, call: Call) -> None:
-        self.budget.give(memory_of(call.payload))
+    def _release(self, call: Call, cost: int) -> None:
+        self.budget.give(cost)
         if call.caller.era is LEGACY:
             self._release_turn(call)
 

@@ -172,7 +172,7 @@ class Ticket:
 
     def _leave(self) -> None:
         self._begun.pending.on_wake = None
-        self._road.waits.discard(self)
+        self._road.waits.pop(self, None)
 
     def hand_over(self) -> None:
         """From here on the ordinary way answers. It finds a request whose body has come, and the call under way."""

@@ -519,12 +519,12 @@ def test_headers_are_read_by_name_and_repeated_ones_are_known() -> None:
     assert heading.accept == "x,y"
 
 
-async def test_waits_of_one_length_end_in_their_order_and_not_when_discarded() -> None:
+async def test_waits_of_one_length_end_in_their_order_and_not_when_taken_out() -> None:
     ended: list[str] = []
     ticker: Ticker[str] = Ticker(0.05, ended.append)
     for name in ("first", "second", "third"):
         ticker.add(name)
-    ticker.discard("second")
+    del ticker["second"]
     await until(lambda: len(ended) == 2)
     ticker.add("fourth")
     await until(lambda: len(ended) == 3)
