@@ -97,10 +97,13 @@ class Journal:
 
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
-        began = time.time() - took_s
-        if outcome is PLAIN and self._is_ordinary(call):
-            self._ordinary.append((began, took_s, (server, call.method, call.name or "", call.caller.text)))
-            if len(self._ordinary) >= TOGETHER:
+        began, name, caller = time.time() - took_s, call.name, call.caller.text
+        is_plain = outcome is PLAIN and not self.with_arguments
+        # Is all that its line says known, and short enough to be remembered for the next?
+        if is_plain and name is not None and len(name) <= MAX_TEXT and len(caller) <= MAX_SECRET:
+            ordinary = self._ordinary
+            ordinary.append((began, took_s, (server, call.method, name, caller)))
+            if len(ordinary) >= TOGETHER:
                 self._make_lines()
         else:
             row = _ended(began, took_s, server, call, outcome)
@@ -131,12 +134,6 @@ class Journal:
     def lost(self) -> int:
         """Calls of all time that were not written down."""
         return self._left_out + self._failed
-
-    def _is_ordinary(self, call: Call) -> bool:
-        """Is all that its line says known, and short enough to be remembered for the next?"""
-        if self.with_arguments or call.name is None:
-            return False
-        return len(call.name) <= MAX_TEXT and len(call.caller.text) <= MAX_SECRET
 
     def recent(self, since: str) -> Row:
         """The last calls for whoever saw those up to the mark `since`: none of them if nothing is new."""

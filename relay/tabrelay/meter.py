@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -39,7 +39,7 @@ class Series:
     __slots__ = ("buckets", "outcomes", "total_s")
 
     def __init__(self) -> None:
-        self.outcomes: dict[str, int] = {}
+        self.outcomes: defaultdict[str, int] = defaultdict(int)
         self.buckets = [0] * (len(BOUNDS_S) + 1)
         self.total_s = 0.0
 
@@ -65,7 +65,7 @@ class Meter:
         if call.caller.principal == RELAY:
             return
         how = "ok" if outcome is PLAIN else outcome_of(outcome)
-        series.outcomes[how] = series.outcomes.get(how, 0) + 1
+        series.outcomes[how] += 1
         if call.method != LISTEN:
             series.buckets[bisect_left(BOUNDS_S, took_s)] += 1
             series.total_s += took_s
