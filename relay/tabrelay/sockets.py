@@ -146,8 +146,13 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             elif start == 0 or (is_ours and stop > end and is_free):
                 self._scrap = data[at:]
                 return
-            elif is_ours and is_free and self.on_text is not None:
-                self._hand_on(data[start:stop], data[start - 4 : start])
+            elif is_ours and is_free and self.on_text is not None:  # nearly all: what `_hand_on` does, without it
+                try:
+                    text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
+                except UnicodeDecodeError:
+                    self._not_text()
+                    return
+                self.on_text(text)
                 at = stop
             else:
                 self._others = stop - at
@@ -160,9 +165,12 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         try:
             text = apply_mask(data, mask).decode()
         except UnicodeDecodeError:
-            self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
+            self._not_text()
             return
         self.on_text(text)
+
+    def _not_text(self) -> None:
+        self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
 
     def _begin(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
@@ -251,7 +259,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 try:
                     message["text"] = text.decode()
                 except UnicodeDecodeError:
-                    self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
+                    self._not_text()
                     continue
             return message  # type: ignore[no-any-return]
 

@@ -34,14 +34,15 @@ def judge(payload: Payload, id: RequestId) -> tuple[int | None, bool]:
     message = read(payload) if isinstance(payload, str) else _skimmed(payload, id)
     if message is None or message.get("id") != id:
         raise BadAnswer("The browser's answer is not a JSON-RPC response to this request.")
-    error = message.get("error")
-    code = error.get("code") if isinstance(error, dict) else None
-    if isinstance(code, int):
-        return code, False
+    if "error" in message:
+        error = message["error"]
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int):
+            return code, False
     if "result" not in message:
         raise BadAnswer("The browser's answer has neither a result nor an error.")
     result = message["result"]
-    is_plain = isinstance(result, dict) and not result.get("isError") and result.get("resultType") != "input_required"
+    is_plain = type(result) is dict and not result.get("isError") and result.get("resultType") != "input_required"
     return None, is_plain
 
 

@@ -113,23 +113,23 @@ class TabPeer:
         return sum(pending.call.method != LISTEN for pending in self._roster.values())
 
     def start(self, pending: Pending) -> None:
-        call, roster = pending.call, self._roster
+        call, roster, asked_of = pending.call, self._roster, pending.asked_of
         key = (call.channel, call.id)
         # Counted one by one only when there are many: listeners are not calls, and have a bound of their own. One that
         # this browser has already takes no more room when it is asked again.
-        if len(roster) >= self._in_flight_limit and pending.asked_of is None:
+        if len(roster) >= self._in_flight_limit and asked_of is None:
             self._check_room(call)
         if key in roster:
             raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
-        if pending.asked_of is not None and pending.asked_of != self.identity:
+        if asked_of is not None and asked_of != self.identity:
             raise BrowserGone(f'Another browser took over "{self.server}" while it had the call.')
-        self._ask(pending, again=pending.asked_of is not None)
+        self._ask(pending, again=asked_of is not None)
         roster[key] = pending
         self._unwritten += 1
-        if self._unwritten < AT_ONCE:
-            self._write_soon()
-        else:
+        if self._unwritten >= AT_ONCE:
             self._write()
+        elif not self._will_write:
+            self._write_soon()
 
     def _check_room(self, call: Call) -> None:
         running = self.in_flight
@@ -232,7 +232,8 @@ class TabPeer:
         pending = self._roster.pop(answered, None)
         if pending is not None:
             self._settle(pending, payload)
-        self._write_soon()
+        if not self._will_write:
+            self._write_soon()
 
     def receive(self, socket: Socket, header: str, payload: str | None) -> None:
         if socket is self._socket:
