@@ -42,23 +42,23 @@ class Diary:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._pages: dict[str, Page] = {}
+        self.pages: dict[str, Page] = {}  # by the digest of an id; for others to see whether there are any
         self._text = 0
         # Hears what must not be forgotten: the key of a page, and what it says.
         self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
         if path is not None and path.exists():
             try:
-                self._pages = {key: _page(value) for key, value in orjson.loads(path.read_bytes()).items()}
+                self.pages = {key: _page(value) for key, value in orjson.loads(path.read_bytes()).items()}
             except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
                 # Sessions go on without it: they lose a log level, not a handshake.
                 log.warning("Could not read %s (%s): starting without it.", path, error)
-            self._text = sum(map(_weight, self._pages.values()))
+            self._text = sum(map(_weight, self.pages.values()))
 
     def __len__(self) -> int:
-        return len(self._pages)
+        return len(self.pages)
 
     def find(self, id: str) -> Page | None:
-        return self._pages.get(digest(id))
+        return self.pages.get(digest(id))
 
     def write(self, id: str, page: Page, *, now: bool = False) -> None:
         """Remember. `now`: it must not be forgotten, whatever happens next."""
@@ -75,7 +75,7 @@ class Diary:
             page = _page(row)
         except (TypeError, AttributeError, KeyError, ValueError):
             return None
-        known = self._pages.get(key)
+        known = self.pages.get(key)
         if known is not None and known.is_ended:
             return None
         self._keep(key, page)
@@ -83,36 +83,36 @@ class Diary:
 
     def _keep(self, key: str, page: Page) -> None:
         self._drop(key)
-        self._pages[key] = page
+        self.pages[key] = page
         self._text += _weight(page)
-        if len(self._pages) > MAX_PAGES:
-            self._drop(min(self._pages, key=lambda key: self._pages[key].last_used))
+        if len(self.pages) > MAX_PAGES:
+            self._drop(min(self.pages, key=lambda key: self.pages[key].last_used))
         if self._text > MAX_TEXT:
             self._shorten()
 
     def _drop(self, key: str) -> None:
-        page = self._pages.pop(key, None)
+        page = self.pages.pop(key, None)
         self._text -= 0 if page is None else _weight(page)
 
     def _shorten(self) -> None:
-        for key, page in list(self._pages.items()):
+        for key, page in list(self.pages.items()):
             if self._text <= MAX_TEXT // 2:  # not one page for each that is written from now on
                 break
             self._text -= _weight(page)
-            self._pages[key] = replace(page, subscriptions=())
+            self.pages[key] = replace(page, subscriptions=())
 
     def end(self, id: str, at: float) -> None:
         """The client ended the session: it stays dead over restarts."""
         self.write(id, replace(self.find(id) or Page(at), last_used=at, is_ended=True), now=True)
 
     def forget(self, older_than: float) -> None:
-        self._pages = {key: page for key, page in self._pages.items() if page.last_used >= older_than}
-        self._text = sum(map(_weight, self._pages.values()))
+        self.pages = {key: page for key, page in self.pages.items() if page.last_used >= older_than}
+        self._text = sum(map(_weight, self.pages.values()))
 
     def flush(self) -> None:
         if self._path is None:
             return
-        body = orjson.dumps({key: _row(page) for key, page in self._pages.items()})
+        body = orjson.dumps({key: _row(page) for key, page in self.pages.items()})
         scratch = self._path.with_suffix(f".{os.getpid()}.tmp")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

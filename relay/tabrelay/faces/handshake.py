@@ -26,7 +26,7 @@ from tabrelay.faces.events import Stream, is_standing
 from tabrelay.faces.exchange import JSON_TYPE, Exchange, Header
 from tabrelay.faces.introduction import Introduction, introduced
 from tabrelay.faces.loan import OLD, Borrower, Lender
-from tabrelay.faces.message import check_message, is_request, name_of, request_id
+from tabrelay.faces.message import NAMED_BY, check_message, is_request, name_of, request_id
 from tabrelay.faces.negotiation import prefers_stream
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.resumable import PATIENCE_S, Answers
@@ -205,15 +205,18 @@ class Handshake:
         method = message.get("method") if type(message) is dict else None
         if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
             return None
-        if not jsonrpc.is_request_id(message.get("id")):
+        number = message.get("id")
+        if type(number) is not int and type(number) is not str:
             return None
-        params = message.get("params")
-        meta = params.get("_meta") if type(params) is dict else None
-        if type(meta) is dict and (eras.META_VERSION in meta or META_ACP in meta):
-            return None  # of the other era, or with a word that only the relay may say
+        params, name = message.get("params"), None
+        if type(params) is dict:
+            meta, name = params.get("_meta"), params.get(NAMED_BY[method])
+            if type(meta) is dict and (eras.META_VERSION in meta or META_ACP in meta):
+                return None  # of the other era, or with a word that only the relay may say
         session = self._sessions.find(id, server, principal.id)
         payload = orjson.dumps(message).decode()
-        call = Call(session.channel, message["id"], method, payload, session.caller, None, name_of(message))
+        called = name if type(name) is str else None
+        call = Call(session.channel, number, method, payload, session.caller, None, called)
         return self._begin(session, principal, call, headers)
 
     def _begin(
@@ -225,7 +228,7 @@ class Handshake:
         again: Again | None = None,
     ) -> Begun | None:
         began = time.monotonic()
-        pending = self._switch.start_now(session.server, call, partial(self._meet, session))
+        pending = self._switch.start_now(session.server, call, lambda peer: self._meet(session, peer))
         if pending is None:
             return None
         self._follow(session, None, pending)

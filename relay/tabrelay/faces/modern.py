@@ -82,14 +82,14 @@ class Agreed:
         params = message.get("params")
         if type(params) is not dict or params.get("name") != self.name:
             return False
-        meta = params.get("_meta")
+        meta, id = params.get("_meta"), message.get("id")
         return (
             type(meta) is dict
             and meta.get(eras.META_VERSION) == self.version
             and meta.get(eras.META_CLIENT) == self.client
             and meta.get(eras.META_CAPABILITIES) == self.capabilities
             and META_ACP not in meta  # which only the relay may say
-            and jsonrpc.is_request_id(message.get("id"))
+            and (type(id) is int or type(id) is str)
         )
 
 

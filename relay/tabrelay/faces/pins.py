@@ -27,7 +27,7 @@ class Pins:
 
     def caller(self, server: str, caller: Caller) -> Caller:
         """The caller with what it has pinned."""
-        if not self._diary:
+        if not self._diary.pages:  # nearly always, and each call asks
             return caller
         id, now = _id(server, caller), self._wall()
         page = self._diary.find(id)
