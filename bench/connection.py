@@ -230,7 +230,7 @@ def main() -> None:
     parser.add_argument("--result", type=int, default=200, help="bytes of text in a result")
     args = parser.parse_args()
     calm_collector()  # as the relay does
-    with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as home:
+    with tempfile.TemporaryDirectory(prefix="tabrelay-bench-", ignore_cleanup_errors=True) as home:
         rows = uvloop.run(run(args.batches, args.result, args.callers, Path(home)))
     print(table(["", "µs/call", "× floor"], rows))
 
