@@ -123,12 +123,15 @@ class Journal:
 
     def _make_lines(self) -> None:
         ordinary, self._ordinary = self._ordinary, []
-        known, last, same = secrets_known(), None, ""
+        known, last, same, second, stamp = secrets_known(), None, "", -1, ""
         for began, took_s, about in ordinary:
             if about != last:  # nearly all are like the one before
                 last, same = about, _same(*about, known)
             if self._has_room_for(len(same)):
-                self._queue.append(f'{{"time":"{_time(began)}",{same},"ms":{took_s * 1000:.1f}}}')
+                if (whole := int(began)) != second:  # what `_time` does, without it
+                    second, stamp = whole, _second(whole)
+                at = stamp + MILLISECONDS[int((began - whole) * 1000)]
+                self._queue.append(f'{{"time":"{at}",{same},"ms":{took_s * 1000:.1f}}}')
 
     @property
     def lost(self) -> int:
