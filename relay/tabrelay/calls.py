@@ -20,7 +20,7 @@ from tabrelay.errors import (
     UpstreamFailed,
     UpstreamGone,
 )
-from tabrelay.slices import Body, Payload, Slices, text_of
+from tabrelay.slices import Body, Payload, text_of
 from tabrelay.traces import Trace
 from tabserver.wire import jsonrpc
 from tabserver.wire.budget import Budget
@@ -59,7 +59,7 @@ _NONE: Final[deque[Notice]] = deque(maxlen=0)
 
 def memory_of(payload: Payload) -> int:
     """In bytes: one letter outside of ASCII can make Python give four to each of the others."""
-    return len(payload) if isinstance(payload, Slices) or payload.isascii() else 4 * len(payload)
+    return len(payload) if payload.isascii() else 4 * len(payload)
 
 
 @dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
@@ -234,7 +234,7 @@ class Pending:
         reply, self._reply = self._reply, None
         self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
         if reply is not None and reply.purse is not None:
-            reply.release()
+            reply.purse.give(reply.cost)
 
     def fail(self, error: RelayError) -> None:
         if self.is_done:

@@ -158,7 +158,8 @@ class Ticket:
 
     def _answer(self, reply: Reply) -> None:
         http, begun, road, keep_alive = self._http, self._begun, self._road, self.keep_alive
-        self._leave()
+        begun.pending.on_wake = None
+        road.waits.pop(self, None)
         self.response_complete = True
         status, headers, body = begun.whole(reply)
         head = self._letter.head(status, http.server_state.default_headers, headers)
@@ -170,15 +171,12 @@ class Ticket:
             http.transport.close()
         http.rest()
 
-    def _leave(self) -> None:
-        self._begun.pending.on_wake = None
-        self._road.waits.pop(self, None)
-
     def hand_over(self) -> None:
         """From here on the ordinary way answers. It finds a request whose body has come, and the call under way."""
         if self.response_complete:
             return
-        self._leave()
+        self._begun.pending.on_wake = None
+        self._road.waits.pop(self, None)
         http = self._http
         cycle = RequestResponseCycle(
             scope=self._letter.scope(len(self._body), self._begun),
