@@ -137,7 +137,7 @@ class Link(Generic[P]):
 
     @property
     def is_up(self) -> bool:
-        return self.phase is Phase.UP
+        return self.phase is _UP
 
     @property
     def is_over(self) -> bool:
@@ -224,7 +224,7 @@ class Link(Generic[P]):
         """Say an ordinary answer for a shell that writes it at once: the header to write with it. None, and nothing was
         done, where anything else has to be written before it, and for what has to wait: that is for `send`."""
         receiver = self._receiver
-        if self.phase is not Phase.UP or receiver.ack != receiver.rx:
+        if self.phase is not _UP or receiver.ack != receiver.rx:
             return None
         tail = f'"c":"{channel}","k":"res","i":{id if type(id) is int else json.dumps(id)}'
         header = self._sender.push_now("msg", tail, payload, receiver.ack)
@@ -286,7 +286,7 @@ class Link(Generic[P]):
     def request(self, header: str, payload: P, now: float) -> Received[P] | None:
         """The same for what a worker hears most: a request."""
         try:
-            opening = self._requests.read(header) if self.phase is Phase.UP else None
+            opening = self._requests.read(header) if self.phase is _UP else None
         except RemoteProtocolError:
             return None
         if opening is None:
@@ -300,7 +300,7 @@ class Link(Generic[P]):
     def expects(self, seq: int, upto: int) -> bool:
         """Is a frame with these numbers the one that has to come next, and is there nothing to do before it?"""
         is_next = seq == self._receiver.rx + 1 and upto <= self._sender.last
-        return is_next and self.phase is Phase.UP and not self._events
+        return is_next and self.phase is _UP and not self._events
 
     def take_next(self, upto: int, size: int, now: float) -> None:
         """Count a request that was expected. `size`: of its header and payload."""
@@ -322,13 +322,13 @@ class Link(Generic[P]):
         """The number that an ordinary answer will have which is said next, for a shell that writes it before it tells
         `reply`. 0: it can't be told."""
         receiver = self._receiver
-        return self._sender.turn if self.phase is Phase.UP and receiver.ack == receiver.rx else 0
+        return self._sender.turn if self.phase is _UP and receiver.ack == receiver.rx else 0
 
     def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]
         if kind not in ACCEPTS.get((self._role, self.phase), ()):
             raise RemoteProtocolError(f"frame {kind} is not legal while {self.phase.value}")
-        if self._role is Role.DIALER and self.phase is Phase.UP:
+        if self._role is Role.DIALER and self.phase is _UP:
             self._timers["watchdog"] = now + self._limits.watchdog_s
         if "a" in frame:
             self._confirm(frame["a"])
