@@ -86,7 +86,7 @@ class Books(Protocol):
     def taken(self) -> int: ...
     def sent(
         self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, header_size: int, payload: str
-    ) -> int: ...
+    ) -> None: ...
     def answered(self, call: str, text: str) -> int: ...
     def run(
         self, number: int, seq: int, upto: int, channel: str, id: int | str, header_size: int, payload: str
@@ -374,12 +374,11 @@ class _Dialling:
 
     def _sent(
         self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, size: int, text: str | int
-    ) -> int:
+    ) -> None:
         try:
-            return self._books.sent(number, seq, upto, channel, id, call, size, self._text(text))
+            self._books.sent(number, seq, upto, channel, id, call, size, self._text(text))
         except Exception as error:
             report(error, "a call that was sent to its tab could not be counted")
-            return 0
 
     def _answered(self, call: str, text: str | int) -> int:
         try:

@@ -73,23 +73,23 @@ class Express:
         """The number of the last frame that came."""
         return self._transport.taken
 
-    # -- what JavaScript tells; each gives the number that an answer will have which is written next (0: ask) ---------
+    # -- what JavaScript tells. Those that end with an answer give the number that the next one will have (0: ask) -----
 
     def sent(
         self, number: int, seq: int, upto: int, channel: str, id: RequestId, call: str, header_size: int, payload: str
-    ) -> int:
+    ) -> None:
         """A call is under way to its tab."""
         transport, grant = self._transport, self._grants[number]
         if not transport.expects(seq, upto, channel):
             self.revoke()
             transport.violate("a call out of its turn")
-            return 0
+            return
         transport.take(upto, channel, id, header_size + len(payload))
         tab = None if grant.place is None else grant.place.tab
         assert tab is not None and tab.port is not None
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
         self._lane.begun(event, call, grant.name, tab, tab.port)
-        return transport.settle()
+        transport.wind_up()
 
     def answered(self, call: str, text: str) -> int:
         """Its tab's answer was written."""
@@ -103,7 +103,7 @@ class Express:
         if not self._transport.wrote(channel, id, payload):
             self.revoke()
             self._transport.violate("an answer out of its turn")
-        return self._transport.settle()
+        return self._transport.turn
 
     def run(
         self, number: int, seq: int, upto: int, channel: str, id: RequestId, header_size: int, payload: str
@@ -133,7 +133,7 @@ class Express:
         transport.take(upto, channel, id, size)
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
         self._lane.run(event, id, grant.name, tool, begin)
-        transport.settle()
+        transport.wind_up()
         return ""
 
     def ran(self, is_written: bool) -> int:
@@ -142,13 +142,15 @@ class Express:
         self._transport.take(upto, channel, id, size)
         payload = passed_on(id, text, self._lane.own_meta)
         if is_written:
-            return self._wrote(channel, id, payload)
-        self._transport.send(channel, Kind.RES, payload, id=id)
-        return self._transport.settle()
+            self._wrote(channel, id, payload)
+        else:
+            self._transport.send(channel, Kind.RES, payload, id=id)
+        self._transport.wind_up()
+        return self._transport.turn
 
     def turn(self) -> int:
-        """Nothing happened."""
-        return self._transport.settle()
+        """The number that an answer will have which is written next. 0: answers have to be sent."""
+        return self._transport.turn
 
 
 def _give(value: Any) -> Any:

@@ -179,13 +179,9 @@ class Transport(Generic[P]):
         self._take(Violation(what))
         self._pump()
 
-    def settle(self) -> int:
-        """Write what has to be written besides. Returns the number that an answer will have which is written next.
-        0: answers have to be sent."""
-        if self._link.has_frames or self._channels.unsent:
-            self._pump()
-        else:
-            self._arm()
+    @property
+    def turn(self) -> int:
+        """The number that an answer will have which is written next. 0: answers have to be sent."""
         attempt = self._current
         if attempt is None or attempt.socket is None or attempt.outbox or self._channels.unsent:
             return 0
@@ -258,7 +254,11 @@ class Transport(Generic[P]):
             self._received(request)
         finally:
             self._is_pumping = False
-        if link.has_frames or self._channels.unsent:
+        self.wind_up()
+
+    def wind_up(self) -> None:
+        """Write what there is to write, and look at the timers."""
+        if self._link.has_frames or self._channels.unsent:
             self._pump()
         else:
             self._arm()

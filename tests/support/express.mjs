@@ -44,7 +44,6 @@ const books = {
   },
   sent(...said) {
     log.push(["sent", ...said.slice(0, -1), text(said.at(-1))]);
-    return python.turn;
   },
   answered(call, json) {
     log.push(["answered", call, text(json)]);

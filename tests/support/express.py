@@ -22,7 +22,7 @@ Like = tuple[str, str, str]
 class OpenTransport:
     """Whatever comes is expected, and whatever was written is passed on."""
 
-    taken = 0
+    taken, turn = 0, 1
 
     def __init__(self, send: Callable[..., None]) -> None:
         self.send = send
@@ -35,8 +35,7 @@ class OpenTransport:
     def wrote(self, channel: str, id: RequestId, payload: str) -> bool:
         return True
 
-    def settle(self) -> int:
-        return 1
+    def wind_up(self) -> None: ...
 
 
 class Carrier:

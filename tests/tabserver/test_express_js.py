@@ -59,8 +59,9 @@ async def test_a_call_like_one_before_goes_to_its_tab_and_its_answer_to_the_rela
     assert log[2] == ["sent", 7, 2, 0, "c2", "a b", "x1", len(header), payload]
     head = '{"t":"msg","s":4,"a":2,"c":"c2","k":"res","i":"a b"}'
     inner = f'{{"resultType":"complete",{PLAIN[1:-1]},"_meta":{META}}}'
-    assert log[3] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
-    assert log[4] == ["answered", "x1", PLAIN] and len(log) == 5
+    assert log[3] == ["turn"]
+    assert log[4] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
+    assert log[5] == ["answered", "x1", PLAIN] and len(log) == 6
 
 
 async def test_a_tool_of_the_worker_is_run_and_its_answer_written(tmp_path: Path) -> None:
@@ -181,4 +182,4 @@ async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None
 async def test_a_result_is_written_once(tmp_path: Path) -> None:
     result = ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], result, result)
-    assert kinds(log)[3:] == ["write", "answered", "result"]
+    assert kinds(log)[3:] == ["turn", "write", "answered", "result"]

@@ -19,7 +19,7 @@ const HIGH_WATER = 1024 * 1024;
 /**
  * What Python counts. Texts come as `shim.js` writes them.
  * @typedef {object} Books
- * @property {(grant: number, seq: number, upto: number, channel: string, id: number | string, call: string, headerSize: number, request: string | number) => number} sent
+ * @property {(grant: number, seq: number, upto: number, channel: string, id: number | string, call: string, headerSize: number, request: string | number) => void} sent
  * @property {(call: string, json: string | number) => number} answered
  * @property {(grant: number, seq: number, upto: number, channel: string, id: number | string, headerSize: number, request: string | number) => string | undefined} run
  * @property {(isWritten: boolean) => number} ran
@@ -46,7 +46,7 @@ export class Express {
   /** @type {WebSocket | undefined} */
   #socket;
   /** @type {Books} */
-  #books = { sent: () => 0, answered: () => 0, run: () => undefined, ran: () => 0, turn: () => 0 };
+  #books = { sent: () => {}, answered: () => 0, run: () => undefined, ran: () => 0, turn: () => 0 };
 
   /** @param {(text: string) => string | number} written hands a text to Python */
   constructor(written) {
@@ -120,7 +120,7 @@ export class Express {
     this.#calls.delete(name);
     const { grant, channel, id } = call;
     if (typeof json !== "string" || json.length + grant.meta.length > LONGEST) return false;
-    if (!this.#isMyTurn() || !isPlainResult(json)) return false;
+    if (!isPlainResult(json) || !this.#isMyTurn()) return false;
     this.#write(channel, id, json, grant.meta);
     this.#turn = this.#books.answered(name, this.#written(json));
     return true;
@@ -161,7 +161,7 @@ export class Express {
     const { seq, upto, channel, id, headerSize, request } = call;
     this.#calls.set(name, { grant, channel, id: said(id) });
     this.#next++;
-    this.#turn = this.#books.sent(grant.number, seq, upto, channel, id, name, headerSize, this.#written(request));
+    this.#books.sent(grant.number, seq, upto, channel, id, name, headerSize, this.#written(request));
     return true;
   }
 

@@ -50,6 +50,7 @@ class Ledger(Generic[P]):
         self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
         self._answers: OrderedDict[Key, Answer[P]] = OrderedDict()
         self._size = 0
+        self._due = 0.0  # when the oldest answer may be too old
 
     def begin(self, channel: str, id: RequestId) -> None:
         """A request came for the first time."""
@@ -91,9 +92,13 @@ class Ledger(Generic[P]):
         answers = self._answers
         while len(answers) > MAX_ANSWERS or self._size > MAX_SIZE:
             self._drop_oldest()
-        while answers and now - next(iter(answers.values())).at > MAX_AGE_S:
-            self._drop_oldest()
-        self._trim_keys()
+        if now >= self._due:
+            while answers and now - next(iter(answers.values())).at > MAX_AGE_S:
+                self._drop_oldest()
+            # Of what is left, nothing is too old before that.
+            self._due = next(iter(answers.values())).at + MAX_AGE_S if answers else now
+        if len(self._entries) > MAX_KEYS:
+            self._trim_keys()
 
     def _drop_oldest(self) -> None:
         """Of the answers; that there was one is still known."""
