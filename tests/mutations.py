@@ -41,6 +41,33 @@ def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
 
 
 MUTATIONS: Final = (
+    *(
+        _m(f"calls that JavaScript carries out: {what}", f"{WORKER}/{file}", before, after, f"tabserver/{tests}")
+        for what, file, before, after, tests in (
+            (
+                "a change takes back all grants",
+                "hub.py",
+                "self._made = None\n        self.revoke()",
+                "self._made = None",
+                "test_express.py",
+            ),
+            (
+                "an audience takes back all grants",
+                "hub.py",
+                "self._presence.watch(tab)\n            self.revoke()",
+                "self._presence.watch(tab)",
+                "test_express.py",
+            ),
+            ("their number", "js/express.js", " || call.seq !== this.#next", "", "test_express_js.py"),
+            ("their channel", "js/express.js", " && call.channel === granted.channel", "", "test_express_js.py"),
+            ("whose answer it is", "js/express.js", " || call.grant.port !== port", "", "test_express_js.py"),
+            ("a tab by name", "js/plain.js", " || Object.hasOwn(given, TAB_ARGUMENT)", "", "test_express_js.py"),
+            ("nothing else is said", "js/plain.js", " || Object.keys(params).length !== 3", "", "test_express_js.py"),
+            ("another caller", "js/plain.js", "${frame.slice(beginning.length, headerSize)}", "", "test_express_js.py"),
+            ("another wish", "js/plain.js", "[name, meta]", "name", "test_express_js.py"),
+            ("what must come next", "reconnect.py", "self._link.expects(seq, upto) and ", "", "test_express.py"),
+        )
+    ),
     _m(
         "a foreign Origin",
         f"{RELAY}/policy.py",

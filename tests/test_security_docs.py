@@ -39,6 +39,7 @@ ATTACKERS = {
     "a client that reads another's stream",
     "markup in the texts of tools",
     "an agent that does what it should not",
+    "whoever counts on yesterday's decision",
     "a forged or foreign access token",
 }
 
