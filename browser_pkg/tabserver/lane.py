@@ -222,9 +222,10 @@ class Lane:
             made = tool.read(arguments)
         except Exception:  # a class of the tool's own may raise anything. The ordinary way meets it too, and says so
             return False
-        self.run(event, id, name, tool, lambda: tool.call(made))
         assert event.caller is not None
+        # Before it is run: whatever it changes takes back what was granted.
         self.grant(Grant(event.channel, event.caller, name, "", None, tool))
+        self.run(event, id, name, tool, lambda: tool.call(made))
         return True
 
     def run(self, event: Received[str], id: RequestId, name: str, tool: Tool, begin: Callable[[], Any]) -> None:

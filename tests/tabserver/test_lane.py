@@ -103,6 +103,12 @@ class Rig:
             return str(span)
 
         @tool(toolbox=box)
+        def vanish() -> str:
+            ran.append("vanish")
+            box.remove("vanish")
+            return "gone"
+
+        @tool(toolbox=box)
         def leave() -> None:
             raise SystemExit(1)
 
@@ -357,6 +363,12 @@ def tools_that_come_and_go(rig: Rig) -> None:
     suffixed = next(name for each in rig.hub.tools() if (name := each["name"]).startswith("info"))
     rig.call(suffixed, channel="c4")
     rig.tell("result", rig.b)
+
+
+@scenario
+def a_tool_that_takes_itself_away(rig: Rig) -> None:
+    for n in range(3):
+        rig.call("vanish", channel=f"c{n}")
 
 
 @scenario
