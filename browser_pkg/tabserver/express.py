@@ -97,10 +97,11 @@ class Express:
         tab, event = plain.tab, plain.event
         assert tab is not None and event.id is not None
         self._lane.ended(plain, tab)
-        return self._wrote(event.channel, event.id, passed_on(event.id, text, self._lane.meta_of(tab)))
+        payload = passed_on(event.id, text, self._lane.meta_of(tab))
+        return self._wrote(self._transport.wrote(event.channel, event.id, payload))
 
-    def _wrote(self, channel: str, id: RequestId, payload: str) -> int:
-        if not self._transport.wrote(channel, id, payload):
+    def _wrote(self, is_counted: bool) -> int:
+        if not is_counted:
             self.revoke()
             self._transport.violate("an answer out of its turn")
         return self._transport.turn
@@ -138,15 +139,14 @@ class Express:
 
     def ran(self, is_written: bool) -> int:
         """The result of the tool that has just run was written, or could not be: then it is sent."""
-        upto, channel, id, size, text = self._ran
-        self._transport.take(upto, channel, id, size)
+        transport, (upto, channel, id, size, text) = self._transport, self._ran
         payload = passed_on(id, text, self._lane.own_meta)
         if is_written:
-            self._wrote(channel, id, payload)
-        else:
-            self._transport.send(channel, Kind.RES, payload, id=id)
-        self._transport.wind_up()
-        return self._transport.turn
+            return self._wrote(transport.served(upto, size, channel, id, payload))
+        transport.take(upto, channel, id, size)
+        transport.send(channel, Kind.RES, payload, id=id)
+        transport.wind_up()
+        return transport.turn
 
     def turn(self) -> int:
         """The number that an answer will have which is written next. 0: answers have to be sent."""

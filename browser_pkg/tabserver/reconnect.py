@@ -174,6 +174,12 @@ class Transport(Generic[P]):
         self._ledger.finish(channel, id, payload, now)
         return header is not None
 
+    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: P) -> bool:
+        """Count both at once."""
+        now = self._clock()
+        self._ledger.note(channel, id, payload, now)
+        return self._link.serve(upto, size, channel, id, payload, now)
+
     def violate(self, what: str) -> None:
         """End this socket: what was carried out and what is counted do not agree any more. A new one sorts it out."""
         self._take(Violation(what))

@@ -336,6 +336,23 @@ async def test_what_is_not_short_text_is_answered_the_ordinary_way(
     assert [channel for channel, _ in rig.heard()] == (["c1"] if is_run else [])
 
 
+async def test_an_answer_acknowledges_what_came_before_it() -> None:
+    rig = Rig(Limits(ack_after_messages=4))
+    await rig.connect()
+    rig.plain("first", "say", {"text": "x"})
+    rig.plain("second")
+    for n in range(3):
+        rig.send(f"c{n}", grant=1)
+    turn = rig.express.turn()
+    text = run(rig, "own", {"text": "y"})
+    assert text is not None
+    head = {"t": "msg", "s": turn, "a": rig.express.taken + 1, "c": "own", "k": "res", "i": 1}
+    rig.socket.send(json.dumps(head, separators=(",", ":")), passed_on(1, text, rig.own[0][2]))
+    assert rig.express.ran(True) == turn + 1
+    assert [channel for channel, _ in rig.heard()] == ["own"] and rig.relay.link.unacknowledged == 0
+    await rig.transport.close()
+
+
 async def test_an_answer_that_could_not_be_written_is_sent(rig: Rig) -> None:
     rig.plain("first", "say", {"text": "x"})
     assert run(rig, "c1", {"text": "y"})

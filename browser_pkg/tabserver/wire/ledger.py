@@ -67,6 +67,16 @@ class Ledger(Generic[P]):
         if key not in self._running:
             return
         del self._running[key]
+        self._keep(key, payload, now)
+
+    def note(self, channel: str, id: RequestId, payload: P, now: float) -> None:
+        """A request came for the first time, and its answer was given."""
+        key = (channel, id)
+        if key in self._entries:
+            self._forget(key)
+        self._keep(key, payload, now)
+
+    def _keep(self, key: Key, payload: P, now: float) -> None:
         answer = Answer(payload, self._codec.size(payload), now)
         self._entries[key] = answer
         self._answers[key] = answer

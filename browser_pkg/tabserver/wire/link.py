@@ -304,13 +304,22 @@ class Link(Generic[P]):
 
     def take_next(self, upto: int, size: int, now: float) -> None:
         """Count a request that was expected. `size`: of its header and payload."""
-        timers = self._timers
-        timers["watchdog"] = now + self._limits.watchdog_s
-        self._sender.confirm(upto)
-        if self._receiver.take_next(size):
+        if self._count_next(upto, size, now):
             self._say_ack(now)
-        elif "ack" not in timers:
+        elif "ack" not in self._timers:
             self._await_ack(now)
+
+    def serve(self, upto: int, size: int, channel: str, id: RequestId, payload: P, now: float) -> bool:
+        """Count a request that was expected, and its answer, which was written already: that has acknowledged it.
+        False: none was to be written."""
+        self._count_next(upto, size, now)
+        return self.reply(channel, id, payload, now) is not None
+
+    def _count_next(self, upto: int, size: int, now: float) -> bool:
+        """Must it be acknowledged at once?"""
+        self._timers["watchdog"] = now + self._limits.watchdog_s
+        self._sender.confirm(upto)
+        return self._receiver.take_next(size)
 
     @property
     def taken(self) -> int:
