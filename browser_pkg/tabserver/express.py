@@ -98,12 +98,7 @@ class Express:
         assert tab is not None and event.id is not None
         self._lane.ended(plain, tab)
         payload = passed_on(event.id, text, self._lane.meta_of(tab))
-        return self._wrote(self._transport.wrote(event.channel, event.id, payload))
-
-    def _wrote(self, is_counted: bool) -> int:
-        if not is_counted:
-            self.revoke()
-            self._transport.violate("an answer out of its turn")
+        self._transport.wrote(event.channel, event.id, payload)
         return self._transport.turn
 
     def run(
@@ -142,10 +137,11 @@ class Express:
         transport, (upto, channel, id, size, text) = self._transport, self._ran
         payload = passed_on(id, text, self._lane.own_meta)
         if is_written:
-            return self._wrote(transport.served(upto, size, channel, id, payload))
-        transport.take(upto, channel, id, size)
-        transport.send(channel, Kind.RES, payload, id=id)
-        transport.wind_up()
+            transport.served(upto, size, channel, id, payload)
+        else:
+            transport.take(upto, channel, id, size)
+            transport.send(channel, Kind.RES, payload, id=id)
+            transport.wind_up()
         return transport.turn
 
     def turn(self) -> int:

@@ -167,18 +167,22 @@ class Transport(Generic[P]):
         self._channels.opened(channel, is_single=True)
         self._ledger.begin(channel, id)
 
-    def wrote(self, channel: str, id: RequestId, payload: P) -> bool:
-        """Count an answer that was written already. False: none was to be written."""
+    def wrote(self, channel: str, id: RequestId, payload: P) -> None:
+        """Count an answer that was written already. Should the link have wanted to say something before it, it is said
+        again, under the same number: the relay takes it once."""
         now = self._clock()
-        header = self._channels.answer(channel, id, payload, now)
-        self._ledger.finish(channel, id, payload, now)
-        return header is not None
+        if self._channels.answer(channel, id, payload, now) is None:
+            self.send(channel, Kind.RES, payload, id=id)
+        else:
+            self._ledger.finish(channel, id, payload, now)
 
-    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: P) -> bool:
+    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: P) -> None:
         """Count both at once."""
         now = self._clock()
         self._ledger.note(channel, id, payload, now)
-        return self._link.serve(upto, size, channel, id, payload, now)
+        if not self._link.serve(upto, size, channel, id, payload, now):
+            self._channels.opened(channel, is_single=True)
+            self.send(channel, Kind.RES, payload, id=id)
 
     def violate(self, what: str) -> None:
         """End this socket: what was carried out and what is counted do not agree any more. A new one sorts it out."""

@@ -32,11 +32,9 @@ class OpenTransport:
 
     def take(self, upto: int, channel: str, id: RequestId, size: int) -> None: ...
 
-    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: str) -> bool:
-        return True
+    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: str) -> None: ...
 
-    def wrote(self, channel: str, id: RequestId, payload: str) -> bool:
-        return True
+    def wrote(self, channel: str, id: RequestId, payload: str) -> None: ...
 
     def wind_up(self) -> None: ...
 

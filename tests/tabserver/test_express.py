@@ -231,6 +231,25 @@ async def test_a_call_out_of_its_turn_ends_the_socket(rig: Rig, what: str) -> No
     assert rig.revoked == 1 and "x2" not in rig.hub.traffic.plain
 
 
+@pytest.mark.parametrize("name", ["info", "say"])
+async def test_an_answer_that_the_link_would_not_have_said_yet_comes_once(rig: Rig, name: str) -> None:
+    rig.plain("first", name, {"text": "x"} if name == "say" else None)
+    link = rig.transport._link
+    if name == "info":
+        call, turn = rig.send("c1")
+        link._say_ack(rig.clock())
+        rig.answer(call, "c1", turn)
+    else:
+        turn, text = rig.express.turn(), run(rig, "c1", {"text": "y"})
+        head = {"t": "msg", "s": turn, "a": rig.express.taken + 1, "c": "c1", "k": "res", "i": 1}
+        rig.socket.send(json.dumps(head, separators=(",", ":")), passed_on(1, str(text), rig.own[0][2]))
+        link._say_ack(rig.clock())
+        rig.express.ran(True)
+    assert [channel for channel, _ in rig.heard()] == ["c1"] and rig.socket.closed is None
+    rig.plain("c2", name, {"text": "z"} if name == "say" else None)
+    assert rig.relay.link.unacknowledged == 0
+
+
 async def test_a_caller_that_leaves_takes_back_what_was_granted(rig: Rig) -> None:
     rig.plain()
     name, _ = rig.send("c1")
