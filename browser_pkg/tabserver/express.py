@@ -115,17 +115,16 @@ class Express:
             made = tool.read(_decode(payload)[0]["params"]["arguments"])
         except Exception:  # whatever it is, the ordinary way meets it too, and says so
             return None
-        size, text = header_size + len(payload), None
+        size = header_size + len(payload)
         try:
             value = tool.call(made)
             text = tool.written(value)
+            if text is not None and len(text) <= LONGEST:
+                self._ran = upto, channel, id, size, text
+                return text
+            begin = partial(_give, value)
         except (Exception, SystemExit) as error:
             begin = partial(_raise, error)
-        else:
-            begin = partial(_give, value)
-        if text is not None and len(text) <= LONGEST:
-            self._ran = upto, channel, id, size, text
-            return text
         transport.take(upto, channel, id, size)
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
         self._lane.run(event, id, grant.name, tool, begin)

@@ -18,7 +18,7 @@ from .context import Context, Request
 from .generics import resolve
 from .params import MISSING, split
 from .schema import Shapes
-from .shapes import Choice, Reading, Schema, SchemaError, Shape, summary
+from .shapes import Choice, Reading, Scalar, Schema, SchemaError, Shape, summary
 
 
 class InvalidArguments(ValueError):
@@ -30,7 +30,7 @@ class Signature:
     """`record` is None when the author wrote the schema: the arguments are then taken as they come.
 
     `returns` is the annotation of what the function returns, as a type; `filled` are defaults that the function itself
-    does not have.
+    does not have. `simple`: the types of arguments that are taken as they are, if all of them may be.
     """
 
     function: Callable[..., Any]
@@ -39,6 +39,7 @@ class Signature:
     context_name: str | None
     returns: Any
     filled: dict[str, Any] = field(default_factory=dict)
+    simple: dict[str, type] | None = None
 
     @property
     def properties(self) -> dict[str, Property]:
@@ -46,7 +47,7 @@ class Signature:
 
     def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as Python values; raises InvalidArguments."""
-        if self.record is None:
+        if self.record is None or (self.simple is not None and _are(arguments, self.simple)):
             return arguments
         reading = Reading()
         made: dict[str, Any] = self.record.read(arguments, "arguments", reading)
@@ -64,6 +65,16 @@ class Signature:
         if self.context_name is None or request is None:
             return self.function(**{**self.filled, **made} if self.filled else made)
         return self.function(**{**self.filled, **made}, **{self.context_name: Context(request)})
+
+
+def _are(arguments: dict[str, Any], types: dict[str, type]) -> bool:
+    """Are all of them there, and nothing else, each of just its type?"""
+    if arguments.keys() != types.keys():
+        return False
+    for name, value in arguments.items():  # noqa: SIM110 - a generator takes longer than all that it would do
+        if type(value) is not types[name]:
+            return False
+    return True
 
 
 def _from_text(shape: Shape, text: str) -> Any:
@@ -102,7 +113,18 @@ def read_signature(
     if schema is not None:
         return Signature(function, None, schema, context_name, returns)
     filled = {name: default for name, (_, default) in spelt.items() if default is not MISSING}
-    return Signature(function, record, shapes.document(record), context_name, returns, filled)
+    document = shapes.document(record)
+    return Signature(function, record, document, context_name, returns, filled, _simple(record))
+
+
+def _simple(record: Record) -> dict[str, type] | None:
+    """The types of its properties, if all are scalars whose values are taken as they are."""
+    types: dict[str, type] = {}
+    for name, prop in record.properties.items():
+        if not isinstance(prop.shape, Scalar) or prop.shape.fits is None:
+            return None
+        types[name] = prop.shape.fits
+    return types
 
 
 def _spelt(params: Mapping[str, Any], owner: str) -> dict[str, tuple[Any, Any]]:
