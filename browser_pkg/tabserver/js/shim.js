@@ -121,6 +121,9 @@ export function sender(socket) {
   };
 }
 
+/** The goodbye of a page may be under way when its lock is free already: they do not come the same way. */
+const GOODBYE_MS = 50;
+
 /**
  * Tell when a Web Lock becomes free: whoever held it is gone. Returns a function that stops the watch.
  * @param {string} name
@@ -128,7 +131,8 @@ export function sender(socket) {
  */
 export function whenFree(name, tell) {
   const watch = new AbortController();
-  navigator.locks.request(name, { signal: watch.signal }, () => tell()).catch((error) => {
+  const told = () => void (watch.signal.aborted || tell());
+  navigator.locks.request(name, { signal: watch.signal }, () => void setTimeout(told, GOODBYE_MS)).catch((error) => {
     if (!watch.signal.aborted) console.error("tabrelay: the watch on a tab failed", error);
   });
   return () => watch.abort();
