@@ -35,6 +35,7 @@ class Shim(Protocol):
     def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any, *books: Any) -> Any: ...
     def allow(self, port: Any, number: int, channel: str, words: str, meta: str) -> None: ...
     def revoke(self) -> None: ...
+    def unbooked(self) -> str: ...
     def sender(self, socket: Any) -> Callable[[str], int]: ...
     def whenFree(self, name: str, tell: Any) -> Callable[[], None]: ...
     def whenOnline(self, tell: Any) -> None: ...
@@ -84,14 +85,9 @@ class Books(Protocol):
 
     @property
     def taken(self) -> int: ...
-    def sent(
-        self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, header_size: int, payload: str
-    ) -> None: ...
-    def answered(self, call: str, text: str) -> int: ...
-    def run(
-        self, number: int, seq: int, upto: int, channel: str, id: int | str, header_size: int, payload: str
-    ) -> str | None: ...
-    def ran(self, is_written: bool) -> int: ...
+    def book(self, entries: str) -> int: ...
+    def run(self, number: int, given: str) -> str | None: ...
+    def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None: ...
     def turn(self) -> int: ...
 
 
@@ -325,7 +321,7 @@ class _Dialling:
             self._listener(self._received),
             self._listener(guarded(self._closed, "a socket's end could not be handled")),
         ]
-        carried = [self._listener(each) for each in (self._sent, self._answered, self._run, self._ran, self._turn)]
+        carried = [self._listener(each) for each in (self._book, self._run, self._finish, self._turn)]
         try:
             socket = self._shim.openSocket(url, to_js(protocols), *listeners, *carried)
         except JsException:
@@ -372,36 +368,25 @@ class _Dialling:
     def _text(self, text: str | int) -> str:
         return self._slate.read(text) if isinstance(text, int) else text
 
-    def _sent(
-        self, number: int, seq: int, upto: int, channel: str, id: int | str, call: str, size: int, text: str | int
-    ) -> None:
+    def _book(self, entries: str | int) -> int:
         try:
-            self._books.sent(number, seq, upto, channel, id, call, size, self._text(text))
+            return self._books.book(self._text(entries))
         except Exception as error:
-            report(error, "a call that was sent to its tab could not be counted")
-
-    def _answered(self, call: str, text: str | int) -> int:
-        try:
-            return self._books.answered(call, self._text(text))
-        except Exception as error:
-            report(error, "an answer that was written could not be counted")
+            report(error, "calls that were carried out could not be counted")
             return 0
 
-    def _run(
-        self, number: int, seq: int, upto: int, channel: str, id: int | str, size: int, text: str | int
-    ) -> str | None:
+    def _run(self, number: int, given: str | int) -> str | None:
         try:
-            return self._books.run(number, seq, upto, channel, id, size, self._text(text))
+            return self._books.run(number, self._text(given))
         except Exception as error:
             report(error, "a call from the relay failed")
-            return ""
+            return None
 
-    def _ran(self, is_written: bool) -> int:
+    def _finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
         try:
-            return self._books.ran(is_written)
+            self._books.finish(upto, channel, id, size, payload, result)
         except Exception as error:
-            report(error, "an answer could not be counted")
-            return 0
+            report(error, "a call from the relay failed")
 
     def _turn(self) -> int:
         try:

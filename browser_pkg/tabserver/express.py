@@ -3,8 +3,11 @@
 Python is slow to wake up: a call that comes alone costs several times what it costs in a crowd. What Python would
 decide is known as long as nothing has changed: the same caller, wishing for nothing, calls the same tool. So a plain
 call is a *grant* for those that differ from it in nothing but their arguments. `js/express.js` sends such a call to its
-tab and the tab's answer to the relay, and tells Python afterwards, before anything else can happen. Whatever changes
-takes all grants back, and calls come by the lane again.
+tab and the tab's answer to the relay, and Python is told of many at once, a little later. Whatever changes takes all
+grants back, and calls come by the lane again.
+
+Nobody sees that the books are behind: what JavaScript hears for Python comes after what was carried out, and before
+anything here gets a number or looks for calls under way, `catch_up` asks for it.
 
 What is counted here is what the lane, the link and the ledger count for every call, so that nobody can tell which way
 one came, and what is lost with a socket is said again.
@@ -15,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from .hub import Hub
 from .lane import Grant, Lane
@@ -29,13 +32,27 @@ from .wire.jsonrpc import RequestId
 MOST: Final = 256
 # Letters of a result; a longer one may have to be sliced, which the link does.
 LONGEST: Final = 48 * 1024
+# How many answers JavaScript may have written that are not counted yet, and their letters: its own bounds, and one more
+# answer, with all that is around it.
+UNBOOKED: Final = 64 + 1
+UNBOOKED_LETTERS: Final = 512 * 1024
 
 _decode: Final = json.JSONDecoder().raw_decode
 
 
+class Carrier(Protocol):
+    """js/shim.js."""
+
+    def revoke(self) -> None:
+        """Carry out nothing more."""
+
+    def unbooked(self) -> str:
+        """What was carried out and not told yet, as `book` reads it. From then on the next number is Python's."""
+
+
 class Express:
     """`allow` tells JavaScript of a grant for a tool of the worker's own: its number, the channel of the call that it
-    is given for, and the `_meta` of answers. Of one for a tab's, the port is told. `revoke` takes back all of them."""
+    is given for, and the `_meta` of answers. Of one for a tab's, the port is told."""
 
     def __init__(
         self,
@@ -43,109 +60,141 @@ class Express:
         lane: Lane,
         transport: Transport[str],
         allow: Callable[[int, str, str], None],
-        revoke: Callable[[], None],
+        carrier: Carrier,
     ) -> None:
         self._lane, self._transport, self._traffic = lane, transport, hub.traffic
-        self._allow, self._take_back = allow, revoke
-        self._grants: list[Grant] = []
-        self._ran: tuple[int, str, RequestId, int, str] = 0, "", 0, 0, ""
+        self._allow, self._carrier = allow, carrier
+        # With the `_meta` of their answers.
+        self._grants: list[tuple[Grant, str]] = []
+        # How to go on with a tool that has just run, if its result is not text.
+        self._ran: tuple[Grant, Callable[[], Any]] | None = None
         lane.grant, lane.revoke, hub.revoke = self.grant, self.revoke, self.revoke
+        transport.catch_up = hub.traffic.catch_up = self.catch_up
 
     def grant(self, grant: Grant) -> None:
         if len(self._grants) >= MOST:
             self.revoke()
         number = len(self._grants)
-        self._grants.append(grant)
         tab = None if grant.place is None else grant.place.tab
+        meta = self._lane.own_meta if tab is None else self._lane.meta_of(tab)
+        self._grants.append((grant, meta))
         if grant.place is None or tab is None:
-            self._allow(number, grant.channel, self._lane.own_meta)
+            self._allow(number, grant.channel, meta)
         elif tab.port is not None:
             words = f'"caller":{grant.words},"kind":"tools","name":"{grant.place.key}"'
-            tab.port.allow(number, grant.channel, words, self._lane.meta_of(tab))
+            tab.port.allow(number, grant.channel, words, meta)
 
     def revoke(self) -> None:
         if self._grants:
+            self.catch_up()
             self._grants = []
-            self._take_back()
+            self._carrier.revoke()
+
+    def catch_up(self) -> None:
+        """Count what was carried out so far. Without a grant there is nothing."""
+        if self._grants and (entries := self._carrier.unbooked()):
+            self.book(entries)
 
     @property
     def taken(self) -> int:
         """The number of the last frame that came."""
         return self._transport.taken
 
-    # -- what JavaScript tells. Those that end with an answer give the number that the next one will have (0: ask) -----
+    # -- what JavaScript tells ----------------------------------------------------------------------------------------
 
-    def sent(
-        self, number: int, seq: int, upto: int, channel: str, id: RequestId, call: str, header_size: int, payload: str
-    ) -> None:
-        """A call is under way to its tab."""
-        transport, grant = self._transport, self._grants[number]
-        if not transport.expects(seq, upto, channel):
+    def book(self, entries: str) -> int:
+        """Count what was carried out: a line with how many requests came, their size, and what the last of them and the
+        last answer acknowledged; answers in the order in which they were written; and calls that are under way to
+        their tabs. Gives the number that the next answer will have (0: ask)."""
+        transport, grants = self._transport, self._grants
+        lines = iter(entries.split("\n"))
+        came, size, upto, told = map(int, next(lines).split(" "))
+        answers: list[tuple[str, RequestId, str]] = []
+        is_sound = True
+        begun = []
+        for kind in lines:
+            if kind == "served":
+                grant, meta = grants[int(next(lines))]
+                channel, id, result = next(lines), _id(next(lines)), next(lines)
+                is_sound = is_sound and not transport.is_open(channel)
+                if grant.place is not None and grant.place.tab is not None:
+                    self._traffic.served(grant.place.tab)
+                answers.append((channel, id, passed_on(id, result, meta)))
+            elif kind == "answered":
+                answers.append(self._answered(next(lines), next(lines)))
+            else:
+                grant, _ = grants[int(next(lines))]
+                call, began_ms, channel, id, payload = (next(lines) for _ in range(5))
+                begun.append((grant, call, float(began_ms), channel, _id(id), payload))
+        transport.book(came, size, upto, told, answers)
+        for each in begun:
+            is_sound = self._begun(*each) and is_sound
+        if not is_sound:
             self.revoke()
-            transport.violate("a call out of its turn")
-            return
-        transport.take(upto, channel, id, header_size + len(payload))
-        tab = None if grant.place is None else grant.place.tab
-        assert tab is not None and tab.port is not None
-        event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
-        self._lane.begun(event, call, grant.name, tab, tab.port)
-        transport.wind_up()
+            transport.violate("a request on a channel that is open")
+        return self.turn()
 
-    def answered(self, call: str, text: str) -> int:
-        """Its tab's answer was written."""
+    def _answered(self, call: str, result: str) -> tuple[str, RequestId, str]:
+        """A call that was under way."""
         plain = self._traffic.plain[call]
         tab, event = plain.tab, plain.event
         assert tab is not None and event.id is not None
         self._lane.ended(plain, tab)
-        payload = passed_on(event.id, text, self._lane.meta_of(tab))
-        self._transport.wrote(event.channel, event.id, payload)
-        return self._transport.turn
+        return event.channel, event.id, passed_on(event.id, result, self._lane.meta_of(tab))
 
-    def run(
-        self, number: int, seq: int, upto: int, channel: str, id: RequestId, header_size: int, payload: str
-    ) -> str | None:
-        """Run a tool of the worker's own. Returns its result as JSON text, which is told to `ran` when it is written.
-        "": there is nothing to write, or not yet, and all is done. None: nothing was done."""
-        transport, grant = self._transport, self._grants[number]
+    def _begun(self, grant: Grant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
+        """A call is under way to its tab. False: it must not have come."""
+        if self._transport.is_open(channel):
+            return False
+        self._transport.begin(channel, id)
+        tab = None if grant.place is None else grant.place.tab
+        assert tab is not None and tab.port is not None
+        event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
+        self._lane.begun(event, call, grant.name, began_ms, tab, tab.port)
+        return True
+
+    def run(self, number: int, given: str) -> str | None:
+        """Run a tool of the worker's own. Returns its result as JSON text. "": the result is none that can be written
+        like that, and `finish` goes on. None: nothing was done."""
+        grant, _ = self._grants[number]
         tool = grant.tool
         assert tool is not None
-        if not transport.expects(seq, upto, channel):
-            return None
         try:
-            made = tool.read(_decode(payload)[0]["params"]["arguments"])
+            made = tool.read(_decode(given)[0])
         except Exception:  # whatever it is, the ordinary way meets it too, and says so
             return None
-        size = header_size + len(payload)
         try:
             value = tool.call(made)
             text = tool.written(value)
             if text is not None and len(text) <= LONGEST:
-                self._ran = upto, channel, id, size, text
                 return text
-            begin = partial(_give, value)
+            self._ran = grant, partial(_give, value)
         except (Exception, SystemExit) as error:
-            begin = partial(_raise, error)
-        transport.take(upto, channel, id, size)
-        event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
-        self._lane.run(event, id, grant.name, tool, begin)
-        transport.wind_up()
+            self._ran = grant, partial(_raise, error)
         return ""
 
-    def ran(self, is_written: bool) -> int:
-        """The result of the tool that has just run was written, or could not be: then it is sent."""
-        transport, (upto, channel, id, size, text) = self._transport, self._ran
-        payload = passed_on(id, text, self._lane.own_meta)
-        if is_written:
-            transport.served(upto, size, channel, id, payload)
+    def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
+        """Answer the call whose tool has just run: with that result, or, if it is "", with what the tool returned."""
+        transport, number = self._transport, _id(id)
+        transport.take(upto, channel, number, size)
+        if result:
+            transport.send(channel, Kind.RES, passed_on(number, result, self._lane.own_meta), id=number)
         else:
-            transport.take(upto, channel, id, size)
-            transport.send(channel, Kind.RES, payload, id=id)
-            transport.wind_up()
-        return transport.turn
+            assert self._ran is not None
+            (grant, begin), self._ran = self._ran, None
+            assert grant.tool is not None
+            event = Received(channel, Kind.REQ, number, None, payload, grant.caller)
+            self._lane.run(event, number, grant.name, grant.tool, begin)
+        transport.wind_up()
 
     def turn(self) -> int:
         """The number that an answer will have which is written next. 0: answers have to be sent."""
-        return self._transport.turn
+        return self._transport.turn(UNBOOKED, UNBOOKED_LETTERS)
+
+
+def _id(json: str) -> RequestId:
+    """JavaScript takes no id that would have to be escaped."""
+    return json[1:-1] if json[0] == '"' else int(json)
 
 
 def _give(value: Any) -> Any:

@@ -157,14 +157,14 @@ class Lane:
             port.post(f'{{"t":"call","call":"{call}","caller":{self._who},"kind":"tools","name":"{place.key}",{task}}}')
         except Exception:  # whatever it is, the ordinary way meets it too, and says so
             return False
-        self.begun(event, call, name, tab, port)
+        self.begun(event, call, name, self._now_ms(), tab, port)
         if port.reads_requests:
             self.grant(Grant(event.channel, caller, name, self._who, place, None))
         return True
 
-    def begun(self, event: Received[str], call: str, name: str, tab: Tab, port: Port) -> None:
+    def begun(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: Port) -> None:
         """It is under way to its tab."""
-        plain = self._open[event.channel] = Plain(event, call, name, self._now_ms(), tab, port)
+        plain = self._open[event.channel] = Plain(event, call, name, began_ms, tab, port)
         self._traffic.sent(plain, tab)
 
     def _finish(self, port: Port, call: str, text: str, is_plain: bool) -> bool:

@@ -77,6 +77,8 @@ class Transport(Generic[P]):
         self.on_error: Callable[[Exception], None] = lambda error: None
         self.on_message: Callable[[Received[P] | Opened | Closed], None] = lambda event: None
         self.on_state: Callable[[State], None] = lambda state: None
+        # Before anything gets a number, or is looked at by those that have one: see express.py.
+        self.catch_up: Callable[[], None] = lambda: None
         self.state = State("stopped")
         self.welcome: Welcomed | None = None
         self._is_wanted = False
@@ -114,6 +116,7 @@ class Transport(Generic[P]):
         """Give up what is under way, say goodbye, and stay down until the next `start()`."""
         self._is_wanted = False
         self._cancel_retry()
+        self.catch_up()
         attempt = self._current
         if attempt is not None and self._link.is_up:
             self._link.bye(1000, "closing", self._clock())
@@ -140,6 +143,7 @@ class Transport(Generic[P]):
         related: RequestId | None = None,
     ) -> None:
         """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
+        self.catch_up()
         now = self._clock()
         answered = id if kind is Kind.RES else None
         if answered is not None and self._answer(channel, answered, payload, now):
@@ -152,50 +156,47 @@ class Transport(Generic[P]):
             self._pump()
 
     def close_channel(self, channel: str, why: str) -> None:
+        self.catch_up()
         self._guarded(lambda: self._channels.close(channel, why))
         self._pump()
 
     # -- calls that the shell carries out by itself: see express.py ---------------------------------------------------
 
-    def expects(self, seq: int, upto: int, channel: str) -> bool:
-        """May a request with these numbers come next, and open this channel?"""
-        return self._link.expects(seq, upto) and channel not in self._channels
-
     def take(self, upto: int, channel: str, id: RequestId, size: int) -> None:
-        """Count a request that was expected. `size`: of its header and payload."""
+        """Count the request that came next. `size`: of its header and payload."""
         self._link.take_next(upto, size, self._clock())
+        self.begin(channel, id)
+
+    def begin(self, channel: str, id: RequestId) -> None:
+        """A request opened this channel, and has no answer yet."""
         self._channels.opened(channel, is_single=True)
         self._ledger.begin(channel, id)
 
-    def wrote(self, channel: str, id: RequestId, payload: P) -> None:
-        """Count an answer that was written already. Should the link have wanted to say something before it, it is said
-        again, under the same number: the relay takes it once."""
-        now = self._clock()
-        if self._channels.answer(channel, id, payload, now) is None:
-            self.send(channel, Kind.RES, payload, id=id)
-        else:
-            self._ledger.finish(channel, id, payload, now)
+    def is_open(self, channel: str) -> bool:
+        return channel in self._channels
 
-    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: P) -> None:
-        """Count both at once."""
-        now = self._clock()
-        self._ledger.note(channel, id, payload, now)
-        if not self._link.serve(upto, size, channel, id, payload, now):
-            self._channels.opened(channel, is_single=True)
-            self.send(channel, Kind.RES, payload, id=id)
+    def book(self, came: int, size: int, upto: int, told: int, answers: list[tuple[str, RequestId, P]]) -> None:
+        """Count requests that came, and answers that were written under the numbers that `turn` said. See Link.book."""
+        now, note, closed = self._clock(), self._ledger.note, self._channels.closed
+        for channel, id, payload in answers:
+            closed(channel)
+            note(channel, id, payload, now)
+        if not self._link.book(came, size, upto, told, answers, now):
+            self.violate("acknowledged more than was said")
+        self.wind_up()
 
     def violate(self, what: str) -> None:
         """End this socket: what was carried out and what is counted do not agree any more. A new one sorts it out."""
         self._take(Violation(what))
         self._pump()
 
-    @property
-    def turn(self) -> int:
-        """The number that an answer will have which is written next. 0: answers have to be sent."""
+    def turn(self, frames: int, letters: int) -> int:
+        """The number that an answer will have which is written next, if so much may be written before it is counted.
+        0: answers have to be sent."""
         attempt = self._current
         if attempt is None or attempt.socket is None or attempt.outbox or self._channels.unsent:
             return 0
-        return self._link.turn if attempt.socket.buffered < HIGH_WATER else 0
+        return self._link.turn(frames, letters) if attempt.socket.buffered < HIGH_WATER else 0
 
     # -- dialling -----------------------------------------------------------------------------------------------------
 
@@ -290,6 +291,7 @@ class Transport(Generic[P]):
 
     def _leave(self, code: int, reason: str, told: tuple[int, str] | None = None) -> None:
         """Let go of the current attempt, wherever it is, and close what it holds. `told`: what `on_close` hears."""
+        self.catch_up()
         attempt, self._current = self._current, None
         if attempt is None:
             return
@@ -473,6 +475,7 @@ class Transport(Generic[P]):
 
     def _drained(self) -> None:
         self._drain = None
+        self.catch_up()
         self._pump()
 
     def _arm(self) -> None:
@@ -488,6 +491,7 @@ class Transport(Generic[P]):
 
     def _ring(self, due: float) -> None:
         self._alarms.remove(due)
+        self.catch_up()
         self._link.handle_timer(self._clock())
         self._pump()
 

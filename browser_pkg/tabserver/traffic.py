@@ -51,6 +51,8 @@ class Traffic:
         # Calls that went by the lane, by number; how one of them becomes a Run; and the one that does so right now.
         self.plain: dict[str, Plain] = {}
         self.unfold: Callable[[Plain], None] = lambda plain: None
+        # Before somebody looks for all calls of a tab: see express.py.
+        self.catch_up: Callable[[], None] = lambda: None
         self.adopted: Plain | None = None
 
     def use_timing(self, timing: Timing) -> None:
@@ -98,6 +100,7 @@ class Traffic:
 
     def _fail(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
         """Tell whoever waits for this tab, and only those, what became of it."""
+        self.catch_up()
         for plain in [plain for plain in self.plain.values() if plain.tab is tab]:
             self.unfold(plain)
         failed = [run for run in self._running.values() if run.tab is tab and run.call not in self._held]
@@ -158,6 +161,11 @@ class Traffic:
             self._pulse.heard(tab)
         else:
             self._pulse.release(tab)
+
+    def served(self, tab: Tab) -> None:
+        """It has answered a call that nobody knew of before."""
+        if tab.calls:
+            self._pulse.heard(tab)
 
     def take_over(self, plain: Plain, request: Request, done: Done) -> Cancel:
         """It runs on as if it had begun here."""

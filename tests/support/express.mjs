@@ -1,13 +1,16 @@
 // Plays steps to js/express.js, by way of the worker's shim, and prints what it did. Python's part is what the steps say.
 //
 //   ["frame", text]            the relay sends; Python's answer is `python` of the moment
-//   ["python", {…}]            from now on: `taken`, `grant` (port 0 is the worker itself), `turn`, `run`, `writes`, `revokes`
+//   ["python", {…}]            from now on: `taken`, `grant` (port 0 is the worker itself), `turn`, `run`, `asks`, `revokes`
 //   ["page", port, message]    a page says something
 //   ["socket", {…}]            readyState, bufferedAmount
 //   ["open"]                   another socket
 //   ["revoke"]
+//   ["unbooked"]               Python asks for it
+//   ["time"]                   timers ring
+//   ["close"]                  the socket is gone
 import { readFileSync } from "node:fs";
-import { allow, listen, openSocket, revoke, sender, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+import { allow, listen, openSocket, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
 
 const steps = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const memory = new ArrayBuffer(1 << 20);
@@ -15,6 +18,9 @@ useSlate({ getBuffer: () => ({ data: new Uint8Array(memory), release() {} }) });
 const text = (said) => (typeof said === "number" ? new TextDecoder().decode(memory.slice(0, said)) : said);
 const log = [];
 let python = { taken: 0, turn: 0 };
+const timers = [];
+globalThis.setTimeout = (ring) => timers.push(ring);
+Date.now = () => 1000;
 
 globalThis.WebSocket = class {
   static OPEN = 1;
@@ -42,22 +48,18 @@ const books = {
     if (python.grant) allow(ports[python.grant.port], python.grant.number, python.grant.channel, '"words":1', '{"meta":1}');
     return python.taken;
   },
-  sent(...said) {
-    log.push(["sent", ...said.slice(0, -1), text(said.at(-1))]);
-  },
-  answered(call, json) {
-    log.push(["answered", call, text(json)]);
+  book(entries) {
+    log.push(["book", ...text(entries).split("\n")]);
     return python.turn;
   },
-  run(...said) {
-    log.push(["run", ...said.slice(0, -1), text(said.at(-1))]);
-    if (python.writes) sender(socket)(python.writes);
+  run(grant, given) {
+    log.push(["run", grant, text(given)]);
+    if (python.asks) log.push(["unbooked", ...unbooked().split("\n")]);
     if (python.revokes) revoke();
     return python.run ?? undefined;
   },
-  ran(isWritten) {
-    log.push(["ran", isWritten]);
-    return python.turn;
+  finish(...said) {
+    log.push(["finish", ...said]);
   },
   turn() {
     log.push(["turn"]);
@@ -65,8 +67,8 @@ const books = {
   },
 };
 const open = () => {
-  const { received, sent, answered, run, ran, turn } = books;
-  socket = openSocket("", [], () => {}, received, () => {}, sent, answered, run, ran, turn);
+  const { received, book, run, finish, turn } = books;
+  socket = openSocket("", [], () => {}, received, () => log.push(["closed"]), book, run, finish, turn);
 };
 
 open();
@@ -77,6 +79,9 @@ for (const [what, one, other] of steps) {
   else if (what === "socket") Object.assign(socket, one);
   else if (what === "open") open();
   else if (what === "revoke") revoke();
+  else if (what === "unbooked") log.push(["unbooked", ...unbooked().split("\n")]);
+  else if (what === "time") for (const ring of timers.splice(0)) ring();
+  else if (what === "close") socket.onclose({ code: 1006, reason: "" });
   else throw new Error(`no such step: ${what}`);
 }
 console.log(JSON.stringify(log));

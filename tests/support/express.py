@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-from tabserver.express import Express
+from tabserver.express import LONGEST, Express
 from tabserver.hub import Hub
 from tabserver.lane import Lane
 from tabserver.outbox import passed_on
+from tabserver.reconnect import Transport
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
@@ -17,93 +19,165 @@ from tests.support.port import FakePort
 
 Event = Opened | Received[str] | Closed
 Like = tuple[str, str, str]
+# Writes an answer: its number, what it acknowledges, channel, id and payload.
+Write = Callable[[int, int, str, RequestId, str], None]
+
+PLAIN_ID = re.compile(r'[^"\\\x00-\x1f\x7f-\U0010ffff]*')
 
 
-class OpenTransport:
-    """Whatever comes is expected, and whatever was written is passed on."""
-
-    taken, turn = 0, 1
-
-    def __init__(self, send: Callable[..., None]) -> None:
-        self.send = send
-
-    def expects(self, seq: int, upto: int, channel: str) -> bool:
-        return True
-
-    def take(self, upto: int, channel: str, id: RequestId, size: int) -> None: ...
-
-    def served(self, upto: int, size: int, channel: str, id: RequestId, payload: str) -> None: ...
-
-    def wrote(self, channel: str, id: RequestId, payload: str) -> None: ...
-
-    def wind_up(self) -> None: ...
+class Grant(NamedTuple):
+    port: FakePort | None
+    number: int
+    channel: str
+    words: str
+    meta: str
 
 
 class Carrier:
-    """Stands in front of a lane. `carried`: how many calls and answers went by it."""
+    """Carries out what is granted, and says so when it is asked. `carried`: how many calls and answers."""
 
-    def __init__(self, hub: Hub, lane: Lane, send: Callable[..., None]) -> None:
-        self._hub, self._lane, self._send = hub, lane, send
-        self._grants: dict[Like, tuple[FakePort | None, int, str, str]] = {}
-        self._granted: list[tuple[FakePort | None, int, str, str]] = []
-        self._calls: dict[str, tuple[FakePort, str, RequestId, str]] = {}
-        self.carried = 0
-        transport: Any = OpenTransport(send)
-        self._books = Express(hub, lane, transport, self._allow, self._revoke)
+    def __init__(
+        self,
+        hub: Hub,
+        lane: Lane,
+        transport: Transport[str],
+        write: Write,
+        longest: int = LONGEST,
+    ) -> None:
+        self._write, self._longest, self._now_ms = write, longest, hub.traffic.now_ms
+        self._grants: dict[Like, Grant] = {}
+        self._granted: list[Grant] = []
+        self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
+        self._count = 0
+        self._turn = 0
+        self.next = 1
+        self._came = self._size = self._upto = self._told = 0
+        self._sent: dict[str, str] = {}
+        self._answers: list[str] = []
+        self.carried = self.revoked = 0
+        self.books = Express(hub, lane, transport, self._allow, self)
+        # Whatever JavaScript hears comes after what was carried out.
+        for name in ("receive", "receive_result", "attach", "detach"):
+            setattr(hub, name, self._after(getattr(hub, name)))
+
+    def _after(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **more: Any) -> Any:
+            self.settle()
+            return function(*args, **more)
+
+        return call
 
     def listen(self, port: FakePort) -> None:
-        port.allow = lambda number, channel, words, meta: self._allow(number, channel, meta, port, words)  # type: ignore[method-assign]
+        port.allow = lambda *grant: self._allow(grant[0], grant[1], grant[3], port, grant[2])  # type: ignore[method-assign]
 
-    def receive(self, event: Event) -> None:
+    def use(self) -> None:
+        """Another socket."""
+        self.forget()
+        self.next = 0
+
+    def receive(self, event: Event, seq: int, upto: int, size: int, receive: Callable[[], int]) -> None:
+        """A frame came. `receive` lets Python have it, and gives the number of the last one that came."""
         like = _like(event)
         grant = None if like is None else self._grants.get(like)
-        if grant is None or not isinstance(event, Received) or not self._carry(grant, event):
-            self._granted.clear()
-            self._lane.receive(event)
-            if like is not None and self._granted:
-                self._grants[like] = self._granted[-1]
+        if grant is not None and isinstance(event, Received) and seq == self.next:
+            assert event.id is not None
+            if self._carry(grant, event, event.id, upto, size):
+                self.carried += 1
+                return
+        self.settle()
+        self._granted, self._turn = [], 0
+        self.next = receive() + 1
+        if like is not None and self._granted and self._granted[-1].channel == event.channel:
+            self._grants[like] = self._granted[-1]
 
     def answer(self, port: FakePort, name: str, text: str, is_plain: bool) -> bool:
         call = self._calls.get(name)
-        if call is None or call[0] is not port:
+        if call is None or call[0].port is not port:
             return False
-        _, channel, id, meta = self._calls.pop(name)
-        if not is_plain or len(text) > 1000:
+        grant, channel, id = self._calls.pop(name)
+        if not is_plain or len(text) > self._longest or not self._is_my_turn():
             return False
-        self._send(channel, Kind.RES, passed_on(id, text, meta), id=id)
-        self._books.answered(name, text)
+        self._say(grant, channel, id, text)
+        is_new = self._sent.pop(name, None) is not None
+        self._answers.append(_served(grant, channel, id, text) if is_new else f"answered\n{name}\n{text}")
         self.carried += 1
         return True
 
-    def _carry(self, grant: tuple[FakePort | None, int, str, str], event: Received[str]) -> bool:
-        port, number, words, meta = grant
-        assert event.id is not None
-        if port is not None:
-            name = f"x{self.carried}"
-            port.post(f'{{"t":"call","call":"{name}",{words},"request":{event.payload}}}')
-            self._calls[name] = port, event.channel, event.id, meta
-            self._books.sent(number, 1, 0, event.channel, event.id, name, 0, event.payload)
-        else:
-            result = self._books.run(number, 1, 0, event.channel, event.id, 0, event.payload)
-            if result is None:
-                return False
-            if result:
-                self._send(event.channel, Kind.RES, passed_on(event.id, result, meta), id=event.id)
-                self._books.ran(True)
-        self.carried += 1
+    def _carry(self, grant: Grant, event: Received[str], id: RequestId, upto: int, size: int) -> bool:
+        if grant.port is not None:
+            self._count += 1
+            name = f"x{self._count}"
+            grant.port.post(f'{{"t":"call","call":"{name}",{grant.words},"request":{event.payload}}}')
+            self._calls[name] = grant, event.channel, id
+            said = grant.number, name, self._now_ms(), event.channel, json.dumps(id), event.payload
+            self._sent[name] = "\n".join(map(str, ("sent", *said)))
+            self._took(upto, size)
+            return True
+        if not self._is_my_turn() or upto >= self._turn:
+            return False
+        result = self.books.run(grant.number, json.dumps(json.loads(event.payload)["params"]["arguments"]))
+        if result is None:
+            return False
+        if result == "" or self._turn == 0:
+            self.next += 1
+            self.books.finish(upto, event.channel, json.dumps(id), size, event.payload, result)
+            return True
+        self._took(upto, size)
+        self._say(grant, event.channel, id, result)
+        self._answers.append(_served(grant, event.channel, id, result))
         return True
+
+    def _took(self, upto: int, size: int) -> None:
+        self.next += 1
+        self._came += 1
+        self._size += size
+        self._upto = upto
+
+    def _is_my_turn(self) -> bool:
+        self._turn = self._turn or self.books.turn()
+        return self._turn > 0
+
+    def _say(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
+        self._told = self.next - 1
+        self._write(self._turn, self._told, channel, id, passed_on(id, text, grant.meta))
+        self._turn += 1
+
+    def settle(self) -> None:
+        if entries := self.unbooked():
+            self._turn = self.books.book(entries)
+
+    # -- what Python asks for -----------------------------------------------------------------------------------------
+
+    def unbooked(self) -> str:
+        self._turn = 0
+        if not self._came and not self._answers:
+            return ""
+        numbers = f"{self._came} {self._size} {self._upto} {self._told}"
+        lines = [numbers, *self._answers, *self._sent.values()]
+        self._came = self._size = self._upto = self._told = 0
+        self._answers, self._sent = [], {}
+        return "\n".join(lines)
 
     def _allow(self, number: int, channel: str, meta: str, port: FakePort | None = None, words: str = "") -> None:
-        self._granted.append((port, number, words, meta))
+        self._granted.append(Grant(port, number, channel, words, meta))
 
-    def _revoke(self) -> None:
+    def revoke(self) -> None:
+        self.revoked += 1
+        self.forget()
+
+    def forget(self) -> None:
+        assert not self._came and not self._answers, "Python has not been told"
         self._grants.clear()
         self._calls.clear()
-        self._granted.clear()
+        self._granted, self._turn = [], 0
+
+
+def _served(grant: Grant, channel: str, id: RequestId, text: str) -> str:
+    return f"served\n{grant.number}\n{channel}\n{json.dumps(id)}\n{text}"
 
 
 def _like(event: Event) -> Like | None:
-    """See readCall in js/plain.js."""
+    """See js/plain.js."""
     if not isinstance(event, Received) or not isinstance(event.caller, Caller) or event.again:
         return None
     try:
@@ -116,5 +190,7 @@ def _like(event: Event) -> Like | None:
     if not is_plain or type(message["id"]) is not type(event.id) or params.keys() != {"name", "arguments", "_meta"}:
         return None
     if not isinstance(given, dict) or not isinstance(meta, dict) or "_tab" in given or "NaN" in event.payload:
+        return None
+    if not PLAIN_ID.fullmatch(str(event.id)) or event.kind is not Kind.REQ:
         return None
     return str(params["name"]), json.dumps(meta), event.caller.text

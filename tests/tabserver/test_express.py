@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tabserver.express import LONGEST, MOST, Express
+from tabserver.express import LONGEST, MOST
 from tabserver.hub import Hub
 from tabserver.lane import Grant, Lane
-from tabserver.outbox import passed_on
 from tabserver.reconnect import Transport
 from tabserver.server import Server
 from tabserver.toolbox import Toolbox, tool
-from tabserver.wire.events import Received
-from tabserver.wire.frames import CLOSE_PROTOCOL, Greeting, Kind
+from tabserver.wire.events import Closed, Event, Received
+from tabserver.wire.frames import CLOSE_PROTOCOL, Caller, Greeting, Kind
+from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tests.support.clock import Clock, settle
 from tests.support.core import MODERN
+from tests.support.express import Carrier
 from tests.support.port import FakePort
 from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
 
@@ -28,27 +31,26 @@ PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 
 
 class Granted(FakePort):
-    """A page, and what was granted to it: numbers, channels, words and `_meta`."""
+    """A page whose calls may be carried out."""
 
     reads_requests = True
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.granted: list[tuple[int, str, str, str]] = []
-
-    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
-        self.granted.append((number, channel, words, meta))
-
 
 class Rig:
-    """A worker without its browser: transport, lane and express, and the relay's end of the link. The test speaks for
-    JavaScript: it takes frames off the link, and writes answers."""
+    """A worker without its browser: transport, lane, express and what stands for JavaScript, and the relay's end of the
+    link. One tool in a tab (`info`) and one in the worker (`say`)."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.clock, self.dialer = Clock(), FakeDialer()
         self.relay = FakeRelay(self.clock)
         self.box = Toolbox()
-        self.hub = Hub(self.box, now_ms=self.clock, defer=lambda due: None, later=lambda delay_ms, ring: None)
+        self.timers: list[Any] = []
+        self.hub = Hub(
+            self.box,
+            now_ms=lambda: self.clock() * 1000,
+            defer=lambda due: None,
+            later=lambda delay_ms, ring: self.timers.append(ring),
+        )
         link: Link[str] = Link.dialer(Greeting("demo", "inst", "b"), limits or Limits())
         self.transport = Transport(
             link,
@@ -61,201 +63,272 @@ class Rig:
         core = Server("demo", "1", self.hub, self.transport.send)
         lane = Lane(core, self.hub, self.transport.send)
         self.transport.on_message = lane.receive
-        self.own: list[tuple[int, str, str]] = []
-        self.revoked = 0
-        self.express = Express(self.hub, lane, self.transport, self._allow, self._revoke)
-        self.port = Granted()
-        self.hub.attach(self.port, {"id": "a", "title": "A", "visible": True, "watches": False})
+        self.carrier = Carrier(self.hub, lane, self.transport, self._write)
+        self.port = self.page("a")
         self.hub.receive(self.port, {"t": "offer", "tools": [{"name": "info"}]})
         self.ran: list[str] = []
 
         @tool(toolbox=self.box)
         def say(text: str) -> Any:
             self.ran.append(text)
+            if text == "vanish":
+                self.box.remove("say")
+            if text == "speak":
+                self.transport.send("open", Kind.NOTE, '{"a":1}')
+            if text == "raise":
+                raise ValueError(text)
             return {"a": 1} if text == "object" else text
 
         self.socket: FakeSocket
-        self._carried = 0
 
-    def _allow(self, number: int, channel: str, meta: str) -> None:
-        self.own.append((number, channel, meta))
+    def page(self, id: str) -> Granted:
+        port = Granted()
+        self.carrier.listen(port)
+        self.hub.attach(port, {"id": id, "title": id.upper(), "visible": True, "watches": False})
+        return port
 
-    def _revoke(self) -> None:
-        self.revoked += 1
+    def _write(self, seq: int, ack: int, channel: str, id: RequestId, payload: str) -> None:
+        head = {"t": "msg", "s": seq, "a": ack, "c": channel, "k": "res", "i": id}
+        self.socket.send(json.dumps(head, separators=(",", ":")), payload)
 
     async def connect(self) -> None:
         await self.transport.start()
         await settle()
+        await self.dialled()
+
+    async def dialled(self) -> None:
+        self.carrier.use()
         self.socket = self.dialer.last.open()
         await settle()
         self.relay.accept(self.socket)
 
-    def request(self, channel: str, name: str = "info", arguments: dict[str, Any] | None = None, id: int = 1) -> str:
-        """The relay sends a call; returns its payload."""
+    async def drop(self) -> None:
+        """The socket is gone, with what the relay has not read, and there is another one."""
+        dials = len(self.dialer.dials)
+        self.relay.link.disconnected(self.clock())
+        self.carrier.settle()
+        self.socket.drop(1006, "")
+        while len(self.dialer.dials) == dials:
+            await self.clock.advance(1)
+        await self.dialled()
+
+    # -- what the relay does ------------------------------------------------------------------------------------------
+
+    def send(
+        self, channel: str, name: str = "info", arguments: Any = None, again: bool = False, id: RequestId = 1
+    ) -> None:
         params = {"name": name, "arguments": arguments or {}, "_meta": {}}
         payload = json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
-        self.relay.link.send(channel, Kind.REQ, payload, self.clock(), id=id, caller=MODERN)
-        return payload
+        self.relay.link.send(channel, Kind.REQ, payload, self.clock(), id=id, caller=MODERN, again=again)
+        self.deliver()
 
-    def carry(self, channel: str) -> tuple[int, int, str]:
-        """Take the relay's next frame off the link, as express.js does: its numbers and payload."""
-        [(header, payload)] = self.relay.link.frames()
+    def deliver(self) -> None:
+        """Frames of the relay come, and are carried out or received."""
+        for header, payload in self.relay.link.frames():
+            self.take(header, payload)
+
+    def take(self, header: str, payload: str | None) -> None:
         head = json.loads(header)
-        assert head["c"] == channel and payload is not None
-        return head["s"], head["a"], payload
+        caller = Caller.from_dict(head["o"]) if "o" in head else None
+        event: Any = Closed("", "")
+        if head.get("k") == "req" and payload is not None:
+            event = Received(head["c"], Kind.REQ, head["i"], None, payload, caller, "d" in head)
 
-    def send(self, channel: str, grant: int = 0) -> tuple[str, int]:
-        """A call that went to its tab: its name, and the number that its answer may have."""
-        self.request(channel)
-        seq, upto, payload = self.carry(channel)
-        self._carried += 1
-        name = f"x{self._carried}"
-        self.express.sent(grant, seq, upto, channel, 1, name, 100, payload)
-        return name, self.express.turn()
+        def receive() -> int:
+            self.socket.deliver(header, payload)
+            return self.transport.taken
 
-    def answer(self, name: str, channel: str, turn: int, text: str = PLAIN) -> int:
-        """Its tab's answer, written under this number."""
-        head = {"t": "msg", "s": turn, "a": self.express.taken, "c": channel, "k": "res", "i": 1}
-        payload = passed_on(1, text, self.port.granted[0][3])
-        self.socket.send(json.dumps(head, separators=(",", ":")), payload)
-        return self.express.answered(name, text)
-
-    def plain(self, channel: str = "first", name: str = "info", arguments: dict[str, Any] | None = None) -> None:
-        """A call by the lane, with its answer."""
-        self.request(channel, name, arguments)
-        self.relay.exchange()
-        if name == "info":
-            self.hub.receive_result(self.port, self.port.last("call")["call"], PLAIN, True)
-        self.heard()
+        self.carrier.receive(event, head.get("s", 0), head.get("a", 0), len(header) + len(payload or ""), receive)
 
     def heard(self) -> list[tuple[str, Any]]:
-        """What the relay heard since: channels and results."""
-        events = self.relay.exchange()
-        return [(event.channel, json.loads(event.payload)) for event in events if isinstance(event, Received)]
+        """What the relay has heard since: channels and messages."""
+        fresh: list[Event] = []
+        while True:
+            for header, payload in self.socket.sent[self.relay._read :]:
+                self.relay._read += 1
+                self.relay.link.receive(header, payload, self.clock())
+            events = self.relay.link.events()
+            fresh += events
+            self.deliver()
+            if not events and self.relay._read == len(self.socket.sent):
+                break
+        self.relay.events += fresh
+        return [(event.channel, json.loads(event.payload)) for event in fresh if isinstance(event, Received)]
+
+    def answer(self, call: int = -1, text: str = PLAIN) -> bool:
+        """The page answers a call. Was its answer carried?"""
+        name = self.port.of("call")[call]["call"]
+        is_carried = self.carrier.answer(self.port, name, text, True)
+        if not is_carried:
+            self.hub.receive_result(self.port, name, text, True)
+        return is_carried
+
+    def plain(self, channel: str = "first", name: str = "info", arguments: Any = None) -> None:
+        """A call with its answer."""
+        self.send(channel, name, arguments)
+        if name == "info":
+            self.answer()
+        self.heard()
+
+    @property
+    def unbooked(self) -> int:
+        return self.carrier._came + len(self.carrier._answers)
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
     rig = Rig()
     await rig.connect()
+    rig.plain("w1")
+    rig.plain("w2", "say", {"text": "x"})
+    rig.ran.clear()
+    assert rig.carrier.carried == 0
     yield rig
     await rig.transport.close()
 
 
-def test_nothing_is_granted_before_a_call_was_plain() -> None:
-    assert Rig().port.granted == []
-
-
-async def test_a_plain_call_is_a_grant_for_those_like_it(rig: Rig) -> None:
+async def test_nothing_is_carried_before_a_call_was_plain() -> None:
+    rig = Rig()
+    await rig.connect()
     rig.plain()
-    [(number, channel, words, meta)] = rig.port.granted
-    assert (number, channel) == (0, "first")
-    said = json.loads(f"{{{words}}}")
-    assert (said["kind"], said["name"], said["caller"]["principal"]) == ("tools", "info", MODERN.principal)
-    assert json.loads(meta)["tabrelay/tab"] == {"id": "a", "title": "A"}
+    assert rig.carrier.carried == 0
+    rig.plain("c1")
+    assert rig.carrier.carried == 2
+    await rig.transport.close()
 
 
 async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> None:
-    rig.plain()
-    first, turn = rig.send("c1")
-    second, same = rig.send("c2")
-    assert (turn, same) == (2, 2), "an answer by the lane was the first frame"
-    assert rig.answer(second, "c2", turn) == 3
-    assert rig.answer(first, "c1", 3) == 4
+    rig.send("c1")
+    rig.send("c2")
+    rig.send("c3", "say", {"text": 'said "so"\n'})
+    assert rig.answer(-1) and rig.answer(-2)
+    assert rig.unbooked == 6 and rig.transport.taken == 2, "Python knows nothing of it"
     heard = rig.heard()
-    assert [channel for channel, _ in heard] == ["c2", "c1"]
-    assert all(said["result"]["content"][0]["text"] == "hello" for _, said in heard)
+    assert [channel for channel, _ in heard] == ["c3", "c2", "c1"]
+    assert [said["result"]["content"][0]["text"] for _, said in heard] == ['said "so"\n', "hello", "hello"]
+    assert heard[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
+    assert "tabrelay/tab" not in heard[0][1]["result"]["_meta"]
+    rig.carrier.settle()
+    assert rig.transport.taken == 5 and rig.relay.link.unacknowledged == 0
     assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0]
     # The link goes on under the next numbers, whoever speaks.
-    rig.plain("c3")
+    rig.plain("c4")
+    assert rig.socket.closed is None
 
 
-async def test_an_answer_that_was_lost_with_its_socket_is_said_again(rig: Rig) -> None:
-    rig.plain()
-    name, turn = rig.send("c1")
-    rig.answer(name, "c1", turn)
-    rig.relay.link.disconnected(rig.clock())  # before it read any of that
-    rig.socket.drop(1006, "")
-    await rig.clock.advance(1)
-    rig.socket = rig.dialer.last.open()
-    await settle()
-    rig.relay.accept(rig.socket)
-    answers = [event for event in rig.relay.events if isinstance(event, Received) and event.channel == "c1"]
-    assert len(answers) == 1 and json.loads(answers[0].payload)["result"]["content"][0]["text"] == "hello"
-
-
-async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(rig: Rig) -> None:
-    rig.plain()
-    name, turn = rig.send("c1")
-    rig.answer(name, "c1", turn)
-    rig.heard()
-    calls = len(rig.port.of("call"))
-    payload = rig.request("c2")
-    rig.relay.link.frames()  # it is lost, and the relay starts anew
-    rig.socket.drop(1006, "")
-    rig.relay = FakeRelay(rig.clock, "s2")
-    await rig.clock.advance(1)
-    rig.socket = rig.dialer.last.open()
-    await settle()
-    rig.relay.accept(rig.socket)
-    rig.relay.link.send("c1", Kind.REQ, payload, rig.clock(), id=1, caller=MODERN, again=True)
-    assert [channel for channel, _ in rig.heard()] == ["c1"]
-    assert len(rig.port.of("call")) == calls
-
-
-async def test_an_answer_while_there_is_no_socket_is_sent_later(rig: Rig) -> None:
-    rig.plain()
-    name, _ = rig.send("c1")
-    rig.relay.link.disconnected(rig.clock())
-    rig.socket.drop(1006, "")
-    assert rig.express.turn() == 0
-    rig.hub.receive_result(rig.port, name, PLAIN, True)
-    await rig.clock.advance(1)
-    rig.socket = rig.dialer.last.open()
-    await settle()
-    rig.relay.accept(rig.socket)
-    assert any(isinstance(event, Received) and event.channel == "c1" for event in rig.relay.events)
-
-
-@pytest.mark.parametrize("what", ["a number that was not due", "a channel that is open", "more than was said"])
-async def test_a_call_out_of_its_turn_ends_the_socket(rig: Rig, what: str) -> None:
-    rig.plain()
+async def test_a_call_that_is_still_under_way_is_counted_as_one(rig: Rig) -> None:
     rig.send("c1")
-    rig.request("c1" if what == "a channel that is open" else "c2")
-    seq, upto, payload = rig.carry("c1" if what == "a channel that is open" else "c2")
-    seq += what == "a number that was not due"
-    upto += 10 * (what == "more than was said")
-    channel = "c1" if what == "a channel that is open" else "c2"
-    rig.express.sent(0, seq, upto, channel, 1, "x2", 100, payload)
-    assert rig.socket.closed is not None and rig.socket.closed[0] == CLOSE_PROTOCOL
-    assert rig.revoked == 1 and "x2" not in rig.hub.traffic.plain
+    rig.carrier.settle()
+    assert len(rig.hub.traffic.plain) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
+    assert rig.answer()
+    rig.carrier.settle()
+    assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0]
+    assert [channel for channel, _ in rig.heard()] == ["c1"]
 
 
 @pytest.mark.parametrize("name", ["info", "say"])
-async def test_an_answer_that_the_link_would_not_have_said_yet_comes_once(rig: Rig, name: str) -> None:
-    rig.plain("first", name, {"text": "x"} if name == "say" else None)
-    link = rig.transport._link
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_an_answer_that_was_lost_with_its_socket_is_said_again(rig: Rig, name: str, is_told: bool) -> None:
+    rig.send("c1", name, {"text": "y"} if name == "say" else None)
     if name == "info":
-        call, turn = rig.send("c1")
-        link._say_ack(rig.clock())
-        rig.answer(call, "c1", turn)
-    else:
-        turn, text = rig.express.turn(), run(rig, "c1", {"text": "y"})
-        head = {"t": "msg", "s": turn, "a": rig.express.taken + 1, "c": "c1", "k": "res", "i": 1}
-        rig.socket.send(json.dumps(head, separators=(",", ":")), passed_on(1, str(text), rig.own[0][2]))
-        link._say_ack(rig.clock())
-        rig.express.ran(True)
-    assert [channel for channel, _ in rig.heard()] == ["c1"] and rig.socket.closed is None
-    rig.plain("c2", name, {"text": "z"} if name == "say" else None)
-    assert rig.relay.link.unacknowledged == 0
+        assert rig.answer()
+    if is_told:
+        rig.carrier.settle()
+    await rig.drop()  # before the relay read any of that
+    answers = [event for event in rig.relay.events if isinstance(event, Received) and event.channel == "c1"]
+    expected = "y" if name == "say" else "hello"
+    assert [json.loads(each.payload)["result"]["content"][0]["text"] for each in answers] == [expected]
+
+
+async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(rig: Rig) -> None:
+    for channel, name in (("c1", "info"), ("c2", "say")):
+        rig.send(channel, name, {"text": "once"} if name == "say" else None)
+    rig.answer()
+    rig.heard()
+    calls = len(rig.port.of("call"))
+    rig.relay = FakeRelay(rig.clock, "s2")
+    await rig.clock.advance(0)
+    rig.carrier.settle()
+    rig.socket.drop(1006, "")
+    await rig.clock.advance(1)
+    await rig.dialled()
+    rig.send("c1", again=True)
+    rig.send("c2", "say", {"text": "once"}, again=True)
+    assert [channel for channel, _ in rig.heard()] == ["c1", "c2"]
+    assert len(rig.port.of("call")) == calls and rig.ran == ["once"]
+
+
+async def test_an_answer_while_there_is_no_socket_is_sent_later(rig: Rig) -> None:
+    rig.send("c1")
+    rig.relay.link.disconnected(rig.clock())
+    rig.carrier.settle()
+    rig.socket.drop(1006, "")
+    assert not rig.answer()
+    await rig.clock.advance(1)
+    await rig.dialled()
+    assert any(isinstance(event, Received) and event.channel == "c1" for event in rig.relay.events)
+
+
+async def test_whoever_sends_has_the_next_number_and_tells_first_what_was_written(rig: Rig) -> None:
+    rig.relay.link.open("open", MODERN, rig.clock())
+    rig.deliver()
+    rig.plain("w3", "say", {"text": "x"})
+    rig.send("c1", "say", {"text": "y"})
+    rig.transport.send("open", Kind.NOTE, '{"a":1}')
+    rig.send("c2", "say", {"text": "z"})
+    assert [channel for channel, _ in rig.heard()] == ["c1", "open", "c2"] and rig.socket.closed is None
+
+
+async def test_what_waits_for_a_socket_that_is_full_keeps_its_number(rig: Rig) -> None:
+    rig.relay.link.open("open", MODERN, rig.clock())
+    rig.deliver()
+    rig.plain("w3", "say", {"text": "x"})
+    rig.socket.buffered = 10**9
+    rig.transport.send("open", Kind.NOTE, '{"a":1}')
+    rig.socket.buffered = 0
+    rig.send("c1", "say", {"text": "y"})
+    await rig.clock.advance(1)
+    assert [channel for channel, _ in rig.heard()] == ["open", "c1"] and rig.socket.closed is None
+
+
+@pytest.mark.parametrize("name", ["info", "say"])
+@pytest.mark.parametrize("what", ["a channel that is open", "more than was said"])
+async def test_a_call_that_must_not_come_ends_the_socket(rig: Rig, what: str, name: str) -> None:
+    rig.send("c1")
+    rig.carrier.settle()
+    channel = "c1" if what == "a channel that is open" else "c2"
+    params = {"name": name, "arguments": {"text": "y"} if name == "say" else {}, "_meta": {}}
+    payload = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    upto = 10 if what == "more than was said" else 0
+    head = {"t": "msg", "s": rig.carrier.next, "a": upto, "c": channel, "k": "req", "i": 1, "o": MODERN.to_dict()}
+    header = json.dumps(head, separators=(",", ":")).replace(
+        json.dumps(MODERN.to_dict(), separators=(",", ":")), MODERN.text
+    )
+    rig.take(header, payload)
+    rig.carrier.settle()
+    assert rig.socket.closed is not None and rig.socket.closed[0] == CLOSE_PROTOCOL
+
+
+async def test_a_number_that_was_not_due_is_for_python(rig: Rig) -> None:
+    rig.send("c1")
+    header, payload = '{"t":"msg","s":9,"a":0,"c":"c9","k":"req","i":1,"o":' + MODERN.text + "}", rig_payload()
+    before = rig.carrier.carried
+    rig.take(header, payload)
+    assert rig.carrier.carried == before
+    assert rig.socket.closed is not None and rig.socket.closed[0] == CLOSE_PROTOCOL
+
+
+def rig_payload() -> str:
+    params: dict[str, Any] = {"name": "info", "arguments": {}, "_meta": {}}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
 
 async def test_a_caller_that_leaves_takes_back_what_was_granted(rig: Rig) -> None:
-    rig.plain()
-    name, _ = rig.send("c1")
+    rig.send("c1")
+    name = rig.port.last("call")["call"]
     rig.relay.link.close("c1", "gone", rig.clock())
-    rig.relay.exchange()
-    assert rig.revoked == 1 and name not in rig.hub.traffic.plain
+    rig.deliver()
+    assert rig.carrier.revoked == 1 and name not in rig.hub.traffic.plain
     assert rig.port.last("cancel")["call"] == name
 
 
@@ -275,114 +348,182 @@ CHANGES: dict[str, Any] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_whatever_changes_takes_back_what_was_granted(rig: Rig, change: Any) -> None:
-    rig.plain()
-    before = rig.revoked
+    rig.send("c1")
+    before = rig.carrier.revoked
     change(rig)
-    assert rig.revoked == before + 1
+    assert rig.carrier.revoked == before + 1 and rig.unbooked == 0
     change(rig)
-    assert rig.revoked == before + 1, "there was nothing left to take back"
+    assert rig.carrier.revoked == before + 1, "there was nothing left to take back"
+
+
+async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know_of(rig: Rig) -> None:
+    rig.send("c1")
+    rig.hub.traffic._silent(rig.hub.tabs[0])
+    [(channel, said)] = rig.heard()
+    assert channel == "c1" and said["result"]["isError"]
 
 
 async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goes_the_ordinary_way(rig: Rig) -> None:
-    rig.plain()
-    name, _ = rig.send("c1")
+    rig.send("c1")
+    name = rig.port.last("call")["call"]
     rig.hub.receive(rig.port, {"t": "progress", "call": name, "progress": 1})
-    assert rig.revoked == 1 and name not in rig.hub.traffic.plain
-    rig.hub.receive_result(rig.port, name, PLAIN, True)
+    assert rig.carrier.revoked == 1 and name not in rig.hub.traffic.plain
+    assert not rig.answer()
     assert [channel for channel, _ in rig.heard()] == ["c1"]
 
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
     for n in range(MOST + 1):
-        rig.express.grant(Grant(f"c{n}", MODERN, "info", "{}", None, None))
-    assert rig.revoked == 1 and rig.own[-1][0] == 0
+        rig.carrier.books.grant(Grant(f"c{n}", MODERN, "info", "{}", None, None))
+    assert rig.carrier.revoked == 1
 
 
 async def test_no_answer_is_written_past_others_that_wait(rig: Rig) -> None:
-    rig.plain()
-    _, turn = rig.send("c1")
+    rig.send("c1")
+    turn = rig.carrier.books.turn()
     assert turn
     rig.socket.buffered = 10**9
-    assert rig.express.turn() == 0
-    rig.transport.send("first", Kind.NOTE, "{}")
+    assert rig.carrier.books.turn() == 0
     rig.socket.buffered = 0
-    assert rig.express.turn() == turn
+    assert rig.carrier.books.turn() == turn
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(max_message=1000), Limits(replay_messages=1), Limits(replay_bytes=100_000)], ids=str
+    "limits", [Limits(max_message=1000), Limits(replay_messages=60), Limits(replay_bytes=500_000)], ids=str
 )
-async def test_where_an_answer_might_not_be_kept_it_is_not_written(limits: Limits) -> None:
+async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -> None:
     rig = Rig(limits)
     await rig.connect()
-    rig.request("first")
-    rig.relay.exchange()
-    rig.hub.receive_result(rig.port, rig.port.last("call")["call"], PLAIN, True)
-    assert rig.express.turn() == 0
+    rig.plain()
+    assert rig.carrier.books.turn() == 0
+    rig.send("c1")
+    assert not rig.answer()
+    assert [channel for channel, _ in rig.heard()] == ["c1"]
     await rig.transport.close()
 
 
 # -- tools of the worker -----------------------------------------------------------------------------------------------
 
 
-def run(rig: Rig, channel: str, arguments: dict[str, Any]) -> str | None:
-    rig.request(channel, "say", arguments)
-    seq, upto, payload = rig.carry(channel)
-    return rig.express.run(0, seq, upto, channel, 1, 100, payload)
-
-
-async def test_a_tool_of_the_worker_is_run_and_counted_when_its_answer_is_written(rig: Rig) -> None:
-    rig.plain("first", "say", {"text": "x"})
-    [(number, channel, meta)] = rig.own
-    assert (number, channel) == (0, "first") and "tabrelay/tab" not in json.loads(meta)
-    text = run(rig, "c1", {"text": 'said "so"\n'})
-    assert text is not None and json.loads(text)["content"][0]["text"] == 'said "so"\n'
-    head = {"t": "msg", "s": rig.express.turn(), "a": rig.express.taken + 1, "c": "c1", "k": "res", "i": 1}
-    rig.socket.send(json.dumps(head, separators=(",", ":")), passed_on(1, text, meta))
-    assert rig.express.ran(True) == 3
-    assert [channel for channel, _ in rig.heard()] == ["c1"] and rig.ran == ["x", 'said "so"\n']
-
-
 @pytest.mark.parametrize(
-    ("arguments", "is_run"),
-    [({"text": "object"}, True), ({"text": "x" * LONGEST}, True), ({"text": 1}, False), ({}, False)],
+    ("text", "is_text", "is_error"),
+    [("object", True, False), ("x" * LONGEST, True, False), ("raise", True, True), (1, False, True)],
 )
 async def test_what_is_not_short_text_is_answered_the_ordinary_way(
-    rig: Rig, arguments: dict[str, Any], is_run: bool
+    rig: Rig, text: Any, is_text: bool, is_error: bool
 ) -> None:
-    rig.plain("first", "say", {"text": "x"})
-    assert run(rig, "c1", arguments) == ("" if is_run else None)
-    assert [channel for channel, _ in rig.heard()] == (["c1"] if is_run else [])
+    rig.send("c1", "say", {"text": text})
+    assert rig.ran == ([text] if is_text else []) and rig.unbooked == 0
+    [(channel, said)] = rig.heard()
+    assert channel == "c1" and bool(said["result"].get("isError")) is is_error
 
 
-async def test_an_answer_acknowledges_what_came_before_it() -> None:
+async def test_a_tool_that_says_something_itself_is_answered_after_that(rig: Rig) -> None:
+    rig.relay.link.open("open", MODERN, rig.clock())
+    rig.deliver()
+    rig.plain("w3", "say", {"text": "x"})
+    rig.send("c1", "say", {"text": "y"})
+    rig.send("c2", "say", {"text": "speak"})
+    rig.send("c3", "say", {"text": "z"})
+    assert [channel for channel, _ in rig.heard()] == ["c1", "open", "c2", "c3"] and rig.socket.closed is None
+
+
+async def test_a_tool_that_takes_itself_away_is_run_once(rig: Rig) -> None:
+    rig.send("c1", "say", {"text": "vanish"})
+    rig.send("c2", "say", {"text": "y"})
+    heard = rig.heard()
+    assert rig.ran == ["vanish"] and [channel for channel, _ in heard] == ["c1", "c2"]
+    assert heard[0][1]["result"]["content"][0]["text"] == "vanish" and "error" in heard[1][1]
+
+
+async def test_answers_acknowledge_what_came_before_them() -> None:
     rig = Rig(Limits(ack_after_messages=4))
     await rig.connect()
     rig.plain("first", "say", {"text": "x"})
     rig.plain("second")
     for n in range(3):
-        rig.send(f"c{n}", grant=1)
-    turn = rig.express.turn()
-    text = run(rig, "own", {"text": "y"})
-    assert text is not None
-    head = {"t": "msg", "s": turn, "a": rig.express.taken + 1, "c": "own", "k": "res", "i": 1}
-    rig.socket.send(json.dumps(head, separators=(",", ":")), passed_on(1, text, rig.own[0][2]))
-    assert rig.express.ran(True) == turn + 1
+        rig.send(f"c{n}")
+    rig.send("own", "say", {"text": "y"})
+    before = len(rig.socket.sent)
+    rig.carrier.settle()
+    assert len(rig.socket.sent) == before, "there is nothing left to acknowledge"
     assert [channel for channel, _ in rig.heard()] == ["own"] and rig.relay.link.unacknowledged == 0
     await rig.transport.close()
 
 
-async def test_an_answer_that_could_not_be_written_is_sent(rig: Rig) -> None:
-    rig.plain("first", "say", {"text": "x"})
-    assert run(rig, "c1", {"text": "y"})
-    rig.express.ran(False)
-    assert [channel for channel, _ in rig.heard()] == ["c1"]
+async def test_calls_that_tabs_have_are_acknowledged_when_there_are_many_or_after_a_while(rig: Rig) -> None:
+    for n in range(15):
+        rig.send(f"c{n}")
+    rig.carrier.settle()
+    rig.heard()
+    assert rig.relay.link.unacknowledged == 15
+    rig.send("c15")
+    rig.carrier.settle()
+    rig.heard()
+    assert rig.relay.link.unacknowledged == 0
+    rig.send("c16")
+    rig.carrier.settle()
+    await rig.clock.advance(1)
+    rig.heard()
+    assert rig.relay.link.unacknowledged == 0
 
 
-async def test_a_tool_is_not_run_out_of_its_turn(rig: Rig) -> None:
-    rig.plain("first", "say", {"text": "x"})
-    rig.request("c1", "say", {"text": "y"})
-    seq, upto, payload = rig.carry("c1")
-    assert rig.express.run(0, seq + 1, upto, "c1", 1, 100, payload) is None
-    assert rig.express.run(0, seq, upto + 9, "c1", 1, 100, payload) is None
-    assert rig.ran == ["x"]
+# -- whatever happens --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(150))
+async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: int) -> None:
+    """Calls, answers in any order, drops, changes, notices and moments at which Python is told, as they come."""
+    dice = random.Random(seed)
+    rig = Rig()
+    await rig.connect()
+    rig.relay.link.open("open", MODERN, rig.clock())
+    rig.deliver()
+    answered: Counter[str] = Counter()
+    waiting: dict[str, str] = {}
+    sent = 0
+    for _ in range(120):
+        step = dice.choices(
+            ("say", "info", "answer", "settle", "heard", "note", "title", "drop", "time"),
+            (20, 20, 20, 6, 6, 4, 3, 2, 2),
+        )[0]
+        if step in ("say", "info"):
+            sent += 1
+            before = len(rig.port.of("call"))
+            rig.send(f"c{sent}", step, {"text": f"t{sent}"} if step == "say" else None)
+            calls = rig.port.of("call")[before:]
+            assert len(calls) == (step == "info")
+            waiting |= {call["call"]: f"c{sent}" for call in calls}
+        elif step == "answer" and waiting:
+            name = dice.choice(list(waiting))
+            text = json.dumps({"content": [{"type": "text", "text": waiting.pop(name)}]}, separators=(",", ":"))
+            if not rig.carrier.answer(rig.port, name, text, True):
+                rig.hub.receive_result(rig.port, name, text, True)
+        elif step == "settle":
+            rig.carrier.settle()
+        elif step == "note":
+            rig.transport.send("open", Kind.NOTE, '{"jsonrpc":"2.0"}')
+        elif step == "title":
+            rig.hub.receive(rig.port, {"t": "tab", "title": f"T{sent}", "visible": True})
+        elif step == "drop":
+            await rig.drop()
+        elif step == "time":
+            await rig.clock.advance(0.5)
+        else:
+            rig.heard()
+    for name in list(waiting):
+        text = json.dumps({"content": [{"type": "text", "text": waiting.pop(name)}]}, separators=(",", ":"))
+        if not rig.carrier.answer(rig.port, name, text, True):
+            rig.hub.receive_result(rig.port, name, text, True)
+    await rig.drop()
+    rig.heard()
+    rig.carrier.settle()
+    for event in rig.relay.events:
+        if isinstance(event, Received) and event.kind is Kind.RES:
+            answered[event.channel] += 1
+            said = json.loads(event.payload)["result"]["content"][0]["text"]
+            assert said in (event.channel, "t" + event.channel[1:])
+    assert answered == Counter(f"c{n + 1}" for n in range(sent))
+    assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.traffic.plain
+    assert rig.carrier.carried > 10 and rig.transport.is_connected
+    await rig.transport.close()

@@ -50,47 +50,114 @@ def kinds(log: list[list[Any]]) -> list[str]:
     return [each[0] for each in log]
 
 
+def answered(call: str = "x1", port: int = 1, json: Any = PLAIN) -> list[Any]:
+    return ["page", port, {"t": "result", "call": call, "json": json}]
+
+
 async def test_a_call_like_one_before_goes_to_its_tab_and_its_answer_to_the_relay(tmp_path: Path) -> None:
     second = frame(2, "c2", request(id="a b", params={"arguments": {"b": "ä"}}), id="a b")
-    result = {"t": "result", "call": "x1", "json": PLAIN}
-    log = await play(tmp_path, *granted(), ["frame", second], ["page", 1, result])
+    log = await play(tmp_path, *granted(), ["frame", second], answered(), ["time"])
     header, _, payload = second.partition("\n")
     assert log[1] == ["post", 1, f'{{"t":"call","call":"x1","words":1,"request":{payload}}}']
-    assert log[2] == ["sent", 7, 2, 0, "c2", "a b", "x1", len(header), payload]
     head = '{"t":"msg","s":4,"a":2,"c":"c2","k":"res","i":"a b"}'
     inner = f'{{"resultType":"complete",{PLAIN[1:-1]},"_meta":{META}}}'
-    assert log[3] == ["turn"]
-    assert log[4] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
-    assert log[5] == ["answered", "x1", PLAIN] and len(log) == 6
+    assert log[2] == ["turn"]
+    assert log[3] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
+    size = len(header) + len(payload)
+    assert log[4:] == [["book", f"1 {size} 0 2", "served", "7", "c2", '"a b"', PLAIN]]
 
 
 async def test_a_tool_of_the_worker_is_run_and_its_answer_written(tmp_path: Path) -> None:
-    log = await play(tmp_path, *granted(port=0), ["python", {"run": PLAIN}], ["frame", frame(2, "c2")])
-    assert kinds(log) == ["receive", "turn", "run", "write", "ran"]
+    log = await play(tmp_path, *granted(port=0), ["python", {"run": PLAIN}], ["frame", frame(2, "c2")], ["time"])
+    assert kinds(log) == ["receive", "turn", "run", "write", "book"]
+    assert log[2] == ["run", 7, '{"a": 1}']
     assert json.loads(log[3][1].partition("\n")[0]) == {"t": "msg", "s": 4, "a": 2, "c": "c2", "k": "res", "i": 1}
-    assert log[4] == ["ran", True]
+    assert log[4][2:] == ["served", "7", "c2", "1", PLAIN]
+
+
+async def test_python_is_told_of_many_calls_at_once(tmp_path: Path) -> None:
+    steps = [["frame", frame(n, f"c{n}")] for n in range(2, 6)]
+    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["time"], answered("x1"), answered("x3"), ["time"])
+    sizes = sum(len(frame(n, f"c{n}")) - 1 for n in range(2, 6))
+    assert kinds(log)[1:] == ["post"] * 4 + ["turn", "write", "book", "write", "write", "book"]
+    told = log[7][1:]
+    assert told[:6] == [f"4 {sizes} 0 5", "served", "7", "c3", "1", PLAIN]
+    under_way = [told[at + 1 : at + 6] for at, line in enumerate(told) if line == "sent"]
+    assert under_way == [["7", f"x{n - 1}", "1000", f"c{n}", "1"] for n in (2, 4, 5)]
+    assert log[10][1:] == ["0 0 0 5", "answered", "x1", PLAIN, "answered", "x3", PLAIN]
+    # Numbers go on by themselves, until Python gives another.
+    assert [json.loads(log[at][1].partition("\n")[0])["s"] for at in (6, 8, 9)] == [4, 4, 5]
+
+
+async def test_there_is_one_timer_at_a_time_and_one_that_is_too_late_does_nothing(tmp_path: Path) -> None:
+    steps = [["frame", frame(2, "c2")], ["frame", frame(3, "c3")], ["unbooked"], ["time"], ["time"]]
+    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["post", "post", "unbooked"]
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
+    said = request(params={"arguments": {"a": "x" * size}})
+    log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", said)] for n in range(2, 102)))
+    booked = [int(each[1].split()[0]) for each in log if each[0] == "book"]
+    assert booked == ([64] if size == 10 else [51])
+
+
+HEARS: dict[str, tuple[list[Any], str]] = {
+    "a frame": (["frame", '{"t":"ack","a":0}'], "receive"),
+    "a page": (["page", 2, {"t": "watch"}], "message"),
+    "a result": (answered("7"), "result"),
+    "the end": (["close"], "closed"),
+}
+
+
+@pytest.mark.parametrize(("step", "heard"), HEARS.values(), ids=HEARS)
+async def test_python_hears_of_calls_before_anything_else(tmp_path: Path, step: list[Any], heard: str) -> None:
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], step, ["time"])
+    assert kinds(log)[1:] == ["post", "book", heard]
+
+
+async def test_what_python_asks_for_it_is_not_told_again_and_the_next_number_is_its_own(tmp_path: Path) -> None:
+    steps = [["frame", frame(2, "c2")], answered(), ["unbooked"], ["python", {"turn": 9}], ["frame", frame(3, "c3")]]
+    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["unbooked"], ["unbooked"])
+    assert kinds(log)[1:] == ["post", "turn", "write", "unbooked", "post", "turn", "write", "unbooked", "unbooked"]
+    assert (
+        log[4][2:4] == ["served", "7"]
+        and log[7][1].startswith('{"t":"msg","s":9,"a":3,')
+        and log[9] == ["unbooked", ""]
+    )
 
 
 @pytest.mark.parametrize(
     ("python", "expected"),
     [
         ({"run": None}, ["turn", "run", "receive"]),
-        ({"run": ""}, ["turn", "run"]),
+        ({"run": ""}, ["turn", "run", "finish"]),
         ({"run": PLAIN, "turn": 0}, ["turn", "receive"]),
-        ({"run": PLAIN, "writes": "a notice"}, ["turn", "run", "write", "ran"]),
-        ({"run": PLAIN, "revokes": True}, ["turn", "run", "ran"]),
+        ({"run": PLAIN, "asks": True}, ["turn", "run", "unbooked", "finish"]),
+        ({"run": PLAIN, "revokes": True}, ["turn", "run", "finish"]),
     ],
 )
 async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, expected: list[str]) -> None:
-    log = await play(tmp_path, *granted(port=0), ["python", python], ["frame", frame(2, "c2")])
+    second = frame(2, "c2")
+    log = await play(tmp_path, *granted(port=0), ["python", python], ["frame", second], ["time"])
     assert kinds(log)[1:] == expected
-    assert log[-1] == ["ran", False] or log[-1][0] != "ran"
+    if expected[-1] == "finish":
+        header, _, payload = second.partition("\n")
+        assert log[-1] == ["finish", 0, "c2", "1", len(header) + len(payload), payload, python["run"]]
+
+
+async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_said(tmp_path: Path) -> None:
+    steps = [["python", {"run": PLAIN}], ["frame", frame(2, "c2", a=4)]]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "receive"]
+    steps[1] = ["frame", frame(2, "c2", a=3)]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "run", "write"]
 
 
 OTHERS: dict[str, Any] = {
     "another caller": frame(2, caller={"principal": "other"}),
     "another tool": frame(2, said=request("other")),
     "another meta": frame(2, said=request(params={"_meta": {"progressToken": 1}})),
+    "another meta of that length": frame(2, said=request(params={"_meta": {"m": 2}})),
     "a tab that is named": frame(2, said=request(params={"arguments": {"_tab": "b"}})),
     "a number that was not due": frame(3),
     "one that came before": frame(1),
@@ -99,6 +166,10 @@ OTHERS: dict[str, Any] = {
     "another id": frame(2, said=request(id=2)),
     "an id that is none": frame(2, said=request(id=True)),
     "more members": frame(2, said=request(params={"requestState": "s"})),
+    "another order": frame(2, said=dict(reversed(request().items()))),
+    "other spaces": frame(2, said=json.dumps(request(), separators=(",", ":"))),
+    "arguments twice": frame(2, said=json.dumps(request()).replace('"_meta"', '"arguments": {"b": 1}, "_meta"')),
+    "more than one line": frame(2, said=json.dumps(request()).replace('"a": 1', '"a":\n1')),
     "arguments that are none": frame(2, said=request(params={"arguments": []})),
     "no JSON": frame(2, said='{"jsonrpc"'),
     "no number": frame(2, said=json.dumps(request()).replace("1}", "NaN}")),
@@ -120,7 +191,7 @@ async def test_whatever_is_not_like_it_is_received_by_python(tmp_path: Path, oth
 async def test_python_says_which_frame_comes_next(tmp_path: Path) -> None:
     note = '{"t":"close","s":2,"a":0,"c":"c9","why":"gone"}'
     steps = [["python", {"taken": 2}], ["frame", note], ["frame", frame(2, "c2")], ["frame", frame(3, "c3")]]
-    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["receive", "receive", "post", "sent"]
+    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["receive", "receive", "post"]
     unknown = [["python", {"taken": -1}], ["frame", note], ["frame", frame(3, "c3")]]
     assert kinds(await play(tmp_path, *granted(), *unknown))[1:] == ["receive", "receive"]
 
@@ -150,36 +221,71 @@ async def test_what_python_granted_at_another_time_is_for_no_frame(tmp_path: Pat
     assert kinds(await play(tmp_path, *steps)) == ["receive"] * 3
 
 
+async def test_a_call_is_known_in_whatever_order_its_client_writes(tmp_path: Path) -> None:
+    said = {"method": "tools/call", "params": {"_meta": {}, "arguments": {}, "name": "x"}, "jsonrpc": "2.0", "id": 1}
+    for text in (
+        json.dumps(said),
+        json.dumps(said, separators=(",", ":")),
+        json.dumps(said, indent=1).replace("\n", ""),
+    ):
+        first = [
+            ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
+            ["frame", frame(1, said=text)],
+        ]
+        second = text.replace('{}, "name"', '{"a": ["]}", {"id": 2}]}, "name"').replace(
+            '{},"name"', '{"b":"\\""},"name"'
+        )
+        steps = [["python", {"grant": None}], ["frame", frame(2, "c2", second)]]
+        assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "post"]
+
+
+STRANGE: dict[str, str] = {
+    "an id twice": json.dumps(request()).replace('"id": 1', '"id": 1, "id": 1'),
+    "a key with escapes": json.dumps(request()).replace('"arguments"', '"argument\\u0073"'),
+    "an id with escapes": json.dumps(request()).replace('"id"', '"i\\u0064"'),
+    "more members": json.dumps(request(params={"requestState": "s"})),
+    "a key like a path": json.dumps(request() | {"params/arguments": {}}),
+}
+
+
+@pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
+async def test_what_is_written_strangely_is_for_python_each_time(tmp_path: Path, said: str) -> None:
+    first = [
+        ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
+        ["frame", frame(1, said=said)],
+    ]
+    steps = [["python", {"grant": None}], ["frame", frame(2, "c2", said)]]
+    assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "receive"]
+
+
 RESULTS: dict[str, list[Any]] = {
-    "of another page": [["page", 2, {"t": "result", "call": "x1", "json": PLAIN}]],
-    "that is an error": [["page", 1, {"t": "result", "call": "x1", "json": '{"content":[],"isError":true}'}]],
-    "that is long": [["page", 1, {"t": "result", "call": "x1", "json": PLAIN.replace("hello", "x" * 49_152)}]],
-    "that is none": [["page", 1, {"t": "result", "call": "x1", "json": None}]],
-    "of no call": [["page", 1, {"t": "result", "call": "x2", "json": PLAIN}]],
-    "after a change": [["revoke"], ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]],
-    "without a socket": [["socket", {"readyState": 3}], ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]],
-    "past others": [["socket", {"bufferedAmount": 1 << 20}], ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]],
-    "on another socket": [["open"], ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]],
+    "of another page": [answered(port=2)],
+    "that is an error": [answered(json='{"content":[],"isError":true}')],
+    "that is long": [answered(json=PLAIN.replace("hello", "x" * 49_152))],
+    "that is none": [answered(json=None)],
+    "of no call": [answered("x2")],
+    "after a change": [["unbooked"], ["revoke"], answered()],
+    "without a socket": [["socket", {"readyState": 3}], answered()],
+    "past others": [["socket", {"bufferedAmount": 1 << 20}], answered()],
+    "on another socket": [["unbooked"], ["open"], answered()],
 }
 
 
 @pytest.mark.parametrize("steps", RESULTS.values(), ids=RESULTS)
 async def test_a_result_that_is_not_plain_or_has_no_way_is_received_by_python(tmp_path: Path, steps: list[Any]) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], *steps)
-    assert kinds(log)[3:] in (["result"], ["message"])
+    assert kinds(log)[2:] in (["book", "result"], ["book", "message"], ["unbooked", "result"])
 
 
 async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None:
-    result = ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]
-    steps = [["frame", frame(2, "c2")], ["python", {"taken": 3, "turn": 9}], ["frame", '{"t":"ack","a":0}'], result]
+    steps = [["frame", frame(2, "c2")], ["python", {"taken": 3, "turn": 9}], ["frame", '{"t":"ack","a":0}'], answered()]
     log = await play(tmp_path, *granted(), *steps)
-    assert kinds(log)[3:] == ["receive", "turn", "write", "answered"]
+    assert kinds(log)[2:] == ["book", "receive", "turn", "write"]
     assert log[5][1].startswith('{"t":"msg","s":9,"a":3,')
     steps[1] = ["python", {"turn": 0}]
-    assert kinds(await play(tmp_path, *granted(), *steps))[3:] == ["receive", "turn", "result"]
+    assert kinds(await play(tmp_path, *granted(), *steps))[2:] == ["book", "receive", "turn", "result"]
 
 
 async def test_a_result_is_written_once(tmp_path: Path) -> None:
-    result = ["page", 1, {"t": "result", "call": "x1", "json": PLAIN}]
-    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], result, result)
-    assert kinds(log)[3:] == ["turn", "write", "answered", "result"]
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], answered(), answered())
+    assert kinds(log)[2:] == ["turn", "write", "book", "result"]

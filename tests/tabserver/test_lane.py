@@ -18,7 +18,9 @@ from tabserver.messages import Refusal
 from tabserver.questions import Elicit, InputRequired
 from tabserver.toolbox import Toolbox, tool
 from tabserver.wire.errors import MessageTooLarge
+from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Acp, Kind
+from tabserver.wire.jsonrpc import RequestId
 from tests.support.core import MODERN, READY, Bench
 from tests.support.express import Carrier
 from tests.support.port import FakePort
@@ -27,6 +29,27 @@ PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 DELETE = {"name": "delete", "annotations": {"destructiveHint": True}}
 ASKS = replace(MODERN, capabilities={"elicitation": {"form": {}}})
 TRACE = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+
+
+class OpenTransport:
+    """Whatever comes is expected, and whatever was written is passed on."""
+
+    def __init__(self, send: Callable[..., None]) -> None:
+        self.send = send
+
+    def is_open(self, channel: str) -> bool:
+        return False
+
+    def turn(self, frames: int, letters: int) -> int:
+        return 1
+
+    def take(self, upto: int, channel: str, id: RequestId, size: int) -> None: ...
+
+    def begin(self, channel: str, id: RequestId) -> None: ...
+
+    def book(self, came: int, size: int, upto: int, told: int, answers: list[Any]) -> None: ...
+
+    def wind_up(self) -> None: ...
 
 
 class DeafPort(FakePort):
@@ -57,9 +80,9 @@ class Rig:
         box = Toolbox()
         self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
         self.bench = Bench(self.hub, has_lane=has_lane)
-        self.express = Carrier(self.hub, self.bench.lane, self.bench.lane._send) if has_express else None
+        self.express = self._new_express() if has_express else None
         if self.express is not None:
-            self.bench.receive = self.express.receive
+            self.bench.receive = self._receive
         self.a, self.b = FakePort(), FakePort()
         for port, id in ((self.a, "a"), (self.b, "b")):
             port.reads_requests = reads_requests
@@ -80,6 +103,24 @@ class Rig:
         self.bench.sent.clear()
         self.a.sent.clear()
         self.ran.clear()
+
+    def _new_express(self) -> Carrier:
+        transport: Any = OpenTransport(self.bench.lane._send)
+        return Carrier(self.hub, self.bench.lane, transport, self._write, longest=1000)
+
+    def _receive(self, event: Opened | Received[str] | Closed) -> None:
+        """By way of the express: every frame is the one that must come next."""
+        assert self.express is not None
+        seq = self.express.next
+
+        def receive() -> int:
+            self.bench.lane.receive(event)
+            return seq
+
+        self.express.receive(event, seq, 0, 0, receive)
+
+    def _write(self, seq: int, ack: int, channel: str, id: RequestId, payload: str) -> None:
+        self.bench.lane._send(channel, Kind.RES, payload, id=id)
 
     def _later(self, delay_ms: float, ring: Callable[[], None]) -> None:
         self.timers.append((self.now_ms + delay_ms, ring))
@@ -166,6 +207,8 @@ class Rig:
             self.hub.receive_result(port, number, text, is_plain)
 
     def pass_time(self, seconds: float) -> None:
+        if self.express is not None:
+            self.express.settle()
         self.now_ms += seconds * 1000
         due = [timer for timer in self.timers if timer[0] <= self.now_ms]
         self.timers = [timer for timer in self.timers if timer[0] > self.now_ms]
@@ -174,6 +217,8 @@ class Rig:
 
     def transcript(self) -> Any:
         """Everything that was said. Numbers of calls are their order: the lane counts only those that tabs get."""
+        if self.express is not None:
+            self.express.settle()
         numbers: dict[str, int] = {}
 
         def told(message: Mapping[str, Any]) -> Any:

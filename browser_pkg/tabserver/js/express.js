@@ -5,24 +5,30 @@
  * this side writes under Python's: `#next` is the one that the relay's next frame must have, `#turn` the one that an answer
  * of ours has. Both are known as long as nobody but this file has moved them; else Python has its turn, and tells them anew.
  *
+ * What was carried out is told to Python a little later, for many calls at once, but always before Python hears or says
+ * anything else: until then nobody can see that its books are behind.
+ *
  * @import { Port } from "./pipe.js"
- * @import { Call } from "./plain.js"
+ * @import { Opening, Pattern } from "./plain.js"
  */
 
-import { isPlainResult, readCall } from "./plain.js";
+import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain.js";
 
 /** Letters of an answer; longer ones may have to be sliced, which the link does. */
 const LONGEST = 48 * 1024;
 /** Bytes that have not left yet, from which on the link waits before it writes more. */
 const HIGH_WATER = 1024 * 1024;
+/** How long Python may be behind, in milliseconds, calls and letters. It counts on the last two: see express.py. */
+const BEHIND_MS = 20;
+const MOST_BEHIND = 64;
+const MOST_LETTERS = 256 * 1024;
 
 /**
  * What Python counts. Texts come as `shim.js` writes them.
  * @typedef {object} Books
- * @property {(grant: number, seq: number, upto: number, channel: string, id: number | string, call: string, headerSize: number, request: string | number) => void} sent
- * @property {(call: string, json: string | number) => number} answered
- * @property {(grant: number, seq: number, upto: number, channel: string, id: number | string, headerSize: number, request: string | number) => string | undefined} run
- * @property {(isWritten: boolean) => number} ran
+ * @property {(entries: string | number) => number} book gives the number that the next answer may have (0: ask)
+ * @property {(grant: number, given: string | number) => string | undefined} run
+ * @property {(upto: number, channel: string, id: string, size: number, request: string, json: string) => void} finish
  * @property {() => number} turn
  */
 
@@ -34,11 +40,11 @@ const HIGH_WATER = 1024 * 1024;
 
 export class Express {
   #written;
-  /** By whose and which tool's calls they are for. @type {Map<string, Grant>} */
+  /** By whose calls they are for. @type {Map<string, { pattern: Pattern, grant: Grant }[]>} */
   #grants = new Map();
   /** What Python granted while it received the frame at hand. @type {Grant | undefined} */
   #granted;
-  /** Calls under way, by the names that tabs know them by. @type {Map<string, { grant: Grant, channel: string, id: string }>} */
+  /** Calls under way, by the names that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
   #calls = new Map();
   #count = 0;
   #next = 0;
@@ -46,7 +52,20 @@ export class Express {
   /** @type {WebSocket | undefined} */
   #socket;
   /** @type {Books} */
-  #books = { sent: () => {}, answered: () => 0, run: () => undefined, ran: () => 0, turn: () => 0 };
+  #books = { book: () => 0, run: () => undefined, finish: () => {}, turn: () => 0 };
+
+  // What Python has not been told of yet: how many requests came, and their size; the last of the relay's and of our own
+  // acknowledgements; calls that tabs have, by their names; answers that were written, in order; and the letters of it all.
+  #came = 0;
+  #size = 0;
+  #upto = 0;
+  #told = 0;
+  /** @type {Map<string, string>} */
+  #sent = new Map();
+  /** @type {string[]} */
+  #answers = [];
+  #letters = 0;
+  #isTimed = false;
 
   /** @param {(text: string) => string | number} written hands a text to Python */
   constructor(written) {
@@ -70,6 +89,7 @@ export class Express {
     this.#granted = grant;
   }
 
+  /** Python has been told of all that was carried out. */
   revoke() {
     this.#grants.clear();
     this.#calls.clear();
@@ -77,9 +97,24 @@ export class Express {
     this.#turn = 0;
   }
 
-  /** Python writes by itself. */
-  yield() {
+  /**
+   * What Python has not been told of yet, as lines; "" if there is nothing. Who asks for it is going to write, and has the
+   * turn from now on.
+   */
+  unbooked() {
     this.#turn = 0;
+    if (this.#came === 0 && this.#answers.length === 0) return "";
+    const lines = [`${this.#came} ${this.#size} ${this.#upto} ${this.#told}`, ...this.#answers, ...this.#sent.values()];
+    this.#came = this.#size = this.#upto = this.#told = this.#letters = 0;
+    this.#answers = [];
+    this.#sent.clear();
+    return lines.join("\n");
+  }
+
+  /** Tell Python. */
+  settle() {
+    const entries = this.unbooked();
+    if (entries !== "") this.#turn = this.#books.book(this.#written(entries));
   }
 
   /**
@@ -88,10 +123,13 @@ export class Express {
    */
   take(frame) {
     if (this.#grants.size === 0 || this.#socket?.readyState !== WebSocket.OPEN) return false;
-    const call = readCall(frame);
-    const grant = call && this.#grants.get(call.like);
-    if (!call || !grant || call.seq !== this.#next) return false;
-    return grant.port ? this.#send(grant, call) : this.#run(grant, call);
+    const call = readOpening(frame);
+    if (!call || call.seq !== this.#next) return false;
+    for (const { pattern, grant } of this.#grants.get(call.caller) ?? []) {
+      const given = argumentsOf(pattern, call);
+      if (given !== undefined) return grant.port ? this.#send(grant, call) : this.#run(grant, call, given);
+    }
+    return false;
   }
 
   /**
@@ -100,12 +138,17 @@ export class Express {
    * @param {() => number} receive gives the number of the last frame that Python has, or -1 if that is not known
    */
   pass(frame, receive) {
+    this.settle();
     this.#granted = undefined;
     this.#turn = 0;
     this.#next = receive() + 1;
-    const granted = /** @type {Grant | undefined} */ (this.#granted);
-    const call = granted && readCall(frame);
-    if (call && call.channel === granted.channel) this.#grants.set(call.like, granted);
+    const grant = /** @type {Grant | undefined} */ (this.#granted);
+    const call = grant && readOpening(frame);
+    const pattern = call && call.channel === grant.channel ? patternOf(call) : undefined;
+    if (!call || !pattern) return;
+    const grants = this.#grants.get(call.caller);
+    if (grants) grants.push({ pattern, grant });
+    else this.#grants.set(call.caller, [{ pattern, grant }]);
   }
 
   /**
@@ -115,14 +158,14 @@ export class Express {
    * @param {string} json
    */
   answer(port, name, json) {
-    const call = this.#calls.get(name);
-    if (!call || call.grant.port !== port) return false;
+    const under = this.#calls.get(name);
+    if (!under || under.grant.port !== port) return false;
     this.#calls.delete(name);
-    const { grant, channel, id } = call;
+    const { grant, call } = under;
     if (typeof json !== "string" || json.length + grant.meta.length > LONGEST) return false;
     if (!isPlainResult(json) || !this.#isMyTurn()) return false;
-    this.#write(channel, id, json, grant.meta);
-    this.#turn = this.#books.answered(name, this.#written(json));
+    this.#write(grant, call, json);
+    this.#answered(this.#sent.delete(name) ? served(grant, call, json) : `answered\n${name}\n${json}`);
     return true;
   }
 
@@ -135,21 +178,21 @@ export class Express {
   }
 
   /**
-   * @param {string} channel
-   * @param {string} id
+   * @param {Grant} grant
+   * @param {Opening} call
    * @param {string} json
-   * @param {string} meta
    */
-  #write(channel, id, json, meta) {
-    const header = `{"t":"msg","s":${this.#turn},"a":${this.#next - 1},"c":"${channel}","k":"res","i":${id}}`;
+  #write({ meta }, { channel, id }, json) {
+    this.#told = this.#next - 1;
+    this.#letters += json.length + meta.length;
+    const header = `{"t":"msg","s":${this.#turn++},"a":${this.#told},"c":"${channel}","k":"res","i":${id}}`;
     const result = `{"resultType":"complete",${json.slice(1, -1)},"_meta":${meta}}`;
-    this.#turn = 0;
     this.#socket?.send(`${header}\n{"jsonrpc":"2.0","id":${id},"result":${result}}`);
   }
 
   /**
    * @param {Grant} grant
-   * @param {Call} call
+   * @param {Opening} call
    */
   #send(grant, call) {
     const name = `x${++this.#count}`;
@@ -158,35 +201,68 @@ export class Express {
     } catch {
       return false; // Python meets it too, and says so
     }
-    const { seq, upto, channel, id, headerSize, request } = call;
-    this.#calls.set(name, { grant, channel, id: said(id) });
-    this.#next++;
-    this.#books.sent(grant.number, seq, upto, channel, id, name, headerSize, this.#written(request));
+    this.#calls.set(name, { grant, call });
+    this.#sent.set(name, `sent\n${grant.number}\n${name}\n${Date.now()}\n${call.channel}\n${call.id}\n${call.request}`);
+    this.#took(call);
+    this.#bookSoon();
     return true;
   }
 
   /**
    * @param {Grant} grant
-   * @param {Call} call
+   * @param {Opening} call
+   * @param {string} given
    */
-  #run(grant, call) {
-    const { seq, upto, channel, id, headerSize, request } = call;
-    if (!this.#isMyTurn()) return false;
-    const json = this.#books.run(grant.number, seq, upto, channel, id, headerSize, this.#written(request));
+  #run(grant, call, given) {
+    if (!this.#isMyTurn() || call.upto >= this.#turn) return false;
+    const json = this.#books.run(grant.number, this.#written(given));
     if (json === undefined) return false;
-    this.#next++;
-    // The tool may have said something itself, and whatever it did may have changed what there is.
-    const isWritten = json !== "" && this.#turn > 0;
-    if (isWritten) this.#write(channel, said(id), json, grant.meta);
-    if (json !== "") this.#turn = this.#books.ran(isWritten);
+    // What the tool returned may not be text; it may have said something itself, or changed what there is.
+    if (json === "" || this.#turn === 0) {
+      this.#next++;
+      this.#books.finish(call.upto, call.channel, call.id, call.size, call.request, json);
+      return true;
+    }
+    this.#took(call);
+    this.#write(grant, call, json);
+    this.#answered(served(grant, call, json));
     return true;
+  }
+
+  /** @param {Opening} call */
+  #took({ upto, size }) {
+    this.#next++;
+    this.#came++;
+    this.#upto = upto;
+    this.#size += size;
+    this.#letters += size;
+  }
+
+  /** @param {string} entry */
+  #answered(entry) {
+    this.#answers.push(entry);
+    this.#bookSoon();
+  }
+
+  /** The timer stays as it is: one that finds nothing to do does no harm. */
+  #bookSoon() {
+    if (this.#came + this.#answers.length >= MOST_BEHIND || this.#letters >= MOST_LETTERS) this.settle();
+    else if (!this.#isTimed) {
+      this.#isTimed = true;
+      setTimeout(() => {
+        this.#isTimed = false;
+        this.settle();
+      }, BEHIND_MS);
+    }
   }
 }
 
 /**
- * An id as JSON: readCall takes none that would have to be escaped.
- * @param {number | string} id
+ * A call that was answered before Python was told of it.
+ * @param {Grant} grant
+ * @param {Opening} call
+ * @param {string} json
  */
-function said(id) {
-  return typeof id === "number" ? `${id}` : `"${id}"`;
+function served({ number }, { channel, id }, json) {
+  return `served\n${number}\n${channel}\n${id}\n${json}`;
 }

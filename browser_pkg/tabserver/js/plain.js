@@ -11,45 +11,78 @@ const LONGEST = 64 * 1024;
 const MOST_BRACKETS = 256;
 /** How a request begins that opens its channel: number, acknowledgement, channel and id, up to its caller. See requests.py. */
 const OPENING =
-  /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]*)","k":"req","i":(?:(0|[1-9][0-9]{0,14})|"([ !#-[\]-~]*)"),"o":/;
+  /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]*)","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]*"),"o":/;
+/** A piece of JSON: a string, a bracket, or a word. */
+const PIECE = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/g;
 /** By which a call names its tab: see statics.py. */
 const TAB_ARGUMENT = "_tab";
 /** Half of a surrogate pair, as JSON spells it. A whole pair looks the same: what fits is only looked at more closely. */
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 /**
- * A call that says no more than a tool's name, arguments and `_meta`. `like`: the same for all by the same caller, to the same
- * tool, with the same `_meta`.
- * @typedef {object} Call
+ * A request that opens its channel. `id` is JSON, and `caller` the rest of the header, from its caller on.
+ * @typedef {object} Opening
  * @property {number} seq
  * @property {number} upto
  * @property {string} channel
- * @property {number | string} id
- * @property {number} headerSize
+ * @property {string} id
+ * @property {string} caller
  * @property {string} request
- * @property {string} like
+ * @property {number} size of all of it, without the newline
  */
 
 /**
  * @param {string} frame
- * @returns {Call | undefined}
+ * @returns {Opening | undefined}
  */
-export function readCall(frame) {
+export function readOpening(frame) {
   const opening = frame.length > LONGEST ? null : OPENING.exec(frame);
-  const headerSize = frame.indexOf("\n");
-  if (!opening || headerSize < 0) return undefined;
-  const [beginning, seq, upto, channel = "", number, text = ""] = opening;
-  const request = frame.slice(headerSize + 1);
-  const id = number === undefined ? text : Number(number);
+  const end = frame.indexOf("\n");
+  if (!opening || end < 0) return undefined;
+  const [beginning, seq, upto, channel = "", id = ""] = opening;
+  const caller = frame.slice(beginning.length, end);
+  return { seq: Number(seq), upto: Number(upto), channel, id, caller, request: frame.slice(end + 1), size: frame.length - 1 };
+}
+
+/**
+ * What is the same in the text of all calls of one tool with the same `_meta`, in the order that their client writes it in:
+ * what stands before, between and after the id and the arguments.
+ * @typedef {{ texts: [string, string, string], isIdFirst: boolean }} Pattern
+ */
+
+/**
+ * The pattern of a call that says no more than a tool's name, arguments and `_meta`.
+ * @param {Opening} opening
+ * @returns {Pattern | undefined}
+ */
+export function patternOf({ id, request }) {
   const said = parsed(request);
-  if (!isRecord(said) || said.jsonrpc !== "2.0" || said.id !== id || said.method !== "tools/call") return undefined;
-  const { params } = said;
-  if (!isRecord(params) || Object.keys(params).length !== 3) return undefined;
-  const { name, arguments: given, _meta: meta } = params;
-  if (typeof name !== "string" || !isRecord(given) || !isRecord(meta) || Object.hasOwn(given, TAB_ARGUMENT)) return undefined;
-  if (hasMany(request)) return undefined;
-  const like = `${JSON.stringify([name, meta])}${frame.slice(beginning.length, headerSize)}`;
-  return { seq: Number(seq), upto: Number(upto), channel, id, headerSize, request, like };
+  if (!isRecord(said) || said.jsonrpc !== "2.0" || said.method !== "tools/call" || !isRecord(said.params)) return undefined;
+  const { name, arguments: given, _meta: meta } = said.params;
+  if (typeof name !== "string" || !isRecord(given) || !isRecord(meta) || Object.keys(said.params).length !== 3) return undefined;
+  const spans = spansOf(request);
+  const [numbers, values] = [spans?.get("id"), spans?.get("params/arguments")];
+  if (!numbers || !values || request.slice(...numbers) !== id) return undefined;
+  const isIdFirst = numbers[0] < values[0];
+  const [one, other] = isIdFirst ? [numbers, values] : [values, numbers];
+  return { texts: [request.slice(0, one[0]), request.slice(one[1], other[0]), request.slice(other[1])], isIdFirst };
+}
+
+/**
+ * The arguments of a call with this pattern, as JSON, if they are plain. As they are JSON, and so is what is around them, the
+ * whole is what it was when the pattern was made.
+ * @param {Pattern} pattern
+ * @param {Opening} opening
+ */
+export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, request }) {
+  const before = isIdFirst ? `${first}${id}${second}` : first;
+  const after = isIdFirst ? third : `${second}${id}${third}`;
+  const end = request.length - after.length;
+  if (end <= before.length || !request.startsWith(before) || !request.endsWith(after)) return undefined;
+  const json = request.slice(before.length, end);
+  const given = parsed(json);
+  if (!isRecord(given) || Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\n") || hasMany(json)) return undefined;
+  return json;
 }
 
 /**
@@ -70,6 +103,36 @@ export function isPlainResult(json) {
 /** @param {unknown} block */
 function isBlock(block) {
   return isRecord(block) && "type" in block;
+}
+
+/**
+ * Where the values of a JSON object stand in its text, by their keys, and those of objects in it ("params/name"). Nothing if
+ * that can't be told beyond doubt: a key that stands there twice, or is spelt with escapes.
+ * @param {string} json that can be parsed
+ */
+function spansOf(json) {
+  /** @type {Map<string, [number, number]>} */
+  const spans = new Map();
+  /** The keys that lead to where we are, and where the values behind them begin. @type {{ key: string, start: number }[]} */
+  const path = [];
+  let [last, end] = ["", 0];
+  for (const { 0: piece, index } of json.matchAll(PIECE)) {
+    const here = path.at(-1);
+    if (here?.start === -1) here.start = index;
+    if (piece === "{" || piece === "[") path.push({ key: "", start: 0 });
+    else if (piece === ":" && here) {
+      Object.assign(here, { key: last.slice(1, -1), start: -1 });
+      if (last.includes("\\")) return undefined;
+    } else if ((piece === "," || piece === "}" || piece === "]") && here) {
+      const name = path.map(({ key }) => key).join("/");
+      if (here.key !== "" && spans.has(name)) return undefined;
+      if (here.key !== "") spans.set(name, [here.start, end]);
+      here.key = "";
+      if (piece !== ",") path.pop();
+    }
+    [last, end] = [piece, index + piece.length];
+  }
+  return spans;
 }
 
 /**
@@ -94,6 +157,7 @@ function isRecord(value) {
 
 /** @param {string} json */
 function hasMany(json) {
+  if (json.length <= MOST_BRACKETS) return false;
   let count = 0;
   for (let at = 0; at < json.length && count <= MOST_BRACKETS; at++) {
     const letter = json.charCodeAt(at);

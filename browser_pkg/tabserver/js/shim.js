@@ -1,7 +1,8 @@
 /**
  * What browser.py can't do well from Python: listeners that hand over plain strings.
  *
- * It moves ports and values and decides nothing. It is a real file because the worker's content security policy forbids
+ * It moves ports and values and decides nothing. Before Python hears of anything, it hears of the calls that were carried out
+ * until then: see express.js. It is a real file because the worker's content security policy forbids
  * `eval`; and it splits and serialises here because a string crosses into Python cheaper than an object does.
  *
  * @import { Books } from "./express.js"
@@ -57,6 +58,11 @@ export function revoke() {
   express.revoke();
 }
 
+/** What Python has not been told of yet. */
+export function unbooked() {
+  return express.unbooked();
+}
+
 /**
  * Hand every message of a port to Python: as JSON text; a result as its call, a newline, and its own text, if that is sound
  * and simple enough to be passed on unread, as nearly all are.
@@ -67,6 +73,7 @@ export function revoke() {
 export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
     if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
+    express.settle();
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
     return receivePlain(written(`${data.call}\n${data.json}`));
   };
@@ -90,17 +97,19 @@ export function poster(port, asText) {
  * @param {() => void} opened
  * @param {(frame: string | number) => number} received
  * @param {(code: number, reason: string) => void} closed
- * @param {Books["sent"]} sent
- * @param {Books["answered"]} answered
+ * @param {Books["book"]} book
  * @param {Books["run"]} run
- * @param {Books["ran"]} ran
+ * @param {Books["finish"]} finish
  * @param {Books["turn"]} turn
  */
-export function openSocket(url, protocols, opened, received, closed, sent, answered, run, ran, turn) {
+export function openSocket(url, protocols, opened, received, closed, book, run, finish, turn) {
   const socket = new WebSocket(url, protocols);
-  express.use(socket, { sent, answered, run, ran, turn });
+  express.use(socket, { book, run, finish, turn });
   socket.onopen = () => opened();
-  socket.onclose = (event) => closed(event.code, event.reason);
+  socket.onclose = (event) => {
+    express.settle();
+    closed(event.code, event.reason);
+  };
   socket.onmessage = ({ data }) => {
     const frame = typeof data === "string" ? data : ""; // the link has no binary frames: an empty header is a violation
     if (!express.take(frame)) express.pass(frame, () => received(written(frame)));
@@ -115,7 +124,6 @@ export function openSocket(url, protocols, opened, received, closed, sent, answe
  */
 export function sender(socket) {
   return (frame) => {
-    express.yield();
     socket.send(frame);
     return socket.bufferedAmount;
   };
@@ -131,7 +139,11 @@ const GOODBYE_MS = 50;
  */
 export function whenFree(name, tell) {
   const watch = new AbortController();
-  const told = () => void (watch.signal.aborted || tell());
+  const told = () => {
+    if (watch.signal.aborted) return;
+    express.settle();
+    tell();
+  };
   navigator.locks.request(name, { signal: watch.signal }, () => void setTimeout(told, GOODBYE_MS)).catch((error) => {
     if (!watch.signal.aborted) console.error("tabrelay: the watch on a tab failed", error);
   });
@@ -140,5 +152,8 @@ export function whenFree(name, tell) {
 
 /** @param {() => void} tell */
 export function whenOnline(tell) {
-  self.addEventListener("online", () => tell());
+  self.addEventListener("online", () => {
+    express.settle();
+    tell();
+  });
 }

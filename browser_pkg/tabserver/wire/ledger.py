@@ -70,8 +70,9 @@ class Ledger(Generic[P]):
         self._keep(key, payload, now)
 
     def note(self, channel: str, id: RequestId, payload: P, now: float) -> None:
-        """A request came for the first time, and its answer was given."""
+        """A request came for the first time, now or before, and its answer was given."""
         key = (channel, id)
+        self._running.pop(key, None)
         if key in self._entries:
             self._forget(key)
         self._keep(key, payload, now)

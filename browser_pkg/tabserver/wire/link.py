@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -226,8 +227,7 @@ class Link(Generic[P]):
         receiver = self._receiver
         if self.phase is not _UP or receiver.ack != receiver.rx:
             return None
-        tail = f'"c":"{channel}","k":"res","i":{id if type(id) is int else json.dumps(id)}'
-        header = self._sender.push_now("msg", tail, payload, receiver.ack)
+        header = self._sender.push_now("msg", _answer_tail(channel, id), payload, receiver.ack)
         if header is not None:
             self._acknowledged(now)
         return header
@@ -304,34 +304,46 @@ class Link(Generic[P]):
 
     def take_next(self, upto: int, size: int, now: float) -> None:
         """Count a request that was expected. `size`: of its header and payload."""
-        if self._count_next(upto, size, now):
+        self._timers["watchdog"] = now + self._limits.watchdog_s
+        self._sender.confirm(upto)
+        if self._receiver.take_next(size):
             self._say_ack(now)
         elif "ack" not in self._timers:
             self._await_ack(now)
 
-    def serve(self, upto: int, size: int, channel: str, id: RequestId, payload: P, now: float) -> bool:
-        """Count a request that was expected, and its answer, which was written already: that has acknowledged it.
-        False: none was to be written."""
-        self._count_next(upto, size, now)
-        return self.reply(channel, id, payload, now) is not None
-
-    def _count_next(self, upto: int, size: int, now: float) -> bool:
-        """Must it be acknowledged at once?"""
-        self._timers["watchdog"] = now + self._limits.watchdog_s
-        self._sender.confirm(upto)
-        return self._receiver.take_next(size)
+    def book(
+        self, came: int, size: int, upto: int, told: int, answers: Iterable[tuple[str, RequestId, P]], now: float
+    ) -> bool:
+        """Count what a shell did by itself while it had the turn: so many requests came, in order, of that size
+        together, the last of which acknowledged `upto`; and these answers were written, in order, the last of which
+        acknowledged `told` (0: there is none). False: it acknowledged more than was said."""
+        sender, receiver, timers = self._sender, self._receiver, self._timers
+        is_due = receiver.book(came, size, told)
+        for channel, id, payload in answers:
+            sender.keep("msg", _answer_tail(channel, id), payload, receiver.ack)
+        if upto > sender.last:
+            return False
+        sender.confirm(upto)
+        if came:
+            timers["watchdog"] = now + self._limits.watchdog_s
+        if is_due:
+            self._say_ack(now)
+        elif not receiver.owes:
+            timers.pop("ack", None)
+        elif "ack" not in timers:
+            self._await_ack(now)
+        return True
 
     @property
     def taken(self) -> int:
         """The number of the last frame that came."""
         return self._receiver.rx
 
-    @property
-    def turn(self) -> int:
-        """The number that an ordinary answer will have which is said next, for a shell that writes it before it tells
-        `reply`. 0: it can't be told."""
+    def turn(self, frames: int, size: int) -> int:
+        """The number that an ordinary answer will have which is said next, for a shell that writes some by itself: so
+        many at the most, of that size together, before it tells `book`. 0: it may not."""
         receiver = self._receiver
-        return self._sender.turn if self.phase is _UP and receiver.ack == receiver.rx else 0
+        return self._sender.turn(frames, size) if self.phase is _UP and receiver.ack == receiver.rx else 0
 
     def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]
@@ -511,3 +523,8 @@ class Link(Generic[P]):
             self.phase = TRANSITIONS[self.phase, what]
         except KeyError:
             raise LocalProtocolError(f"{what} is not possible while {self.phase.value}") from None
+
+
+def _answer_tail(channel: str, id: RequestId) -> str:
+    """The header of an answer, after `s` and `a`."""
+    return f'"c":"{channel}","k":"res","i":{id if type(id) is int else json.dumps(id)}'

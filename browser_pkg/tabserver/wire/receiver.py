@@ -60,6 +60,16 @@ class Receiver(Generic[P]):
         limits = self._limits
         return untold > 0 and (untold >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
+    def book(self, came: int, size: int, told: int) -> bool:
+        """So many frames are there that had to come next, of that size together; what was said meanwhile has
+        acknowledged `told`. Must the others be acknowledged at once?"""
+        self.rx += came
+        self.advance()
+        self._bytes += size
+        if told > self._told:
+            self._told, self._bytes = told, 0
+        return self.must_tell
+
     def advance(self) -> bool:
         """Let the acknowledgement catch up, unless memory is short: then the other end must wait before it sends on."""
         if self._budget is None or not self._budget.is_spent:

@@ -118,13 +118,24 @@ class Sender(Generic[P]):
         self._cost += cost
         return self._say(kind, tail, payload, whole, cost, ack, False, False)
 
-    @property
-    def turn(self) -> int:
-        """The number of the next frame, if `push_now` would take a small one. 0: it would not."""
-        limits, part = self._limits, self._max_part
-        if self.outbox or self._lanes or part > self.max_message or len(self._kept) >= limits.replay_messages:
+    def keep(self, kind: str, tail: str, payload: P, ack: int) -> None:
+        """Take a small frame that was written already, under the number that `turn` said."""
+        size, width = self._codec.weigh(payload)
+        whole = size + len(tail)
+        cost = whole * width
+        if self._budget is not None:
+            self._budget.add(cost)
+        self._size += whole
+        self._cost += cost
+        self._say(kind, tail, payload, whole, cost, ack, False, False)
+
+    def turn(self, frames: int, size: int) -> int:
+        """The number of the next frame, if so many small ones, of that size together, can be kept. 0: they can't."""
+        limits = self._limits
+        if self.outbox or self._lanes or self._max_part > self.max_message:
             return 0
-        return self.last + 1 if self._size + 2 * part <= limits.replay_bytes else 0
+        has_room = len(self._kept) + frames <= limits.replay_messages and self._size + size <= limits.replay_bytes
+        return self.last + 1 if has_room else 0
 
     def fill(self, ack: int) -> None:
         """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
