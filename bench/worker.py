@@ -19,7 +19,7 @@ from tabrelay.assets import Assets
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=3000)
+    parser.add_argument("--calls", type=int, default=8000)
     parser.add_argument("--bytes", type=int, default=200, help="of the tab's results")
     parser.add_argument("--profile", metavar="TOOL", choices=("in_tab", "in_worker"), help="by Python function instead")
     args = parser.parse_args()
