@@ -111,7 +111,7 @@ MUTATIONS: Final = (
             ),
             (
                 "told before others send",
-                "reconnect.py",
+                "line.py",
                 "        self.catch_up()\n        now = self",
                 "        now = self",
                 "test_express.py",

@@ -22,8 +22,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 from .hub import Hub
 from .lane import Grant, Lane
+from .line import Line
 from .outbox import passed_on
-from .reconnect import Transport
 from .wire.events import Received
 from .wire.frames import Kind
 from .wire.jsonrpc import RequestId
@@ -58,18 +58,18 @@ class Express:
         self,
         hub: Hub,
         lane: Lane,
-        transport: Transport[str],
+        line: Line[str],
         allow: Callable[[int, str, str], None],
         carrier: Carrier,
     ) -> None:
-        self._lane, self._transport, self._traffic = lane, transport, hub.traffic
+        self._lane, self._line, self._traffic = lane, line, hub.traffic
         self._allow, self._carrier = allow, carrier
         # With the `_meta` of their answers.
         self._grants: list[tuple[Grant, str]] = []
         # How to go on with a tool that has just run, if its result is not text.
         self._ran: tuple[Grant, Callable[[], Any]] | None = None
         lane.grant, lane.revoke, hub.revoke = self.grant, self.revoke, self.revoke
-        transport.catch_up = hub.traffic.catch_up = self.catch_up
+        line.catch_up = hub.traffic.catch_up = self.catch_up
 
     def grant(self, grant: Grant) -> None:
         if len(self._grants) >= MOST:
@@ -98,7 +98,7 @@ class Express:
     @property
     def taken(self) -> int:
         """The number of the last frame that came."""
-        return self._transport.taken
+        return self._line.taken
 
     # -- what JavaScript tells ----------------------------------------------------------------------------------------
 
@@ -106,32 +106,32 @@ class Express:
         """Count what was carried out: a line with how many requests came, their size, and what the last of them and the
         last answer acknowledged; answers in the order in which they were written; and calls that are under way to
         their tabs. Gives the number that the next answer will have (0: ask)."""
-        transport, grants = self._transport, self._grants
-        lines = iter(entries.split("\n"))
-        came, size, upto, told = map(int, next(lines).split(" "))
+        line, grants = self._line, self._grants
+        said = iter(entries.split("\n"))
+        came, size, upto, told = map(int, next(said).split(" "))
         answers: list[tuple[str, RequestId, str]] = []
         is_sound = True
         begun = []
-        for kind in lines:
+        for kind in said:
             if kind == "served":
-                grant, meta = grants[int(next(lines))]
-                channel, id, result = next(lines), _id(next(lines)), next(lines)
-                is_sound = is_sound and not transport.is_open(channel)
+                grant, meta = grants[int(next(said))]
+                channel, id, result = next(said), _id(next(said)), next(said)
+                is_sound = is_sound and not line.is_open(channel)
                 if grant.place is not None and grant.place.tab is not None:
                     self._traffic.served(grant.place.tab)
                 answers.append((channel, id, passed_on(id, result, meta)))
             elif kind == "answered":
-                answers.append(self._answered(next(lines), next(lines)))
+                answers.append(self._answered(next(said), next(said)))
             else:
-                grant, _ = grants[int(next(lines))]
-                call, began_ms, channel, id, payload = (next(lines) for _ in range(5))
+                grant, _ = grants[int(next(said))]
+                call, began_ms, channel, id, payload = (next(said) for _ in range(5))
                 begun.append((grant, call, float(began_ms), channel, _id(id), payload))
-        transport.book(came, size, upto, told, answers)
+        line.book(came, size, upto, told, answers)
         for each in begun:
             is_sound = self._begun(*each) and is_sound
         if not is_sound:
             self.revoke()
-            transport.violate("a request on a channel that is open")
+            line.violate("a request on a channel that is open")
         return self.turn()
 
     def _answered(self, call: str, result: str) -> tuple[str, RequestId, str]:
@@ -144,9 +144,9 @@ class Express:
 
     def _begun(self, grant: Grant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
         """A call is under way to its tab. False: it must not have come."""
-        if self._transport.is_open(channel):
+        if self._line.is_open(channel):
             return False
-        self._transport.begin(channel, id)
+        self._line.begin(channel, id)
         tab = None if grant.place is None else grant.place.tab
         assert tab is not None and tab.port is not None
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
@@ -175,21 +175,21 @@ class Express:
 
     def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
         """Answer the call whose tool has just run: with that result, or, if it is "", with what the tool returned."""
-        transport, number = self._transport, _id(id)
-        transport.take(upto, channel, number, size)
+        line, number = self._line, _id(id)
+        line.take(upto, channel, number, size)
         if result:
-            transport.send(channel, Kind.RES, passed_on(number, result, self._lane.own_meta), id=number)
+            line.send(channel, Kind.RES, passed_on(number, result, self._lane.own_meta), id=number)
         else:
             assert self._ran is not None
             (grant, begin), self._ran = self._ran, None
             assert grant.tool is not None
             event = Received(channel, Kind.REQ, number, None, payload, grant.caller)
             self._lane.run(event, number, grant.name, grant.tool, begin)
-        transport.wind_up()
+        line.wind_up()
 
     def turn(self) -> int:
         """The number that an answer will have which is written next. 0: answers have to be sent."""
-        return self._transport.turn(UNBOOKED, UNBOOKED_LETTERS)
+        return self._line.turn(UNBOOKED, UNBOOKED_LETTERS)
 
 
 def _id(json: str) -> RequestId:

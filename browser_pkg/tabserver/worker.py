@@ -173,10 +173,10 @@ class Service:
             jitter=random.random,
             timing=timing,
         )
-        self._core = core = Server(server, version, self._hub, self._transport.send)
-        lane = Lane(core, hub, self._transport.send)
-        self._transport.on_message = lane.receive
-        self._dialer.books = Express(hub, lane, self._transport, partial(browser.allow, shim), shim)
+        self._core = core = Server(server, version, self._hub, self._transport.line.send)
+        lane = Lane(core, hub, self._transport.line.send)
+        self._transport.line.on_message = lane.receive
+        self._dialer.books = Express(hub, lane, self._transport.line, partial(browser.allow, shim), shim)
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed

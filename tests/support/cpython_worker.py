@@ -21,9 +21,9 @@ class CPythonWorker(RemoteWorker):
         super().__init__(url, token, server)
         self._toolbox = toolbox
         self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=defer, later=later)
-        self.core = Server(server, "1.0", self.hub, self.transport.send)
+        self.core = Server(server, "1.0", self.hub, self.transport.line.send)
         self.errors: list[Exception] = []
-        self.transport.on_message = self.core.receive
+        self.transport.line.on_message = self.core.receive
         self.transport.on_error = self.errors.append
         self.transport.on_open = self._opened
         self.hub.on_change = self.core.catalogue_changed

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from tabserver.express import LONGEST, Express
 from tabserver.hub import Hub
 from tabserver.lane import Lane
+from tabserver.line import Line
 from tabserver.outbox import passed_on
-from tabserver.reconnect import Transport
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
@@ -40,7 +40,7 @@ class Carrier:
         self,
         hub: Hub,
         lane: Lane,
-        transport: Transport[str],
+        line: Line[str],
         write: Write,
         longest: int = LONGEST,
     ) -> None:
@@ -55,7 +55,7 @@ class Carrier:
         self._sent: dict[str, str] = {}
         self._answers: list[str] = []
         self.carried = self.revoked = 0
-        self.books = Express(hub, lane, transport, self._allow, self)
+        self.books = Express(hub, lane, line, self._allow, self)
         # Whatever JavaScript hears comes after what was carried out.
         for name in ("receive", "receive_result", "attach", "detach"):
             setattr(hub, name, self._after(getattr(hub, name)))

@@ -31,7 +31,7 @@ ASKS = replace(MODERN, capabilities={"elicitation": {"form": {}}})
 TRACE = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
 
 
-class OpenTransport:
+class OpenLine:
     """Whatever comes is expected, and whatever was written is passed on."""
 
     def __init__(self, send: Callable[..., None]) -> None:
@@ -105,8 +105,8 @@ class Rig:
         self.ran.clear()
 
     def _new_express(self) -> Carrier:
-        transport: Any = OpenTransport(self.bench.lane._send)
-        return Carrier(self.hub, self.bench.lane, transport, self._write, longest=1000)
+        line: Any = OpenLine(self.bench.lane._send)
+        return Carrier(self.hub, self.bench.lane, line, self._write, longest=1000)
 
     def _receive(self, event: Opened | Received[str] | Closed) -> None:
         """By way of the express: every frame is the one that must come next."""

@@ -11,7 +11,8 @@ import pytest
 
 from tabserver.backoff import Backoff
 from tabserver.channels import MAX_NOTICES
-from tabserver.reconnect import HIGH_WATER, State, Transport
+from tabserver.line import HIGH_WATER
+from tabserver.reconnect import State, Transport
 from tabserver.sockets import DialError
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
@@ -49,7 +50,7 @@ class Bench:
         transport.on_open = lambda: self.said.append(("open", None))
         transport.on_close = lambda code, reason: self.said.append(("close", code))
         transport.on_error = lambda error: self.said.append(("error", error))
-        transport.on_message = lambda event: self.said.append(("message", event))
+        transport.line.on_message = lambda event: self.said.append(("message", event))
         transport.on_state = self.states.append
 
     def _new_abort(self) -> FakeAbort:
@@ -209,7 +210,7 @@ async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> No
     assert bench.transport.state == State("waiting", "lost", "The connection was lost (1006).", 1000, 0)
 
     # Said while the link was down: it goes out on the next socket.
-    bench.transport.send("c", Kind.RES, '"late"', id=7)
+    bench.transport.line.send("c", Kind.RES, '"late"', id=7)
     assert len(first.sent) == 1
     await bench.clock.advance(1)
     second = await bench.connect()
@@ -236,7 +237,7 @@ async def lose_the_session(bench: Bench) -> FakeSocket:
 
 async def test_channels_of_a_lost_session_end_when_nobody_comes_back_for_them(bench: Bench) -> None:
     socket = await lose_the_session(bench)
-    bench.transport.send("d", Kind.RES, "{}", id=1)
+    bench.transport.line.send("d", Kind.RES, "{}", id=1)
     assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
     await bench.clock.advance(29.9)
     assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == []
@@ -249,7 +250,7 @@ async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_onc
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
-    bench.transport.send("d", Kind.RES, '"done"', id=1)
+    bench.transport.line.send("d", Kind.RES, '"done"', id=1)
     assert socket.sent[-1][1] == '"done"'
     await bench.clock.advance(60)
     assert "d" not in [e.channel for e in bench.messages() if isinstance(e, Closed)]
@@ -257,7 +258,7 @@ async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_onc
 
 async def test_a_request_asked_again_when_it_is_done_is_answered_from_the_ledger(bench: Bench) -> None:
     socket = await lose_the_session(bench)
-    bench.transport.send("d", Kind.RES, '"done"', id=1)
+    bench.transport.line.send("d", Kind.RES, '"done"', id=1)
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
@@ -278,7 +279,7 @@ async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) ->
     for _ in range(2):
         bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id=1)
         bench.relay.exchange()
-        bench.transport.send("c", Kind.RES, "{}", id=1)
+        bench.transport.line.send("c", Kind.RES, "{}", id=1)
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 2
 
 
@@ -418,10 +419,10 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
     def answer(event: object) -> None:
         bench.said.append(("message", event))
         if isinstance(event, Received):
-            bench.transport.send(event.channel, Kind.NOTE, '"going"', related=event.id)
-            bench.transport.send(event.channel, Kind.RES, '"done"', id=event.id)
+            bench.transport.line.send(event.channel, Kind.NOTE, '"going"', related=event.id)
+            bench.transport.line.send(event.channel, Kind.RES, '"done"', id=event.id)
 
-    bench.transport.on_message = answer
+    bench.transport.line.on_message = answer
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id="r1")
     bench.relay.link.close("c", "left", bench.clock())
@@ -436,8 +437,8 @@ async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> No
     socket = await bench.connect()
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
     bench.relay.exchange()
-    bench.transport.send("d", Kind.RES, '"first"', id=1)
-    bench.transport.send("d", Kind.RES, '"second"', id=1)
+    bench.transport.line.send("d", Kind.RES, '"first"', id=1)
+    bench.transport.line.send("d", Kind.RES, '"second"', id=1)
     assert [payload for _, payload in socket.sent if payload] == ['"first"']
 
 
@@ -446,8 +447,8 @@ async def test_a_closed_channel_is_told_to_the_relay_once(bench: Bench) -> None:
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
-    bench.transport.close_channel("c", "done")
-    bench.transport.close_channel("c", "done")
+    bench.transport.line.close_channel("c", "done")
+    bench.transport.line.close_channel("c", "done")
     assert [e for e in bench.relay.exchange() if isinstance(e, Closed)] == [Closed("c", "done")]
 
 
@@ -455,7 +456,7 @@ async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: B
     def broken(event: object) -> None:
         raise KeyError("bug")
 
-    bench.transport.on_message = broken
+    bench.transport.line.on_message = broken
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -526,7 +527,7 @@ async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> No
     bench.relay.exchange()
     socket.buffered = HIGH_WATER
     for n in range(3):
-        bench.transport.send("c", Kind.NOTE, str(n))
+        bench.transport.line.send("c", Kind.NOTE, str(n))
     await bench.clock.advance(0.1)
     assert [payload for _, payload in socket.sent if payload] == []
     socket.buffered = HIGH_WATER - 1
@@ -540,7 +541,7 @@ async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(benc
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     socket.buffered = HIGH_WATER
-    bench.transport.send("c", Kind.NOTE, '"held"')
+    bench.transport.line.send("c", Kind.NOTE, '"held"')
     bench.relay.drop(1006)
     await bench.clock.advance(1)
     await bench.connect()
@@ -553,7 +554,7 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     socket.is_broken = True
-    bench.transport.send("c", Kind.NOTE, '"x"')
+    bench.transport.line.send("c", Kind.NOTE, '"x"')
     assert bench.transport.state.state == "waiting"
     assert bench.said[-1] == ("close", 1006)
 
@@ -566,8 +567,8 @@ async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_
     bench.relay.exchange()
     for n in range(3):
         with pytest.raises(BufferFull) if n else nullcontext():
-            bench.transport.send("c", Kind.NOTE, f'"progress {n}"', related=1)
-        bench.transport.send("c", Kind.RES, f'"answer {n}"', id=n)
+            bench.transport.line.send("c", Kind.NOTE, f'"progress {n}"', related=1)
+        bench.transport.line.send("c", Kind.RES, f'"answer {n}"', id=n)
     assert [payload for _, payload in socket.sent if payload] == ['"progress 0"']
     for _ in range(4):
         bench.relay.exchange()
@@ -584,8 +585,8 @@ async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> Non
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     with pytest.raises(MessageTooLarge):
-        bench.transport.send("c", Kind.RES, "x" * 11, id=1)
-    bench.transport.send("c", Kind.RES, "x", id=1)
+        bench.transport.line.send("c", Kind.RES, "x" * 11, id=1)
+    bench.transport.line.send("c", Kind.RES, "x", id=1)
     assert [e.payload for e in bench.relay.exchange() if isinstance(e, Received)] == ["x"]
     await bench.transport.close()
 
@@ -599,10 +600,10 @@ async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() ->
     bench.relay.exchange()
     bench.relay.drop(1006)
     for n in range(4):
-        bench.transport.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
+        bench.transport.line.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
     with pytest.raises(MessageTooLarge):
-        bench.transport.send("c4", Kind.RES, "x" * 2000, id=1)
-    bench.transport.send("c4", Kind.RES, "sorry", id=1)
+        bench.transport.line.send("c4", Kind.RES, "x" * 2000, id=1)
+    bench.transport.line.send("c4", Kind.RES, "sorry", id=1)
     await bench.clock.advance(1)
     await bench.connect()
     for _ in range(8):
@@ -624,14 +625,14 @@ async def test_notices_that_nobody_hears_do_not_pile_up_and_answers_wait_all_the
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     bench.relay.drop(1006)
-    bench.transport.send("c", Kind.NOTE, '"fills the link"')
+    bench.transport.line.send("c", Kind.NOTE, '"fills the link"')
     for n in range(2 * MAX_NOTICES):
-        bench.transport.send("c", Kind.NOTE, '"the same"')
+        bench.transport.line.send("c", Kind.NOTE, '"the same"')
         with suppress(BufferFull):
-            bench.transport.send("c", Kind.NOTE, f'"{n}"')
-    assert len(bench.transport._channels.unsent) == MAX_NOTICES
-    bench.transport.send("c", Kind.RES, '"answer"', id=1)
-    assert len(bench.transport._channels.unsent) == MAX_NOTICES + 1
+            bench.transport.line.send("c", Kind.NOTE, f'"{n}"')
+    assert len(bench.transport.line._channels.unsent) == MAX_NOTICES
+    bench.transport.line.send("c", Kind.RES, '"answer"', id=1)
+    assert len(bench.transport.line._channels.unsent) == MAX_NOTICES + 1
     await bench.transport.close()
 
 
@@ -647,7 +648,7 @@ async def test_a_call_that_takes_long_is_not_run_anew_however_many_came_after_it
     ask("long")
     for n in range(MAX_KEYS + 10):
         ask(f"c{n}")
-        bench.transport.send(f"c{n}", Kind.RES, "{}", id=1)
+        bench.transport.line.send(f"c{n}", Kind.RES, "{}", id=1)
         bench.relay.exchange()
     bench.relay.drop(1006)
     bench.relay = FakeRelay(bench.clock, "s2")
