@@ -432,7 +432,7 @@ MUTATIONS: Final = (
         f"{RELAY}/journal.py",
         "        if self.with_arguments:\n",
         "        if True:\n",
-        "relay/test_journal.py::test_every_call_is_one_line_with_who_what_when_and_how_it_ended",
+        "relay/test_journal.py::test_arguments_of_what_has_no_name_yet_are_not_written_either",
     ),
     _m(
         "the call log's size",

@@ -70,6 +70,8 @@ class LogFile(RotatingFileHandler):
             if self._is_current(self.stream):
                 if os.name == "nt":  # where nothing that is open can be moved
                     self.stream.close()
+                if self.backupCount == 0:  # nothing is kept: a new one is begun
+                    os.unlink(self.baseFilename)
                 for number in range(self.backupCount - 1, -1, -1):
                     self._move(number)
         self.stream.close()

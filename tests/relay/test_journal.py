@@ -115,6 +115,14 @@ async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_pat
     assert SECRET not in (tmp_path / "calls.log").read_text()
 
 
+async def test_arguments_of_what_has_no_name_yet_are_not_written_either(tmp_path: Path) -> None:
+    log = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    log.ended("notes", call({"said": "what was asked"}), 0.01, (None, "{}"))
+    log.flush()
+    assert [row["name"] for row in rows(tmp_path / "calls.log")] == ["add"]
+    assert "what was asked" not in (tmp_path / "calls.log").read_text()
+
+
 async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "calls.log"
     journal = Journal(path, 1_000_000, 2, with_arguments=True)

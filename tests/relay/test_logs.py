@@ -146,6 +146,18 @@ def test_a_file_that_another_relay_put_aside_or_somebody_deleted_is_not_written_
     other.close()
 
 
+def test_where_no_file_is_kept_a_full_one_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "relay.log"
+    one, other = (LogFile(path, 1000, 0) for _ in range(2))
+    for number in range(200):
+        file = other if number % 3 == 0 else one
+        file.handle(logging.LogRecord("x", logging.INFO, "", 0, f"{number:03} {'.' * 50}", (), None))
+        assert path.stat().st_size <= 1000
+    assert path.read_text().splitlines()[-1].startswith("199") and os.listdir(tmp_path) == ["relay.log"]
+    one.close()
+    other.close()
+
+
 def test_no_file_is_no_trouble(tmp_path: Path) -> None:
     stream = StringIO()
     logs.configure("warning", stream)
