@@ -242,7 +242,7 @@ class Attempt:
         if not self._has_origin:
             return 403
         asks = self.method == b"OPTIONS" and any(name == b"Access-Control-Request-Method" for name, _ in self.headers)
-        if asks and self.origins:
+        if asks and self.origins and not self.target.startswith(b"//"):  # which is no server's: no page may ask there
             return 204
         return None if self._has_token else 401
 
