@@ -133,14 +133,14 @@ MUTATIONS: Final = (
             (
                 "a channel that is open",
                 "express.py",
-                "if self._transport.is_open(channel):",
+                "if self._line.is_open(channel):",
                 "if False:",
                 "test_express.py",
             ),
             (
                 "a channel that is open, answered",
                 "express.py",
-                "is_sound and not transport.is_open(channel)",
+                "is_sound and not line.is_open(channel)",
                 "is_sound",
                 "test_express.py",
             ),
