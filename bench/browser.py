@@ -2,8 +2,9 @@
 stand in a browser's place (`floor.js`, a worker in plain JavaScript with the same socket and the same hand-over).
 
 Both workers live in one browser behind one relay, under two names. Two tools each: one in the tab, one in the worker
-(in Python for the product). They take turns within a round, and ratios are taken within a round. Before that each is
-called for a while without being measured: V8 compiles WebAssembly a second time while it runs.
+(in Python for the product). They take turns within a round, and ratios are taken within a round: many short rounds, as
+a shared machine may become twice as slow within seconds. Before that each is called for a while without being measured:
+V8 compiles WebAssembly a second time while it runs.
 
 The second table says where the processor time of a call goes; unlike the clock's, it can be trusted on a busy machine.
 """
@@ -124,7 +125,8 @@ async def run(rounds: int, seconds: float, callers: list[int], warm_up_s: float)
         for count in callers:
             for round in range(rounds):
                 for tool in TOOLS:
-                    for name in (FLOOR, PRODUCT):
+                    # Each is first in turn: a machine that becomes slower or faster favours nobody.
+                    for name in (FLOOR, PRODUCT) if round % 2 == 0 else (PRODUCT, FLOOR):
                         sample = await measure(name, tool, count, seconds)
                         samples.setdefault((count, tool, name), []).append(sample)
                 print(f"{count} callers, round {round + 1} of {rounds}", file=sys.stderr, flush=True)
@@ -179,8 +181,8 @@ def picture(samples: Samples) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--callers", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--warm-up", type=float, default=4.0, metavar="SECONDS", help="for each tool, unmeasured")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg")

@@ -1,8 +1,9 @@
 """What more of everything costs: idle browsers, tools in a list, handshake sessions, and all browsers at once after a
 restart of the relay.
 
-Each figure stands beside the one with the least of it, measured in the same run: the smallest crowd, and again after
-the largest, so that a machine that got busier in between shows.
+Each figure stands beside the one with the least of it: another relay, with one browser and no session, which runs all
+the while and takes turns with it in each round. Both have the same core, so that what many idle browsers take of it
+while nobody calls slows both down; it stands in a column of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
@@ -22,7 +23,7 @@ from time import perf_counter, sleep
 import httpx2
 
 from bench import machine, stage
-from bench.hop import call
+from bench.hop import call, spread
 from bench.load import LEGACY, MODERN
 from bench.plot import Curve, curves
 from bench.table import table
@@ -46,16 +47,31 @@ ROOM = {
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """One relay in one round. `cpu_us`: of the relay, for one call among many; the idle ones' share taken off."""
+
+    calls_per_s: float
+    p50_ms: float
+    cpu_us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """One row: how many there are, what a call takes, what the relay weighs, and what it does while nobody calls."""
 
     label: str
     count: int
-    calls_per_s: float
-    p50_ms: float
-    cpu_us: float  # of the relay, for one call among many; the idle ones' share taken off
+    samples: list[Sample]
+    least: list[Sample]  # of the relay beside it, in the same rounds
     idle: float  # of one core
     rss: int
+
+    def median(self, figure: str) -> float:
+        return float(median(getattr(sample, figure) for sample in self.samples))
+
+    def ratios(self, figure: str) -> list[float]:
+        pairs = zip(self.samples, self.least, strict=True)
+        return [getattr(one, figure) / getattr(other, figure) for one, other in pairs]
 
 
 @contextlib.contextmanager
@@ -71,17 +87,29 @@ def relay(*flags: str, tools: int = 1) -> Iterator[stage.Pair]:
         yield stage.Pair(server, peer)
 
 
-def weigh(pair: stage.Pair, label: str, count: int, rounds: int, seconds: float) -> Size:
-    idle = _idle(pair, max(seconds, IDLE_S))
+def weigh(
+    pair: stage.Pair, least: stage.Pair, label: str, count: int, rounds: int, seconds: float
+) -> tuple[Size, Size]:
+    """A relay, and the one beside it."""
+    both = (least, pair)
+    idle = [_idle(each, max(seconds, IDLE_S)) for each in both]
+    samples: tuple[list[Sample], list[Sample]] = [], []
+    for round in range(rounds):
+        for which in (0, 1) if round % 2 == 0 else (1, 0):
+            samples[which].append(measure(both[which], idle[which], label, seconds))
+    alone, many = samples
+    first = Size("the least", 0, alone, alone, idle[0], least.server.rss())
+    return first, Size(label, count, many, alone, idle[1], pair.server.rss())
+
+
+def measure(pair: stage.Pair, idle: float, label: str, seconds: float) -> Sample:
     began, before = perf_counter(), pair.server.cpu_s()
-    got = [call(pair.url, pair.token, "modern", CALLERS, seconds, pin=True) for _ in range(rounds)]
+    many = call(pair.url, pair.token, "modern", CALLERS, seconds, pin=True)
     spent = pair.server.cpu_s() - before - idle * (perf_counter() - began)
-    one = [call(pair.url, pair.token, "modern", 1, seconds, pin=True) for _ in range(rounds)]
-    if failures := sum(each["failures"] for each in got + one):
-        raise SystemExit(f"{label}: {failures} calls failed: {next(filter(None, (x['first_failure'] for x in got)))}")
-    rate, p50 = median(each["calls_per_s"] for each in got), median(each["p50_ms"] for each in one)
-    cpu_us = spent / sum(each["total"] for each in got) * 1e6
-    return Size(label, count, rate, p50, cpu_us, idle, pair.server.rss())
+    one = call(pair.url, pair.token, "modern", 1, seconds, pin=True)
+    if failures := many["failures"] + one["failures"]:
+        raise SystemExit(f"{label}: {failures} calls failed: {many['first_failure'] or one['first_failure']}")
+    return Sample(many["calls_per_s"], one["p50_ms"], spent / many["total"] * 1e6)
 
 
 def _idle(pair: stage.Pair, seconds: float) -> float:
@@ -98,28 +126,26 @@ def crowd(pair: stage.Pair, count: int) -> stage.Child:
 
 
 def idle_browsers(counts: Sequence[int], rounds: int, seconds: float) -> list[Size]:
-    rows = []
-    with relay() as pair:
-        rows.append(weigh(pair, "1 browser", 1, rounds, seconds))
-    for count in counts:
-        with relay() as pair:
-            others = crowd(pair, count - 1)
-            try:
-                rows.append(weigh(pair, f"{count:,} browsers", count, rounds, seconds))
-            finally:
-                others.stop()
-        print(f"{count:,} idle browsers: done", file=sys.stderr, flush=True)
-    with relay() as pair:
-        rows.append(weigh(pair, "1 browser, again", 1, rounds, seconds))
-    return rows
+    rows, all_alone = [], list[Sample]()
+    with relay() as alone:
+        for count in counts:
+            with relay() as pair:
+                others = crowd(pair, count - 1)
+                try:
+                    least, row = weigh(pair, alone, f"{count:,} browsers", count, rounds, seconds)
+                finally:
+                    others.stop()
+            rows.append(row)
+            all_alone += least.samples
+            print(f"{count:,} idle browsers: done", file=sys.stderr, flush=True)
+    return [replace(least, label="1 browser", count=1, samples=all_alone, least=all_alone), *rows]
 
 
 def sessions(count: int, rounds: int, seconds: float) -> list[Size]:
-    with relay() as pair:
-        before = weigh(pair, "no session", 0, rounds, seconds)
+    with relay() as alone, relay() as pair:
         asyncio.run(begin(pair, count))
-        after = weigh(pair, f"{count:,} sessions", count, rounds, seconds)
-    return [before, after]
+        least, row = weigh(pair, alone, f"{count:,} sessions", count, rounds, seconds)
+    return [replace(least, label="no session"), row]
 
 
 async def begin(pair: stage.Pair, count: int) -> None:
@@ -194,12 +220,12 @@ def report(rows: Sequence[Size]) -> str:
         cells.append(
             [
                 row.label,
-                f"{row.calls_per_s:,.0f}",
-                f"{row.calls_per_s / least.calls_per_s:.2f}",
-                f"{row.p50_ms:.2f}",
-                f"{row.p50_ms / least.p50_ms:.2f}",
-                f"{row.cpu_us:,.0f}",
-                f"{row.cpu_us / least.cpu_us:.2f}",
+                f"{row.median('calls_per_s'):,.0f}",
+                spread(row.ratios("calls_per_s")),
+                f"{row.median('p50_ms'):.2f}",
+                spread(row.ratios("p50_ms")),
+                f"{row.median('cpu_us'):,.0f}",
+                spread(row.ratios("cpu_us")),
                 f"{row.idle:.1%}",
                 f"{row.rss / 2**20:,.0f}",
                 f"{each:,.0f}" if each else "",
@@ -209,13 +235,16 @@ def report(rows: Sequence[Size]) -> str:
     return table([*head, "memory, MiB", "kB each"], cells)
 
 
-def picture(crowds: Sequence[Size], lists: Sequence[tuple[int, float]]) -> str:
-    """Without the last row, which is the first one again."""
-    rows = crowds[:-1]
+def picture(rows: Sequence[Size], lists: Sequence[tuple[int, float]]) -> str:
+    """What the clock tells as a ratio: a machine that is busier for a while would draw a bend."""
+
+    def by_count(figure: str) -> list[tuple[int, float]]:
+        return [(row.count, median(row.ratios(figure))) for row in rows]
+
     drawn = [
-        Curve("processor time of a call, µs, by idle browsers", [(row.count, row.cpu_us) for row in rows]),
-        Curve("p50 of a call, ms, 1 caller, by idle browsers", [(row.count, row.p50_ms) for row in rows]),
-        Curve(f"calls per second, {CALLERS} callers, by idle browsers", [(row.count, row.calls_per_s) for row in rows]),
+        Curve("processor time of a call, × that with one browser", by_count("cpu_us")),
+        Curve("p50 of a call, 1 caller, × that with one browser", by_count("p50_ms")),
+        Curve(f"calls per second, {CALLERS} callers, × those with one browser", by_count("calls_per_s")),
         Curve("memory of the relay, MiB, by idle browsers", [(row.count, row.rss / 2**20) for row in rows]),
         Curve("of a core while nobody calls, by idle browsers", [(row.count, row.idle * 100) for row in rows], " %"),
         Curve("tools/list, ms, by tools", lists),
@@ -227,7 +256,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--browsers", type=int, nargs="*", default=[100, 1000, 5000])
+    parser.add_argument("--browsers", type=int, nargs="+", default=[100, 1000, 5000])
     parser.add_argument("--tools", type=int, nargs="*", default=[10, 100, 1000, 5000])
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--reconnect", type=int, default=2_000, help="browsers that a restart sends away")
