@@ -29,7 +29,7 @@ from bench.plot import Curve, curves
 from bench.table import table
 
 CALLERS = 16
-IDLE_S = 5.0  # how long the relay is watched while nobody calls
+IDLE_S = 20.0  # how long relays are watched while nobody calls: a browser is greeted every 15 and 20 s, many at once
 NAME = "io.modelcontextprotocol"
 META = {
     f"{NAME}/protocolVersion": MODERN,
@@ -92,7 +92,7 @@ def weigh(
 ) -> tuple[Size, Size]:
     """A relay, and the one beside it."""
     both = (least, pair)
-    idle = [_idle(each, max(seconds, IDLE_S)) for each in both]
+    idle = _idle(both)
     samples: tuple[list[Sample], list[Sample]] = [], []
     for round in range(rounds):
         for which in (0, 1) if round % 2 == 0 else (1, 0):
@@ -112,11 +112,12 @@ def measure(pair: stage.Pair, idle: float, label: str, seconds: float) -> Sample
     return Sample(many["calls_per_s"], one["p50_ms"], spent / many["total"] * 1e6)
 
 
-def _idle(pair: stage.Pair, seconds: float) -> float:
-    """The share of a core that the relay takes while nobody calls."""
-    began, before = perf_counter(), pair.server.cpu_s()
-    sleep(seconds)
-    return (pair.server.cpu_s() - before) / (perf_counter() - began)
+def _idle(pairs: Sequence[stage.Pair]) -> list[float]:
+    """The share of a core that each relay takes while nobody calls."""
+    began, before = perf_counter(), [pair.server.cpu_s() for pair in pairs]
+    sleep(IDLE_S)
+    took_s = perf_counter() - began
+    return [(pair.server.cpu_s() - spent) / took_s for pair, spent in zip(pairs, before, strict=True)]
 
 
 def crowd(pair: stage.Pair, count: int) -> stage.Child:
