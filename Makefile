@@ -56,8 +56,8 @@ bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, 
 	$(BIN)/python -m bench.hop --callers --big 1 8 16
 	$(BIN)/python -m bench.beside
 	@$(SETUP) browsers
-	$(BIN)/python -m bench.boot --browsers firefox,webkit --rounds 3
-	$(BIN)/python -m bench.boot --pyscript --browsers chromium,firefox,webkit --rounds 3
+	$(BIN)/python -m bench.boot --browsers firefox,webkit
+	$(BIN)/python -m bench.boot --pyscript --browsers chromium,firefox,webkit
 	$(BIN)/python -m bench.growth --plot $(PLOTS)/growth.svg
 	$(BIN)/python -m bench.memory
 	$(BIN)/python -m bench.leak
