@@ -269,6 +269,21 @@ async def test_an_answer_while_there_is_no_socket_is_sent_later(rig: Rig) -> Non
     assert any(isinstance(event, Received) and event.channel == "c1" for event in rig.relay.events)
 
 
+async def test_an_answer_is_not_lost_when_python_itself_gives_up_the_socket(rig: Rig) -> None:
+    rig.send("c1", "say", {"text": "y"})
+    rig.relay.link.disconnected(rig.clock())  # it has read nothing of that, and says nothing more
+    await rig.clock.advance(60)
+    assert rig.socket.closed is not None and rig.unbooked == 0
+    await rig.dialled()
+    assert [event.channel for event in rig.relay.events if isinstance(event, Received)][-1] == "c1"
+
+
+async def test_whoever_closes_the_connection_is_told_first(rig: Rig) -> None:
+    rig.send("c1", "say", {"text": "y"})
+    await rig.transport.close()
+    assert rig.unbooked == 0 and [channel for channel, _ in rig.heard()] == ["c1"]
+
+
 async def test_whoever_sends_has_the_next_number_and_tells_first_what_was_written(rig: Rig) -> None:
     rig.relay.link.open("open", MODERN, rig.clock())
     rig.deliver()
