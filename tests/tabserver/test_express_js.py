@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tabserver.express import LONGEST, UNBOOKED, UNBOOKED_LETTERS
 from tests.support.node import node
 
 SCRIPT = Path(__file__).parents[1] / "support" / "express.mjs"
@@ -100,6 +103,16 @@ async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
     log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", said)] for n in range(2, 102)))
     booked = [int(each[1].split()[0]) for each in log if each[0] == "book"]
     assert booked == ([64] if size == 10 else [51])
+
+
+def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> None:
+    """Both sides have these bounds written down."""
+    source = (Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js" / "express.js").read_text()
+    found = re.findall(r"^const (LONGEST|MOST_BEHIND|MOST_LETTERS) = ([0-9 *]+);", source, re.MULTILINE)
+    bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
+    around = 1024  # header, id and what else stands around a result
+    assert bounds["LONGEST"] == LONGEST and bounds["MOST_BEHIND"] <= UNBOOKED
+    assert bounds["MOST_LETTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
 
 
 HEARS: dict[str, tuple[list[Any], str]] = {
