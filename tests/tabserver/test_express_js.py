@@ -110,7 +110,7 @@ def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> N
     source = (Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js" / "express.js").read_text()
     found = re.findall(r"^const (LONGEST|MOST_BEHIND|MOST_LETTERS) = ([0-9 *]+);", source, re.MULTILINE)
     bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
-    around = 1024  # header, id and what else stands around a result
+    around = 1024  # header and envelope; channel and id are at most 256 letters
     assert bounds["LONGEST"] == LONGEST and bounds["MOST_BEHIND"] <= UNBOOKED
     assert bounds["MOST_LETTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
 
@@ -189,6 +189,8 @@ OTHERS: dict[str, Any] = {
     "no object": frame(2, said="null"),
     "very deep": frame(2, said=request(params={"arguments": {"a": json.loads("[" * 257 + "]" * 257)}})),
     "very long": frame(2, said=request(params={"arguments": {"a": "x" * 70_000}})),
+    "a long id": frame(2, id="x" * 257, said=request(id="x" * 257)),
+    "a long channel": frame(2, "x" * 257),
     "an id with a quote": frame(2, id='"', said=request(id='"')),
     "no payload": frame(2).partition("\n")[0],
     "an acknowledgement": '{"t":"ack","a":1}',

@@ -9,9 +9,9 @@
 const LONGEST = 64 * 1024;
 /** Arrays and objects: of more, Python wants to know how deep they are nested. */
 const MOST_BRACKETS = 256;
-/** How a request begins that opens its channel: number, acknowledgement, channel and id, up to its caller. See requests.py. */
+/** How a request begins that opens its channel: number, acknowledgement, channel and id, up to its caller. See requests.py. Names are short. */
 const OPENING =
-  /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]*)","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]*"),"o":/;
+  /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]{0,256})","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]{0,256}"),"o":/;
 /** A piece of JSON: a string, a bracket, or a word. */
 const PIECE = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/g;
 /** By which a call names its tab: see statics.py. */
