@@ -42,6 +42,60 @@ def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
 
 MUTATIONS: Final = (
     *(
+        _m(f"stalls: {what}", file, before, after, *tests)
+        for what, file, before, after, *tests in (
+            (
+                "a timer that another one has ended is not handled",
+                f"{WORKER}/wire/link.py",
+                "            if due is None or due > now:\n                continue\n",
+                "            assert due is not None\n",
+                "wire/test_link.py",
+            ),
+            (
+                "the time in which a relay stalled is no part of a session's grace",
+                f"{WORKER}/wire/link.py",
+                "        if not is_late:\n            self._grace_left -= 1",
+                "        self._grace_left = -1 if is_late else self._grace_left - 1",
+                "wire/test_link.py",
+            ),
+            (
+                "frames that waited unread are read before the socket is given up",
+                f"{WORKER}/wire/link.py",
+                "self._looks_left = LOOKS\n",
+                "self._looks_left = 1\n",
+                "wire/test_link.py",
+            ),
+            (
+                "a link whose timer failed gets another one at the relay",
+                f"{RELAY}/peers/tab.py",
+                "= self._loop.call_at(due, self._fire), due\n        self._pump()",
+                "= None, 0.0\n            return\n        self._pump()",
+                "relay/test_tab.py -k timer",
+            ),
+            (
+                "an event that fails at the relay does not end the others",
+                f"{RELAY}/peers/tab.py",
+                "self._handle_safely(event)",
+                "self._handle(event)",
+                "relay/test_tab.py -k fails",
+            ),
+            (
+                "a link whose timer failed gets another one in the worker",
+                f"{WORKER}/line.py",
+                "self._call_later(RETRY_TIMER_S, lambda: self._ring(retry_at))",
+                "pass",
+                "tabserver/test_reconnect.py -k timer",
+            ),
+            (
+                "a close has room where nothing else has",
+                f"{WORKER}/wire/sender.py",
+                'all_size > limits.replay_bytes) and kind != "close":',
+                "all_size > limits.replay_bytes):",
+                "wire/test_link.py",
+            ),
+        )
+    ),
+    *(
         _m(f"calls that JavaScript carries out: {what}", f"{WORKER}/{file}", before, after, f"tabserver/{tests}")
         for what, file, before, after, tests in (
             (

@@ -25,6 +25,7 @@ P = TypeVar("P")
 
 HIGH_WATER: Final = 1024 * 1024
 DRAIN_CHECK_S: Final = 0.02
+RETRY_TIMER_S: Final = 1.0
 MIN_FORGET_S: Final = 0.01  # a timer may fire a moment before it is due
 
 
@@ -204,7 +205,7 @@ class Line(Generic[P]):
                     break
         finally:
             self._is_pumping = False
-        self._arm()
+            self._arm()
 
     def _take(self, event: Event) -> None:
         if type(event) is Received:
@@ -330,6 +331,13 @@ class Line(Generic[P]):
 
     def _ring(self, due: float) -> None:
         self._alarms.remove(due)
-        self.catch_up()
-        self._link.handle_timer(self._clock())
-        self._pump()
+        try:
+            self.catch_up()
+            self._link.handle_timer(self._clock())
+            self._pump()
+        except Exception as error:
+            # Without its timer a link would not notice that the relay is gone. A pause, as it may fail again.
+            self._report(error)
+            retry_at = self._clock() + RETRY_TIMER_S
+            self._alarms.append(retry_at)
+            self._call_later(RETRY_TIMER_S, lambda: self._ring(retry_at))

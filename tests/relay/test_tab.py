@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.roster import Roster
 from tests.support.relay import RunningRelay
+from tests.support.waiting import until
 from tests.support.worker import DONE, SyntheticWorker
 
 
@@ -221,26 +222,67 @@ class RecordingSocket:
         self.headers.append(f"closed {code}")
 
 
+def peer_on(link: Link[Any], on_up: Callable[[TabPeer], None] = lambda peer: None) -> TabPeer:
+    return TabPeer(
+        "notes",
+        inst="w1",
+        principal="token:x",
+        origin=None,
+        link=link,
+        roster=Roster(),
+        budget=Budget(1024),
+        in_flight_limit=1,
+        on_up=on_up,
+        on_away=lambda peer: None,
+        on_gone=lambda peer: None,
+    )
+
+
+HELLO = frames.hello_header(Greeting("notes", "w1", "build"), None, 0)
+
+
+class FailsOnce(Link[Any]):
+    """One timer of this link fails, whatever the reason may be."""
+
+    failures = 0
+
+    def handle_timer(self, now: float) -> None:
+        if not self.failures:
+            self.failures += 1
+            raise KeyError("ack")
+        super().handle_timer(now)
+
+
+async def test_a_link_whose_timer_failed_sends_heartbeats_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.01))
+    link.__class__ = FailsOnce
+    peer, socket = peer_on(link), RecordingSocket()
+    peer.attach(socket, HELLO)
+    await until(lambda: len([header for header in socket.headers if '"ack"' in header]) >= 3)
+    assert "a timer of the link failed" in caplog.text
+    peer.retire(frames.CLOSE_RESTART, "enough")
+
+
+async def test_an_event_that_fails_does_not_take_those_behind_it_along(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(peer: TabPeer) -> None:
+        raise RuntimeError("no room")
+
+    link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.01))
+    peer, socket = peer_on(link, on_up=fail), RecordingSocket()
+    peer.attach(socket, HELLO)
+    await until(lambda: len(socket.headers) >= 3)  # the welcome, and heartbeats after it
+    assert "could not handle Welcomed" in caplog.text
+    peer.retire(frames.CLOSE_RESTART, "enough")
+
+
 def test_a_timer_that_is_due_at_once_does_not_trip_over_uvloop() -> None:
     """uvloop turns such a timer into a plain callback, whose handle can't say when it is due."""
     uvloop = pytest.importorskip("uvloop")
 
     async def scenario() -> list[str]:
-        peer = TabPeer(
-            "notes",
-            inst="w1",
-            principal="token:x",
-            origin=None,
-            link=Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.0)),
-            roster=Roster(),
-            budget=Budget(1024),
-            in_flight_limit=1,
-            on_up=lambda peer: None,
-            on_away=lambda peer: None,
-            on_gone=lambda peer: None,
-        )
+        peer = peer_on(Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.0)))
         socket = RecordingSocket()
-        peer.attach(socket, frames.hello_header(Greeting("notes", "w1", "build"), None, 0))
+        peer.attach(socket, HELLO)
         peer.receive(socket, '{"t":"ack","a":0}', None)
         peer.retire(frames.CLOSE_RESTART, "enough")
         return socket.headers

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import random
 from collections.abc import Callable
+from typing import Final
 
 
 class Timer:
@@ -49,6 +51,34 @@ class Clock:
                 timer.callback()
                 await settle()
         self.now = end
+
+    async def jump(self, seconds: float, chance: random.Random | None = None) -> None:
+        """The process stands still for so long, as in a sleep of the computer. Then every timer whose time has come is
+        late, and they fire at once: in the order of their times, or in any order. No task runs between them."""
+        await settle()
+        self.now += seconds
+        due = [timer for at, _, timer in sorted(self._timers, key=lambda row: row[:2]) if at <= self.now]
+        self._timers = [row for row in self._timers if row[0] > self.now]
+        heapq.heapify(self._timers)
+        if chance is not None:
+            chance.shuffle(due)
+        for timer in due:
+            if not timer.is_cancelled:
+                timer.callback()
+        await settle()
+
+
+JUMPS_S: Final = (0.1, 1.0, 5.0, 31.0, 52.0, 600.0, 86_400.0)
+
+
+class WallClock:
+    """The time of day, which people and computers set: it jumps forwards and backwards."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 async def settle() -> None:

@@ -8,7 +8,9 @@ it heard.
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tabserver.wire.eras import Era
@@ -17,7 +19,7 @@ from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Sile
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.ledger import Answer, Ledger, Standing
 from tabserver.wire.limits import Limits
-from tabserver.wire.link import Link
+from tabserver.wire.link import Link, Phase
 from tabserver.wire.payload import Text
 from tabserver.wire.roster import Roster
 
@@ -177,6 +179,10 @@ class WorkerEnd:
             standing = self.ledger.recall(event.channel, number)
         if isinstance(standing, Answer):
             self.unsent.append((number, standing.payload))
+        elif standing is Standing.FORGOTTEN:
+            self.open.discard(event.channel)
+            self.link.close(event.channel, "forgotten", self.world.now)
+            self.world.seen["forgotten"] += 1
         elif standing is Standing.UNKNOWN:
             self.ledger.begin(event.channel, number)
             self.running[number] = 0
@@ -257,26 +263,67 @@ class World:
         self.roster[call.channel, call.number] = call
         self.holder.pump()
 
-    def tick(self, seconds: float) -> None:
-        """Let time pass, and fire what is due on the way."""
+    def tick(self, seconds: float, asleep: str = "none") -> None:
+        """Let time pass, and fire what is due on the way, except at the end that is `asleep`."""
         end = self.now + seconds
         while True:
-            ends: list[WorkerEnd | RelayEnd] = [self.worker, *self.sessions.values()]
+            ends = [each for each in self.ends() if each not in self.ends(asleep)]
             due = [timer for each in ends if (timer := each.link.next_timer()) is not None and timer <= end]
             if not due:
                 break
             self.now = max(self.now, min(due))
-            for each in ends:
-                each.link.handle_timer(self.now)
-            for session in list(self.sessions.values()):
-                session.pump()
-            for event in self.worker.link.events():
+            self.fire(ends)
+        self.now = end
+
+    def ends(self, who: str = "both") -> list[WorkerEnd | RelayEnd]:
+        """Of the relay, the worker, both or none."""
+        worker: list[WorkerEnd | RelayEnd] = [self.worker] if who in ("worker", "both") else []
+        return worker + (list(self.sessions.values()) if who in ("relay", "both") else [])
+
+    def fire(self, ends: Sequence[WorkerEnd | RelayEnd]) -> None:
+        """What a timer's callback does at each end."""
+        for each in ends:
+            each.link.handle_timer(self.now)
+            if isinstance(each, RelayEnd):
+                each.pump()
+                continue
+            for event in each.link.events():
                 if isinstance(event, Silence):
                     self.worker_loses_socket()
                 else:
-                    self.worker.take(event)
-            self.worker.pump()
-        self.now = end
+                    each.take(event)
+            each.pump()
+
+    def stall(self, seconds: float, who: str, seed: int) -> None:
+        """The process of one end, or of both, stalls: SIGSTOP, sleep, a blocked event loop. When it goes on, every
+        timer that is due is late, and they fire in any order, before anything that waits on the socket is read."""
+        self.tick(seconds, asleep=who)
+        chance = random.Random(seed)
+        ends = self.ends(who)
+        chance.shuffle(ends)
+        for each in ends:
+            timers = list(each.link._timers.items())
+            chance.shuffle(timers)
+            each.link._timers.clear()
+            each.link._timers.update(timers)
+        wire = self.worker.wire
+        is_unread = who != "relay" and wire is not None and not wire.is_dead and bool(wire.down)
+        expected = [sid for sid in self.expected_back() if who != "worker"]
+        self.fire(ends)
+        assert all(sid in self.sessions for sid in expected), "a session ended while its worker waited to be let in"
+        if is_unread and wire is not None:
+            self.cross(up=False, most=50)
+            self.tick(2 * LIMITS.watchdog_yield_s)
+            assert self.worker.wire is wire, "a socket was given up before it was read"
+            self.seen["read after a stall"] += 1
+        self.seen["stalls"] += 1
+        self.seen["let in after a stall"] += len(expected)
+
+    def expected_back(self) -> list[str]:
+        """Sessions in their grace whose worker has dialled: the greeting waits to be read."""
+        first = [json.loads(wire.up[0][0]) for wire in self.wires if wire.up and not wire.is_dead]
+        asked = [frame.get("sid") for frame in first if frame["t"] == "hello"]
+        return [sid for sid in asked if sid in self.sessions and self.sessions[sid].wire is None]
 
     # -- what networks do ---------------------------------------------------------------------------------------------
 
@@ -405,7 +452,9 @@ class World:
                 assert call.runs == 0, f"call {call.number} ran, and its caller was told that it did not"
         links = [self.worker.link, *(session.link for session in self.sessions.values())]
         for link in links:
-            assert link.unacknowledged <= LIMITS.replay_messages
+            is_idle = link is self.worker.link and link.phase is Phase.DOWN
+            assert is_idle or link.next_timer() is not None, "a link without a timer says nothing any more"
+            assert link.unacknowledged <= LIMITS.replay_messages + self.seen["forgotten"]
 
     def heal(self) -> None:
         """Everything works from here on: whatever is still unanswered then is lost for ever."""

@@ -497,6 +497,25 @@ async def test_a_silent_relay_is_given_up_after_the_watchdog(bench: Bench) -> No
     assert len(bench.dialer.dials) == 2
 
 
+class FailsOnce(Link[Any]):
+    failures = 0
+
+    def handle_timer(self, now: float) -> None:
+        if not self.failures:
+            self.failures += 1
+            raise KeyError("ack")
+        super().handle_timer(now)
+
+
+async def test_a_link_whose_timer_failed_still_notices_a_silent_relay(bench: Bench) -> None:
+    bench.transport.line._link.__class__ = FailsOnce
+    await bench.start()
+    socket = await bench.connect()
+    await bench.clock.advance(60)
+    assert socket.closed is not None
+    assert "KeyError" in [type(error).__name__ for error in bench.errors()]
+
+
 async def test_acknowledgements_are_sent_by_the_timer(bench: Bench) -> None:
     await bench.start()
     await bench.connect()

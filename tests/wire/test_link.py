@@ -161,12 +161,12 @@ def test_the_relay_is_heard_at_least_every_20_seconds_so_the_watchdog_sleeps() -
     assert not any(isinstance(event, Silence) for event in pair.at_worker)
 
 
-def test_a_silent_relay_is_noticed_after_50_seconds_and_one_more_look() -> None:
+def test_a_silent_relay_is_noticed_after_50_seconds_and_two_more_looks() -> None:
     pair = Pair().connect()
     start, worker = pair.now, pair.worker
-    worker.handle_timer(start + 50)
-    assert worker.events() == [] and worker.next_timer() == start + 51
-    worker.handle_timer(start + 51)
+    for wait_s in (50, 50.5, 51):
+        assert worker.events() == [] and worker.next_timer() == start + wait_s
+        worker.handle_timer(start + wait_s)
     assert worker.events() == [Silence("a sign of life")]
 
 
@@ -182,17 +182,69 @@ def test_frames_that_waited_unread_while_the_worker_was_blocked_keep_the_link() 
 def test_a_greeting_that_never_comes_is_a_silence() -> None:
     pair = Pair()
     pair.worker.connected(pair.now)
-    pair.worker.handle_timer(pair.now + 5)
+    for wait_s in (5, 5.5, 6):
+        assert pair.worker.events() == []
+        pair.worker.handle_timer(pair.now + wait_s)
     assert pair.worker.events() == [Silence("a greeting")]
+
+
+def fire(link: Link[str], until: float) -> float:
+    """Fire each timer when it is due; returns when the last one was."""
+    fired = 0.0
+    while (due := link.next_timer()) is not None and due <= until:
+        fired = due
+        link.handle_timer(due)
+    return fired
 
 
 def test_the_grace_ends_the_session() -> None:
     pair = Pair().connect().cut()
-    pair.relay.handle_timer(pair.now + 30)
+    assert fire(pair.relay, pair.now + 3600) == pair.now + 30.5
     assert pair.relay.events() == [Expired()]
     assert pair.relay.is_over
     with pytest.raises(LocalProtocolError):
         pair.relay.send("c", Kind.REQ, "x", pair.now, id=1)
+
+
+@pytest.mark.parametrize("stall_s", [3.0, 29.9, 31.0, 86_400.0])
+@pytest.mark.parametrize("begins_s", [0.0, 1.0, 27.0])
+def test_a_stall_costs_a_session_a_small_part_of_its_grace(begins_s: float, stall_s: float) -> None:
+    pair = Pair().connect().cut()
+    start, relay = pair.now, pair.relay
+    fire(relay, start + begins_s)
+    awake = start + begins_s + stall_s
+    relay.handle_timer(awake)
+    assert relay.events() == []
+    assert fire(relay, awake + 3600) - awake >= 30 - begins_s - 30 / 8 - 1
+    assert relay.events() == [Expired()]
+
+
+@pytest.mark.parametrize("order", [("ack", "heartbeat"), ("heartbeat", "ack")])
+def test_a_heartbeat_and_an_ack_that_are_due_at_once_are_said_once(order: tuple[str, ...]) -> None:
+    pair = Pair().connect()
+    pair.worker.send("c", Kind.RES, "x", pair.now, id=1)
+    pair.settle()
+    timers = dict(pair.relay._timers)
+    pair.relay._timers.clear()
+    pair.relay._timers.update({name: timers[name] for name in order})
+    pair.relay.handle_timer(pair.now + 86_400)
+    assert pair.relay.frames() == [('{"t":"ack","a":1}', None)]
+    assert pair.relay.next_timer() == pair.now + 86_400 + 20
+
+
+def test_a_close_has_room_where_nothing_else_has() -> None:
+    budget = Budget(400)
+    pair = Pair(Limits(replay_messages=2)).connect()
+    pair.relay._sender._budget = budget
+    for number in range(2):
+        pair.relay.send("c", Kind.REQ, "x", pair.now, id=number)
+    budget.add(400)
+    with pytest.raises(BufferFull):
+        pair.relay.send("c", Kind.NOTE, "x", pair.now)
+    pair.relay.close("c", "the caller left", pair.now)
+    assert pair.settle().at_worker[-1] == Closed("c", "the caller left")
+    pair.wait(2)
+    assert budget.used == 400
 
 
 def test_buffers_are_bounded_in_number_and_size() -> None:

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from tabserver.wire.events import Silence
 from tabserver.wire.frames import Greeting, Terms
 from tabserver.wire.link import Link
 from tabserver.wire.receiver import Receiver
@@ -113,6 +114,22 @@ class Survival(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
 
+    @rule(
+        seconds=st.sampled_from([0.1, 1.0, 1.0, 20.0, 31.0, 51.0, 600.0, 86_400.0]),
+        who=st.sampled_from(["both", "relay", "worker"]),
+        seed=st.integers(0, 99),
+    )
+    def a_process_stalls(self, seconds: float, who: str, seed: int) -> None:
+        self.world.stall(seconds, who, seed)
+
+    @rule(seconds=st.sampled_from([1.0, 31.0, 86_400.0]), who=st.sampled_from(["both", "relay"]))
+    @precondition(lambda self: self.world.worker.link.is_up)
+    def the_relay_stalls_while_the_worker_dials(self, seconds: float, who: str) -> None:
+        self.world.cut(relay_notices=True, worker_notices=True)
+        if self.world.worker.wire is None:
+            self.world.dial()
+            self.world.stall(seconds, who, 0)
+
     # Disasters are rare, or no call would ever get through and nothing would be tested.
     @rule(what=st.sampled_from(["nothing"] * 5 + ["relay restarts", "worker restarts", "session is lost"]))
     def a_disaster_looms(self, what: str) -> None:
@@ -167,6 +184,9 @@ def test_nothing_is_lost_or_run_twice_whatever_happens() -> None:
         "worker restarts": 0.05,
         "sessions lost": 0.05,
         "asked again": 0.05,
+        "stalls": 1,
+        "read after a stall": 0.1,
+        "let in after a stall": 0.1,
     }
     assert {name: seen[name] for name, least in enough.items() if seen[name] < least * EXAMPLES} == {}
 
@@ -201,10 +221,12 @@ class AsksANewWorkerAgain(World):
 class MutantLinks(World):
     sender: type[Sender[Any]] = Sender
     receiver: type[Receiver[Any]] = Receiver
+    link: type[Link[Any]] = Link
 
     def make_link(self, who: Terms | Greeting) -> Link[str]:
         link = super().make_link(who)
         # The same state, another behaviour: only methods differ.
+        link.__class__ = self.link
         link._sender.__class__ = self.sender
         link._receiver.__class__ = self.receiver
         return link
@@ -263,9 +285,63 @@ class ReplayOffByOne(MutantLinks):
     receiver = CredulousReceiver
 
 
+class StaleNames(Link[Any]):
+    """Deletes each timer that was due at the start of the call, also one that another timer has ended since."""
+
+    def handle_timer(self, now: float) -> None:
+        for name in [name for name, due in self._timers.items() if due <= now]:
+            del self._timers[name]
+            if name == "ack":
+                self._ack_due(now)
+            elif name == "heartbeat":
+                self._say_ack(now)
+            elif name == "grace":
+                self._grace_due(now, now)
+            elif name == "suspicion":
+                self._suspicion_due(now)
+            else:
+                self._looks_left = 2
+                self._timers["suspicion"] = now + 0.5
+
+
+class SeveralTimersDueBreakTheLink(MutantLinks):
+    """The heartbeat says what the ack would have said, and the ack is looked for all the same."""
+
+    link = StaleNames
+
+
+class HastyWatchdog(Link[Any]):
+    def handle_timer(self, now: float) -> None:
+        if self._timers.get("watchdog", now + 1) <= now:
+            self._events.append(Silence("a sign of life"))
+        super().handle_timer(now)
+
+
+class GivesUpWithoutReading(MutantLinks):
+    """A worker that stalled gives its socket up before it has read what waits there."""
+
+    link = HastyWatchdog
+
+
+class HastyGrace(Link[Any]):
+    def _grace_due(self, due: float, now: float) -> None:
+        if now - due > self._limits.late_s:
+            self._grace_left = -1
+        super()._grace_due(due, now)
+
+
+class GraceCountsStalls(MutantLinks):
+    """The grace of a session runs while the relay stands still."""
+
+    link = HastyGrace
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
+        SeveralTimersDueBreakTheLink,
+        GivesUpWithoutReading,
+        GraceCountsStalls,
         SkipsDedupeById,
         WritesToTheNewestSocket,
         AsksANewWorkerAgain,
@@ -276,5 +352,5 @@ class ReplayOffByOne(MutantLinks):
     ids=lambda mutant: mutant.__name__,
 )
 def test_a_link_with_one_rule_broken_is_caught(mutant: type[World]) -> None:
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, KeyError)):
         hunt(mutant, MUTANT_EXAMPLES)

@@ -16,6 +16,8 @@ class Limits:
     heartbeat_s: float = 20.0
     watchdog_s: float = 50.0
     watchdog_yield_s: float = 1.0
+    # A timer that fires later than this was held up by a stall of the process.
+    late_s: float = 1.0
     greeting_s: float = 5.0
     grace_s: float = 30.0
     replay_messages: int = 1024

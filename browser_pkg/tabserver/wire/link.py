@@ -81,6 +81,11 @@ _ANSWER: Final = re.compile(
     rf'{{"t":"msg","s":{_NUMBER},"a":{_NUMBER},"c":"([0-9A-Za-z_-]+)","k":"res","i":{_NUMBER}}}', re.ASCII
 )
 
+# The grace is counted in so many ticks. A stall costs one of them at most.
+GRACE_TICKS: Final = 8
+# How often a dialer looks for frames that waited unread. More than once: a stall may last until the first time.
+LOOKS: Final = 2
+
 # What is asked for with each message. In Python 3.11 a member of an enum is found by a function, each time anew.
 _UP: Final = Phase.UP
 _OVER: Final = Phase.OVER
@@ -117,6 +122,7 @@ class Link(Generic[P]):
         self._events: list[Event] = []
         self._requests = Requests()
         self._timers: dict[str, float] = {}
+        self._grace_left = self._looks_left = 0
 
     @classmethod
     def dialer(
@@ -174,7 +180,8 @@ class Link(Generic[P]):
         self._sender.outbox.clear()
         self._timers.clear()
         if self._role is Role.ACCEPTER:
-            self._timers["grace"] = now + self._limits.grace_s
+            self._grace_left = GRACE_TICKS
+            self._timers["grace"] = now + self._limits.grace_s / GRACE_TICKS
 
     def end(self) -> None:
         """Give up the session now, with what it kept."""
@@ -464,23 +471,49 @@ class Link(Generic[P]):
         return min(self._timers.values(), default=None)
 
     def handle_timer(self, now: float) -> None:
-        for name in [name for name, due in self._timers.items() if due <= now]:
-            del self._timers[name]
+        """Handle every timer that is due. After a stall several are due at once, late and in any order: one of them may
+        end or move another, so each is looked up again before it is handled."""
+        timers = self._timers
+        for name in [name for name, due in timers.items() if due <= now]:
+            due = timers.get(name)
+            if due is None or due > now:
+                continue
+            del timers[name]
             if name == "ack":
                 self._ack_due(now)
             elif name == "heartbeat":
                 self._say_ack(now)
             elif name == "grace":
-                self._expire()
-                self._events.append(Expired())
-            elif name == "watchdog":
-                # A worker that was blocked has frames waiting unread: let it read them before it gives up.
-                self._timers["suspicion"] = now + self._limits.watchdog_yield_s
+                self._grace_due(due, now)
             elif name == "suspicion":
-                if "watchdog" not in self._timers:
-                    self._events.append(Silence("a sign of life"))
-            else:
-                self._events.append(Silence("a greeting"))
+                self._suspicion_due(now)
+            else:  # watchdog or greeting
+                self._looks_left = LOOKS
+                timers["suspicion"] = now + self._limits.watchdog_yield_s / LOOKS
+
+    def _suspicion_due(self, now: float) -> None:
+        """L9: after a stall, frames wait unread. They are read before the socket is given up."""
+        self._looks_left -= 1
+        if "watchdog" in self._timers:
+            return
+        if self._looks_left > 0:
+            self._timers["suspicion"] = now + self._limits.watchdog_yield_s / LOOKS
+        else:
+            self._events.append(Silence("a greeting" if self.phase is Phase.GREETING else "a sign of life"))
+
+    def _grace_due(self, due: float, now: float) -> None:
+        """L7: grace counts the time in which this process ran: a greeting may have waited unread through a stall. After
+        the last tick there is one more look, for a stall that began within that tick."""
+        tick_s, is_late = self._limits.grace_s / GRACE_TICKS, now - due > self._limits.late_s
+        if not is_late:
+            self._grace_left -= 1
+        if self._grace_left > 0:
+            self._timers["grace"] = (now if is_late else due) + tick_s
+        elif self._grace_left == 0:
+            self._timers["grace"] = now + min(tick_s, self._limits.watchdog_yield_s / LOOKS)
+        else:
+            self._expire()
+            self._events.append(Expired())
 
     def _ack_due(self, now: float) -> None:
         if self._receiver.advance():

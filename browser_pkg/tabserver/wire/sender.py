@@ -78,10 +78,13 @@ class Sender(Generic[P]):
         cost = whole * width
         count = self.unacknowledged if lanes else len(kept)
         all_size = self._size + whole
-        if count >= limits.replay_messages or all_size > limits.replay_bytes:
+        # L3: a close always has room. It is small, each channel has one, and without it a caller would wait in vain.
+        if (count >= limits.replay_messages or all_size > limits.replay_bytes) and kind != "close":
             raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
         if budget is not None and not budget.take(cost):
-            raise BufferFull("all links together wait for more than the memory they may use")
+            if kind != "close":
+                raise BufferFull("all links together wait for more than the memory they may use")
+            budget.add(cost)
         self._size = all_size
         self._cost += cost
         is_large = size > self._max_part

@@ -35,6 +35,7 @@ MAX_LISTENERS: Final = 512
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
 # and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
 AT_ONCE: Final = 8
+RETRY_TIMER_S: Final = 1.0
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
 UP: Final = Phase.UP
 MODERN: Final = Era.MODERN
@@ -283,10 +284,19 @@ class TabPeer:
         self._arm()
 
     def _pump(self) -> None:
-        for event in self.link.events():
+        try:
+            for event in self.link.events():
+                self._handle_safely(event)
+            self._write()
+        finally:
+            self._arm()
+
+    def _handle_safely(self, event: Event) -> None:
+        """One event that can't be handled must not take those behind it along: they are answers of other calls."""
+        try:
             self._handle(event)
-        self._write()
-        self._arm()
+        except Exception:
+            log.exception("%s: could not handle %s", self.server, type(event).__name__)
 
     def _write(self) -> None:
         self._unwritten = 0
@@ -413,5 +423,11 @@ class TabPeer:
 
     def _fire(self) -> None:
         self._timer = None
-        self.link.handle_timer(self._loop.time())
+        try:
+            self.link.handle_timer(self._loop.time())
+        except Exception:
+            # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
+            log.exception("%s: a timer of the link failed", self.server)
+            due = self._loop.time() + RETRY_TIMER_S
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
         self._pump()
