@@ -39,10 +39,11 @@ class Asked:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What an approval for the session is for. A tool with another definition is asked about again."""
-        client = (self.caller.client or {}).get("name")
+        """What a lasting approval is for. It names only what the relay has verified: the token and, in the handshake
+        era, the session. A client chooses its own name, and modern requests belong to no session. A tool with another
+        definition is asked about again."""
         owner = self.owner.id if self.owner else ""
-        return self.caller.principal, str(client), owner, self.name, mark_of(self.item)
+        return self.caller.principal, self.caller.session or "", owner, self.name, mark_of(self.item)
 
     def is_still(self, name: str, item: Item, owner: Tab | None) -> bool:
         """Is this what was asked about, and defined as it was then?"""
@@ -61,6 +62,7 @@ class Asked:
             "caller": {
                 "client": str((self.caller.client or {}).get("name") or "")[:MOST_TEXT],
                 "principal": self.caller.principal,
+                "session": self.caller.session is not None,
             },
         }
 

@@ -44,16 +44,15 @@ class Codes:
             self._pending.popitem(last=False)
         return code
 
-    def take(self, code: str, now: float) -> Code | CodeProblem:
-        """Use a code up. An expired one is remembered until it is pushed out, so that the page can say which it was."""
-        digest = _digest(code)
-        found = self._pending.get(digest)
+    def look(self, code: str, now: float) -> Code | CodeProblem:
+        """What a code is for. An expired one stays until it is pushed out, so that the page can say which it was."""
+        found = self._pending.get(_digest(code))
         if found is None:
             return CodeProblem.UNKNOWN
-        if now >= found.expires_at:
-            return CodeProblem.EXPIRED
-        del self._pending[digest]
-        return found
+        return CodeProblem.EXPIRED if now >= found.expires_at else found
+
+    def use_up(self, code: str) -> None:
+        self._pending.pop(_digest(code), None)
 
 
 def _digest(code: str) -> str:

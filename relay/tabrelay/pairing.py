@@ -1,30 +1,44 @@
-"""Pages of other origins that ask to be paired: who asks for what, with which code, and what became of it.
+"""Pairing requests of pages on other origins: sealed tickets, and what the user decided about them.
 
-    ask ──► waiting ──approve──► approved ──picked up──► (a token)
+    ask ──► waiting ──approve──► approved ──collected──► (a token)
                │                    └──120 s more──────► expired
                ├─────refuse────► refused
                └──120 s────────► expired
 
-The person compares the code that the page shows with the one that the relay shows, and approves by it: so whoever asks
-in the name of the same origin at the same moment is not approved by mistake. Only the page that asked can pick the
-token up, with a secret of 128 bits. Time is an argument; who is told, and how tokens are made, is not known here.
+Asking stores nothing that others could use up. The request is a ticket, sealed with a key of this process, that holds
+origin, server, code and time; the page keeps it. So a program that sends any number of requests under any number of
+origins can't stop another page from asking, void its request or have its origin blocked. Memory is taken only by the
+rows that the user is shown (a few) and by what the user decided.
+
+The user compares the code on the page with the one that the relay shows, and approves by it. The code is long enough
+that a second ticket with the same one can't be collected within its life, so it also decides on requests that are not
+shown. Only the ticket's holder, on the same origin, collects the token. Time is an argument; how users are told, and
+how tokens are made, is not decided here.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
+import json
+import re
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-MAX_WAITING: Final = 3
+MAX_SHOWN: Final = 3  # requests in the list that the user sees
+MAX_DECIDED: Final = 256  # decisions and muted origins that are kept; only the user makes new ones
 LIFE_S: Final = 120.0
-ASK_EVERY_S: Final = 5.0  # a page that asks in a loop must not fill the terminal
-MAX_WRONG: Final = 5
-BLOCK_S: Final = 600.0
-MAX_REMEMBERED: Final = 256  # origins that were refused or wrong; the oldest are forgotten first
+TELL_EVERY_S: Final = 5.0  # a page that asks in a loop does not fill the terminal
+MUTE_S: Final = 600.0  # requests of an origin that the user refused are not shown for this long
+# 28 characters that are not easily confused, and no vowels: 38 bits in eight of them.
+ALPHABET: Final = "23456789BCDFGHJKMNPQRSTVWXYZ"
+CODE_LENGTH: Final = 8  # and a dash in the middle
+_SEAL_BYTES: Final = 16
+_NOT_IN_CODE: Final = re.compile(f"[^{ALPHABET}]")
 
 
 class State(StrEnum):
@@ -36,15 +50,6 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """This origin can't ask now; `retry_s` says when it can."""
-
-    reason: str
-    message: str
-    retry_s: float
-
-
-@dataclass(slots=True)
 class Asking:
     """One request to be paired."""
 
@@ -57,125 +62,147 @@ class Asking:
     def is_waiting(self, now: float) -> bool:
         return self.state is State.WAITING and now < self.since + LIFE_S
 
-    def is_over(self, now: float) -> bool:
-        """A page that waits for its answer has it at once: one that comes much later is not who was approved."""
-        return now >= self.since + (2 * LIFE_S if self.state is State.APPROVED else LIFE_S)
-
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What the page gets: the code to show, and the secret with which it picks the answer up."""
+    """What the page gets: the code to show, and the sealed request with which it collects the answer."""
 
     request: str
     code: str
     life_s: float
+    is_shown: bool  # in the user's list
+    is_told: bool  # is the user told of it now?
 
 
-@dataclass(slots=True)
-class _Record:
-    """What an origin did wrong, and until when it is not listened to."""
-
-    wrong: int = 0
-    since: float = 0.0
-    blocked_until: float = 0.0
-    reason: str = ""
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    state: State
+    until: float
+    is_collected: bool = False
 
 
 @dataclass(slots=True)
 class Pairing:
-    """The requests of one relay. They live in memory: after a restart a page asks again."""
+    """The requests of one relay process. After a restart a page asks again."""
 
-    _askings: dict[str, Asking] = field(default_factory=dict)  # by the digest of the page's secret
-    _records: OrderedDict[str, _Record] = field(default_factory=OrderedDict)
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _shown: dict[tuple[str, str], Asking] = field(default_factory=dict)  # by origin and server
+    _decided: OrderedDict[str, _Decision] = field(default_factory=OrderedDict)  # by code
+    _muted: OrderedDict[str, float] = field(default_factory=OrderedDict)  # origin -> until when
 
-    def ask(self, origin: str, server: str, now: float) -> Ticket | Refused:
-        """An origin has one request at a time: asked again, the earlier one and its code are void."""
-        blocked = self._blocked(origin, now)
-        if blocked is not None:
-            return blocked
-        for asking in self.waiting(now):
-            if asking.origin == origin and now < asking.since + ASK_EVERY_S:
-                return Refused("busy", "This page asked a moment ago.", asking.since + ASK_EVERY_S - now)
-        self._askings = {
-            digest: asking
-            for digest, asking in self._askings.items()
-            if asking.origin != origin and now < asking.since + 2 * LIFE_S
-        }
-        waiting = self.waiting(now)
-        if len(waiting) >= MAX_WAITING:
-            retry_s = min(asking.since for asking in waiting) + LIFE_S - now
-            text = f"{MAX_WAITING} pages are waiting for an answer already. Answer them first: tabrelay pairs"
-            return Refused("busy", text, retry_s)
-        request = secrets.token_urlsafe(16)
-        asking = Asking(self._new_code(), origin, server, now)
-        self._askings[_digest(request)] = asking
-        return Ticket(request, asking.code, LIFE_S)
+    def ask(self, origin: str, server: str, now: float) -> Ticket:
+        """A new request. An earlier one of the same page stays valid: another program may have sent this one."""
+        asking = Asking(_new_code(), origin, server, now)
+        before = self._shown.get((origin, server))
+        is_new = before is None or not before.is_waiting(now)
+        is_shown = now >= self._muted.get(origin, now) and (not is_new or len(self.waiting(now)) < MAX_SHOWN)
+        if is_shown:
+            self._shown = {key: each for key, each in self._shown.items() if each.is_waiting(now)}
+            self._shown[origin, server] = asking
+        is_told = is_shown and (before is None or is_new or now >= before.since + TELL_EVERY_S)
+        return Ticket(self._seal(asking), asking.code, LIFE_S, is_shown, is_told)
 
     def waiting(self, now: float) -> list[Asking]:
-        return [asking for asking in self._askings.values() if asking.is_waiting(now)]
+        """The requests that the user is shown."""
+        return [asking for asking in self._shown.values() if asking.is_waiting(now)]
 
     def decide(self, code: str, *, approve: bool, now: float) -> Asking | None:
-        """Approve or refuse the request with this code; None if there is none (any more)."""
-        for asking in self.waiting(now):
-            if secrets.compare_digest(asking.code.encode(), code.encode("utf-8", "surrogatepass")):
-                asking.state = State.APPROVED if approve else State.REFUSED
+        """Approve or refuse a request that is shown; None if there is none with this code."""
+        code = canonical(code)
+        for key, asking in list(self._shown.items()):
+            if asking.is_waiting(now) and secrets.compare_digest(asking.code, code):
+                del self._shown[key]
+                state = State.APPROVED if approve else State.REFUSED
+                self._record(code, _Decision(state, asking.since + (2 * LIFE_S if approve else LIFE_S)), now)
                 if not approve:
-                    record = self._record(asking.origin, now)
-                    record.blocked_until, record.reason = now + BLOCK_S, "This page was refused."
-                return asking
+                    self._mute(asking.origin, now)
+                return replace(asking, state=state)
         return None
 
-    def look(self, request: str, origin: str, now: float, *, is_known: bool = False) -> Asking | Refused | None:
-        """The request as the page that made it sees it. None: this origin never asked with that secret, or a later
-        request took its place. `is_known`: the secret was right before; otherwise, after five wrong ones, the origin is
-        not listened to for a while."""
-        blocked = self._blocked(origin, now)
-        asking = self._askings.get(_digest(request))
-        if asking is not None and asking.origin == origin:
-            if asking.state is not State.REFUSED and asking.is_over(now):
-                asking.state = State.EXPIRED
-            return asking
-        if blocked is not None or is_known:
-            return blocked
-        record = self._record(origin, now)
-        record.wrong += 1
-        if record.wrong >= MAX_WRONG:
-            record.wrong = 0
-            record.blocked_until, record.reason = now + BLOCK_S, "This page gave wrong codes too often."
-        return None
+    def approve_unseen(self, code: str, now: float) -> bool:
+        """Approve a request that is not shown. Its page must collect the token soon, see `withdraw`. False: the code
+        can't be one, or was decided on."""
+        code = canonical(code)
+        if len(code) != CODE_LENGTH + 1 or self._decision(code, now) is not None:
+            return False
+        self._record(code, _Decision(State.APPROVED, now + LIFE_S), now)
+        return True
 
-    def pick_up(self, request: str) -> None:
-        """The page has its token: the request is over, and what the origin did wrong before is forgiven."""
-        asking = self._askings.pop(_digest(request), None)
-        if asking is not None:
-            self._records.pop(asking.origin, None)
+    def withdraw(self, code: str) -> None:
+        """Take back an approval that was not collected."""
+        decision = self._decided.get(canonical(code))
+        if decision is not None and not decision.is_collected:
+            del self._decided[canonical(code)]
 
-    def _blocked(self, origin: str, now: float) -> Refused | None:
-        record = self._records.get(origin)
-        if record is None or now >= record.blocked_until:
+    def look(self, request: str, origin: str, now: float) -> Asking | None:
+        """The request as its page sees it. None: it is not a ticket of this process for this origin, or its token was
+        collected. A wrong one changes nothing: a ticket can't be guessed, and anyone can send wrong ones."""
+        asking = self._unseal(request)
+        if asking is None or asking.origin != origin:
             return None
-        left_s = record.blocked_until - now
-        return Refused("blocked", f"{record.reason} It can ask again in {left_s / 60:.0f} min.", left_s)
+        decision = self._decision(asking.code, now)
+        if decision is not None:
+            return None if decision.is_collected else replace(asking, state=decision.state)
+        return asking if asking.is_waiting(now) else replace(asking, state=State.EXPIRED)
 
-    def _record(self, origin: str, now: float) -> _Record:
-        record = self._records.get(origin)
-        if record is None or now - record.since > BLOCK_S:
-            record = self._records[origin] = _Record(since=now)
-        self._records.move_to_end(origin)
-        while len(self._records) > MAX_REMEMBERED:
-            # Whoever comes under many names must not make the relay forget whom it does not listen to.
-            harmless = (
-                name for name, each in self._records.items() if now >= each.blocked_until and each is not record
-            )
-            del self._records[next(harmless, next(iter(self._records)))]
-        return record
+    def collect(self, request: str, now: float) -> None:
+        """The page has its token: no other holder of the ticket gets one."""
+        asking = self._unseal(request)
+        if asking is not None:
+            self._record(asking.code, _Decision(State.APPROVED, asking.since + 2 * LIFE_S, is_collected=True), now)
 
-    def _new_code(self) -> str:
-        taken = {asking.code for asking in self._askings.values()}
-        while (code := f"{secrets.randbelow(10_000):04}") in taken:
-            pass
-        return code
+    def _decision(self, code: str, now: float) -> _Decision | None:
+        decision = self._decided.get(code)
+        return decision if decision is not None and now < decision.until else None
+
+    def _record(self, code: str, decision: _Decision, now: float) -> None:
+        self._decided[code] = decision
+        for old in [old for old, each in self._decided.items() if now >= each.until]:
+            del self._decided[old]
+        while len(self._decided) > MAX_DECIDED:
+            self._decided.popitem(last=False)
+
+    def _mute(self, origin: str, now: float) -> None:
+        """An origin can be forged, so a refusal keeps it from being shown and not from being approved by its code."""
+        self._muted[origin] = now + MUTE_S
+        self._muted.move_to_end(origin)
+        while len(self._muted) > MAX_DECIDED:
+            self._muted.popitem(last=False)
+
+    def _seal(self, asking: Asking) -> str:
+        fields = [asking.code, asking.origin, asking.server, asking.since, secrets.token_hex(16)]
+        return _encode(self._mac(text := json.dumps(fields).encode()) + text)
+
+    def _unseal(self, request: str) -> Asking | None:
+        sealed = _decode(request)
+        if sealed is None:
+            return None
+        seal, text = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._mac(text)):
+            return None
+        code, origin, server, since, _ = json.loads(text)
+        return Asking(code, origin, server, since)
+
+    def _mac(self, text: bytes) -> bytes:
+        return hmac.digest(self._key, text, hashlib.sha256)[:_SEAL_BYTES]
 
 
-def _digest(request: str) -> str:
-    return hashlib.sha256(request.encode("utf-8", "surrogatepass")).hexdigest()
+def canonical(code: str) -> str:
+    """A code as a person may type it (without the dash, in small letters) in the form in which it is shown."""
+    letters = _NOT_IN_CODE.sub("", code[: 4 * CODE_LENGTH].upper())
+    return f"{letters[: CODE_LENGTH // 2]}-{letters[CODE_LENGTH // 2 :]}"
+
+
+def _new_code() -> str:
+    return canonical("".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH)))
+
+
+def _encode(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:  # also for text that is not ASCII
+        return None

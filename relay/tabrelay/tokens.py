@@ -186,10 +186,13 @@ class Tokens:
 
     def redeem(self, code: str, origin: str, now: float) -> Redeemed | CodeProblem:
         """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
-        taken = self._codes.take(code, now)
-        if not isinstance(taken, Code):
-            return taken
-        return Redeemed(self.issue(origin, taken.server, (SERVE, MANAGE)), taken.server)
+        found = self._codes.look(code, now)
+        if not isinstance(found, Code):
+            return found
+        # First the token, then the end of the code: a token that can't be stored does not use it up.
+        token = self.issue(origin, found.server, (SERVE, MANAGE))
+        self._codes.use_up(code)
+        return Redeemed(token, found.server)
 
 
 def digest(token: str) -> str:

@@ -482,7 +482,7 @@ async def test_a_page_that_asks_is_shown_in_the_terminal_and_answered_on_the_com
         first = await post(f"{base}/-/ask", app, {"server": "notes"})
         assert first["code"] in await pairs()
         assert (await post(f"{base}/-/ask", "http://evil.example", {"server": "notes"}))["code"] in await pairs("list")
-        await pairs("approve", "99999", code=1)
+        await pairs("approve", "2222-2222", code=1)
         assert f'{app} may offer tools as "notes" now' in await pairs("approve", first["code"])
         got = await post(f"{base}/-/ask/answer", app, {"request": first["request"]})
         assert got["token"].startswith("tr_")

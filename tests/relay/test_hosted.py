@@ -224,6 +224,24 @@ async def test_a_token_that_is_not_for_this_server_is_no_token(host: Host) -> No
         assert status["servers"][0]["mcp_url"] == f"{base}/notes"
 
 
+AUDIENCES = [(["/other"], ["other"]), (["/notes/mcp"], ["notes"]), (["/notes", "/x"], ["notes"]), (["/x"], [])]
+
+
+@pytest.mark.parametrize(("paths", "names"), AUDIENCES)
+async def test_the_status_shows_only_servers_of_the_tokens_audience(
+    host: Host, paths: list[str], names: list[str]
+) -> None:
+    """Its scope is for every server: the audience says less, and counts."""
+    audience = [f"{host.proxy.url}{path}" for path in paths]
+    for scope in ("call", "serve", "call serve"):
+        headers = host.token(scope=scope, aud=audience)
+        status = (await host.http.get(f"{host.proxy.url}/-/status", headers=headers)).json()
+        assert [row["name"] for row in status["servers"]] == names
+    whole = host.token(scope="call", aud=host.proxy.url)
+    status = (await host.http.get(f"{host.proxy.url}/-/status", headers=whole)).json()
+    assert "notes" in [row["name"] for row in status["servers"]]
+
+
 def _confusing(issuer: Issuer, claims: str) -> str:
     """The secret is the public key, in the form that a careless verifier would hand over."""
     said = f"{_part({'alg': 'HS256', 'kid': issuer.key.kid})}.{claims}"

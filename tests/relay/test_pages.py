@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
 from collections.abc import Callable
@@ -12,15 +13,16 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from tabrelay import __version__
+from tabrelay import __version__, vault
 from tabrelay.assets import Assets
 from tabrelay.codes import PERSON_TTL_S
 from tabrelay.faces.pages import PAGE_CSP, WORKER_CSP, pages
 from tabrelay.faces.pairs import Pairs
 from tabrelay.faces.reports import PER_MINUTE, Reports
 from tabrelay.gate import Gate
+from tabrelay.pairing import Asking
 from tabrelay.policy import Policy, Principal, Refuse
-from tabrelay.tokens import Tokens
+from tabrelay.tokens import StateError, Tokens
 from tests.support.asgi import Answer, request
 
 OWN = "http://127.0.0.1:4747"
@@ -69,12 +71,16 @@ class House:
         self.pairs = Pairs(
             self.tokens,
             policy,
-            on_ask=lambda asking, others: self.asked.append((asking.origin, asking.server, asking.code, others)),
+            on_ask=self._on_ask,
             on_paired=self.paired.append,
             clock=self.clock,
+            collect_s=0.5,
         )
         inner = pages(self.assets, self.status, rooms=(self.pairs, Reports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
+
+    def _on_ask(self, asking: Asking, others: list[str]) -> None:
+        self.asked.append((asking.origin, asking.server, asking.code, others))
 
     async def status(self, principal: Principal) -> dict[str, Any]:
         return {"servers": [], "for": principal.id}
@@ -352,8 +358,8 @@ async def test_a_refused_page_is_told_and_gets_nothing(house: House) -> None:
     async with asyncio.timeout(5):
         answer = await waiting
     assert (answer.status, answer.json()["error"]) == (403, "refused")
-    again = await page.ask()
-    assert (again.status, again.json()["error"], again.header("retry-after")) == (429, "blocked", "600")
+    assert (await page.ask()).status == 200
+    assert len(house.asked) == 1  # the user is not asked again so soon
     assert house.tokens.grants() == []
 
 
@@ -366,13 +372,54 @@ async def test_a_request_that_nobody_answers_ends(house: House) -> None:
     assert (await decide(house, approve=ticket["code"])).status == 404
 
 
-async def test_a_page_that_guesses_is_blocked(house: House) -> None:
+async def test_a_program_without_a_token_keeps_no_page_from_being_paired(house: House) -> None:
+    """It can forge an Origin: what it does in the name of another must not count against that one."""
+    page, forger = Stranger(house), Stranger(house)
+    for _ in range(10):
+        assert (await forger.answer("guess")).status == 404
+    await decide(house, refuse=(await forger.ask()).json()["code"])
+    others = [Stranger(house, f"https://{number}.example") for number in range(20)]
+    await asyncio.gather(*(other.ask() for other in others))
+    asked = await page.ask()
+    assert asked.status == 200
+    await asyncio.gather(*(other.ask() for other in (*others, forger)))
+    ticket = asked.json()
+    waiting = asyncio.create_task(page.answer(ticket["request"]))
+    await asyncio.sleep(0)
+    approved = await decide(house, approve=ticket["code"])
+    assert (approved.status, approved.json()["origin"]) == (200, STRANGER)
+    async with asyncio.timeout(25):
+        assert (await waiting).json()["state"] == "approved"
+
+
+async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(house: House) -> None:
     page = Stranger(house)
-    for _ in range(5):
-        assert (await page.answer("guess")).status == 404
-    assert (await page.answer("guess")).status == 429
-    assert (await page.ask()).status == 429
-    assert (await Stranger(house, "https://other.example").ask()).status == 200
+    first, second = (await page.ask()).json(), (await page.ask()).json()
+    refused = await decide(house, approve=first["code"])  # it is not in the list, and its page is gone
+    assert (refused.status, refused.json()["error"]) == (404, "unknown")
+    assert (await decide(house, refuse=second["code"])).status == 200
+    house.clock.now += 120
+    assert (await page.answer(first["request"])).status == 410
+    assert house.tokens.grants() == []
+
+
+@pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), StateError("gone")])
+async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
+    house: House, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise problem
+
+    page, code = Stranger(house), house.tokens.mint(None, 60, house.clock.now)
+    ticket = (await page.ask()).json()
+    await decide(house, approve=ticket["code"])
+    with monkeypatch.context() as disk:
+        disk.setattr(vault, "write", full)
+        for answer in (await page.answer(ticket["request"]), await house.pair(code)):
+            assert (answer.status, answer.json()["error"], answer.header("retry-after")) == (507, "not_stored", "5")
+    assert house.tokens.grants() == []
+    assert (await page.answer(ticket["request"])).status == 200
+    assert (await house.pair(code)).status == 200
 
 
 @pytest.mark.parametrize("server", ["", "-x", "a b", "favicon.ico", None, 1.5, ["a"], "a\nb", "x" * 65])
@@ -405,11 +452,12 @@ async def test_who_names_two_origins_has_none(house: House, other: str) -> None:
     assert (await Stranger(house).answer(ticket["request"])).status == 200
 
 
-async def test_of_all_that_ask_at_once_each_origin_has_one_request_and_three_wait(house: House) -> None:
+async def test_of_all_that_ask_at_once_the_user_is_shown_three(house: House) -> None:
     pages = [f"https://app{port}.example:{port}" for port in range(8001, 8006)]
     answers = await asyncio.gather(*(Stranger(house, origin).ask() for origin in pages * 4))
-    assert sorted(answer.status for answer in answers) == [200] * 3 + [429] * 17
+    assert [answer.status for answer in answers] == [200] * 20
     assert len({origin for origin, *_ in house.asked}) == len(house.asked) == 3
+    assert len((await house.get("/-/pairs", bearer(house.tokens.master()))).json()["asking"]) == 3
 
 
 async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(house: House) -> None:

@@ -80,17 +80,25 @@ def test_a_destructive_tool_runs_only_after_somebody_allowed_it(house: House) ->
     assert len(port.of("approve")) == 2 and len(port.of("call")) == 1
 
 
-def test_allowed_for_the_session_it_is_not_asked_again_of_this_client(house: House) -> None:
+@pytest.mark.parametrize("session", ["one", None])
+def test_a_lasting_approval_holds_for_the_session_or_token_and_not_for_a_name(
+    house: House, session: str | None
+) -> None:
     port = house.tab()
+    allowed = house.request.caller = replace(house.request.caller, session=session, client={"name": "Claude"})
     house.call()
+    assert port.last("approve")["caller"]["session"] is (session is not None)
     house.decide(port, "session")
     house.call()
     assert len(port.of("approve")) == 1 and len(port.of("call")) == 2
-    house.request.caller = replace(house.request.caller, client={"name": "another"})
+    # The name is the client's own choice: it neither takes the approval away nor gives it.
+    house.request.caller = replace(allowed, client={"name": "another"})
     house.call()
-    house.request.caller = replace(house.request.caller, principal="token:another")
-    house.call()
-    assert len(port.of("approve")) == 3 and len(port.of("call")) == 2
+    assert len(port.of("approve")) == 1 and len(port.of("call")) == 3
+    for other in (replace(allowed, session="two"), replace(allowed, principal="token:another")):
+        house.request.caller = other
+        house.call()
+    assert len(port.of("approve")) == 3 and len(port.of("call")) == 3
 
 
 def test_a_tool_that_is_another_one_now_is_asked_about_again(house: House) -> None:

@@ -89,13 +89,15 @@ function showNext() {
 
 /** @param {ApproveMessage} message */
 function describe({ name, title, arguments: args, more, destructive, caller }) {
-  const who = caller.client ? `The AI client “${line(caller.client)}”` : "An AI client";
+  const by = `with the token “${line(caller.principal.replace(/^token:/, ""))}”`;
+  const who = caller.client ? `A client that calls itself “${line(caller.client)}”, ${by},` : `A client ${by}`;
   return {
     title: `Allow “${line(title || name)}”?`,
     text: [
       `${who} wants to run the tool “${line(name)}” of this page, with:`,
       ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
     ],
+    lasting: caller.session ? "Allow for this session" : "Allow for this token",
     details: visible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
   };
 }

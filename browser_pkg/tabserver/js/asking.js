@@ -12,6 +12,9 @@ import { pause } from "./wait.js";
 
 const ANSWER_MS = 30_000; // the relay answers after 20 s at the latest
 const BREATH_MS = 1_000;
+/** Busy, going away, or its disk is full: the request is still good. */
+const LATER = [429, 503, 507];
+const LATER_MS = 3_000;
 const ARRIVAL_MS = 2_000; // what another tab stored is seen here a few ms later, on a busy machine more
 const LOOK_MS = 20;
 
@@ -71,12 +74,7 @@ async function stored(key, arrival_ms, signal) {
  * @returns {Promise<{ token?: string, problem?: string }>}
  */
 async function ask(relay, server, signal, tell) {
-  let asked = await post(`${relay}/-/ask`, { server }, signal);
-  if (asked.status === 429 && asked.body.error === "busy") {
-    // The tab asked a moment ago and was reloaded, or others wait before it.
-    await pause(Math.min(Number(asked.body.retry_s) || 5, 120) * 1000, signal);
-    asked = await post(`${relay}/-/ask`, { server }, signal);
-  }
+  const asked = await post(`${relay}/-/ask`, { server }, signal);
   if (asked.status !== 200) return { problem: String(asked.body.message ?? `It answered ${asked.status}.`) };
   const { request, code, expires_s } = asked.body;
   const detail = { relay, server, code: String(code), expires_ms: Date.now() + Number(expires_s) * 1000 };
@@ -99,8 +97,9 @@ async function answerTo(request, relay, signal) {
     signal.throwIfAborted();
     const { status, body } = await post(`${relay}/-/ask/answer`, { request }, signal);
     if (status === 200 && body.state === "approved") return { token: String(body.token) };
-    if (status !== 200) return { problem: String(body.message ?? `It answered ${status}.`) };
-    await pause(BREATH_MS, signal);
+    const isForNow = LATER.includes(status);
+    if (status !== 200 && !isForNow) return { problem: String(body.message ?? `It answered ${status}.`) };
+    await pause(isForNow ? LATER_MS : BREATH_MS, signal);
   }
 }
 

@@ -171,6 +171,17 @@ export interface ConnectionEvents {
 /** What the user says to a call: this one, all of this client for this tool until the last tab is closed, or none. */
 export type Decision = "once" | "session" | "refuse";
 
+/**
+ * The program that calls. `client` is the name that it gave itself. The relay has verified the rest: `principal` names
+ * its token, and with `session` the decision `"session"` holds for that MCP session only. Without one it holds for every
+ * program with the same token.
+ */
+export interface ApprovalCaller {
+  client: string;
+  principal: string;
+  session: boolean;
+}
+
 export interface Approval {
   /** The tool that is called. */
   name: string;
@@ -179,7 +190,7 @@ export interface Approval {
   arguments: string;
   isCut: boolean;
   destructive: boolean;
-  caller: { client: string; principal: string };
+  caller: ApprovalCaller;
   /** Aborted when nobody waits for the decision any more: it was made, took too long, or the call was cancelled. */
   signal: AbortSignal;
   decide(decision: Decision): void;

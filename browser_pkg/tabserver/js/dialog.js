@@ -1,12 +1,12 @@
 /**
- * A question that must be answered before anything else in the page: allow once, allow for this session, refuse.
+ * Modal dialog that asks about a tool call: allow once, allow for the session or token, refuse.
  *
  * It is a modal dialog in the browser's top layer and in a closed shadow root: nothing of the page can be drawn over it or
  * change its look, and everything that others say stands in it as text. Only a person's own click or key decides, and not
  * in the moment that it appears. Escape refuses. What is asked, and what follows, is not known here.
  *
  * @import { Decision } from "./client.js"
- * @typedef {{ title: string, text: string[], details: string }} Dialog
+ * @typedef {{ title: string, text: string[], lasting: string, details: string }} Dialog
  */
 
 const STYLE = `
@@ -39,10 +39,13 @@ button:disabled { opacity: 0.55; cursor: default; }
 
 /** A click or a key that was meant for something else, in the moment that the dialog appeared, decides nothing. */
 const SETTLE_MS = 600;
-/** @type {[Decision, string, string][]} */
-const CHOICES = [
+/**
+ * @param {string} lasting
+ * @returns {[Decision, string, string][]}
+ */
+const choices = (lasting) => [
   ["once", "Allow once", "main"],
-  ["session", "Allow for this session", ""],
+  ["session", lasting, ""],
   ["refuse", "Refuse", ""],
 ];
 
@@ -52,7 +55,7 @@ const CHOICES = [
  * @param {(decision: Decision) => void} decide
  * @returns {() => void} takes it away
  */
-export function showDialog({ title, text, details }, others, decide) {
+export function showDialog({ title, text, lasting, details }, others, decide) {
   const element = document.createElement("tabrelay-approval");
   const shadow = element.attachShadow({ mode: "closed" });
   const sheet = new CSSStyleSheet();
@@ -75,7 +78,7 @@ export function showDialog({ title, text, details }, others, decide) {
   shown.tabIndex = 0;
   shown.setAttribute("aria-label", "Arguments");
   for (const line of rest) add(about, "p", line);
-  const buttons = CHOICES.map(([decision, label, look]) => choice(label, look, () => decide(decision)));
+  const buttons = choices(lasting).map(([decision, label, look]) => choice(label, look, () => decide(decision)));
   const row = add(root, "div");
   row.className = "actions";
   row.append(...buttons);

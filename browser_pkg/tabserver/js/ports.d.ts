@@ -2,7 +2,7 @@
 // sides: the `dom` and `webworker` libraries collide. What a page's author sees is in client.d.ts.
 
 import type {
-  Activity, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, PromptDefinition, Refused,
+  Activity, ApprovalCaller, Boot, Caller, Catalogue, ConnectOptions, Decision, LogLevel, ModuleFailed, PromptDefinition, Refused,
   ResourceDefinition, RunPython, State, Timing, ToolDefinition,
 } from "./client.js";
 
@@ -133,7 +133,7 @@ export interface ApproveMessage {
   arguments: string;
   more: number;
   destructive: boolean;
-  caller: { client: string; principal: string };
+  caller: ApprovalCaller;
 }
 
 export type FromWorker =

@@ -17,25 +17,27 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay.codes import PERSON_TTL_S, CodeProblem
-from tabrelay.pairing import Asking, Pairing, Refused, State
+from tabrelay.pairing import Asking, Pairing, State, canonical
 from tabrelay.policy import SERVE, Policy, PolicyError, parse_origin
-from tabrelay.tokens import Tokens
+from tabrelay.tokens import StateError, Tokens
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
 log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 4096
-HOLD_S: Final = 20.0  # a page's question is answered by then, also when nobody decided
+HOLD_S: Final = 20.0  # a page's question is answered by then, also without a decision
+COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
     CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
     CodeProblem.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
 }
 ENDS: Final = {
     State.REFUSED: (403, "This page was refused."),
-    State.EXPIRED: (410, "Nobody answered in time. Ask again."),
-    State.UNKNOWN: (404, "This is no request of this page, or a later one took its place."),
+    State.EXPIRED: (410, "The request was not answered in time. Ask again."),
+    State.UNKNOWN: (404, "This is not a request of this page, or the relay was restarted. Ask again."),
 }
+MAX_COLLECTING: Final = 16
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
 Told = Callable[[Asking, list[str]], None]
@@ -58,7 +60,9 @@ class Pairs:
         on_paired: Callable[[str], object] = lambda server: None,
         clock: Callable[[], float] = time.monotonic,
         public_url: str = "",
+        collect_s: float = COLLECT_S,
     ) -> None:
+        self._collect_s = collect_s
         self._public_url = public_url
         self._tokens = tokens
         self._policy = policy
@@ -67,6 +71,7 @@ class Pairs:
         self._clock = clock
         self._pairing = Pairing()
         self._decided = asyncio.Event()
+        self._collecting: dict[str, asyncio.Future[Asking]] = {}  # approvals by code that wait for their page
 
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route("/-/pair", self._redeem, methods=["POST"])
@@ -88,7 +93,10 @@ class Pairs:
         code = body.get("code")
         if not isinstance(code, str):
             return _error(400, "invalid_request", 'Expected {"code": "…"}.')
-        got = self._tokens.redeem(code, origin, self._clock())
+        try:
+            got = self._tokens.redeem(code, origin, self._clock())
+        except (OSError, StateError) as problem:
+            return _not_stored(problem)
         if isinstance(got, CodeProblem):
             return _error(403, got.value, PROBLEMS[got])
         return JSONResponse({"token": got.token, "server": got.server}, headers=NO_STORE)
@@ -111,46 +119,53 @@ class Pairs:
             server = check_server_name(_text(body, "server"))
         except (PolicyError, ServerNameError) as problem:
             return _error(400, "invalid_request", str(problem))
-        ticket = self._pairing.ask(origin, server, self._clock())
-        if isinstance(ticket, Refused):
-            return _later(ticket)
-        [asking] = [each for each in self._pairing.waiting(self._clock()) if each.code == ticket.code]
-        self._decided.set()  # whoever waits for an earlier request of this origin need not wait any longer
-        self._on_ask(asking, self._paired_for(server, besides=origin))
+        now = self._clock()
+        ticket = self._pairing.ask(origin, server, now)
+        if ticket.is_told:
+            self._on_ask(Asking(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
         answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
         return JSONResponse(answer, headers=NO_STORE)
 
     async def _answer(self, request: Request) -> Response:
-        """The page asks what became of its request; the answer comes when somebody decided, or after a while."""
+        """The page asks what became of its request; the answer comes when the user decided, or after a while."""
         body = await _json_object(request)
         if isinstance(body, Response):
             return body
         secret, origin = _text(body, "request"), _origin(request)
         found = self._pairing.look(secret, origin, self._clock())
-        if isinstance(found, Asking) and found.state is State.WAITING:
-            await self._wait(found)
-            found = self._pairing.look(secret, origin, self._clock(), is_known=True)
-        if isinstance(found, Refused):
-            return _later(found)
+        if found is not None and found.state is State.WAITING:
+            found = await self._wait(secret, origin)
         state = State.UNKNOWN if found is None else found.state
         if state in ENDS:
             return _error(ENDS[state][0], state.value, ENDS[state][1])
         if found is None or state is State.WAITING:
             return JSONResponse({"state": state.value}, headers=NO_STORE)
-        self._pairing.pick_up(secret)
-        token = self._tokens.issue(origin, found.server, (SERVE,))
+        try:
+            # First the token, then the end of the approval: a token that can't be stored does not use it up.
+            token = self._tokens.issue(origin, found.server, (SERVE,))
+        except (OSError, StateError) as problem:
+            return _not_stored(problem)
+        self._pairing.collect(secret, self._clock())
+        collecting = self._collecting.get(found.code)
+        if collecting is not None and not collecting.done():
+            collecting.set_result(found)
         return JSONResponse({"state": state.value, "token": token, "server": found.server}, headers=NO_STORE)
 
-    async def _wait(self, asking: Asking) -> None:
+    async def _wait(self, secret: str, origin: str) -> Asking | None:
+        found = self._pairing.look(secret, origin, self._clock())
         try:
             async with asyncio.timeout(HOLD_S):
-                while asking.is_waiting(self._clock()):
-                    self._decided.clear()
+                while found is not None and found.state is State.WAITING:
                     await self._decided.wait()
-                    if all(each is not asking for each in self._pairing.waiting(self._clock())):
-                        return
+                    found = self._pairing.look(secret, origin, self._clock())
         except TimeoutError:
-            pass
+            found = self._pairing.look(secret, origin, self._clock())
+        return found
+
+    def _wake(self) -> None:
+        """Every page that waits looks again: at its own request, whichever was decided on."""
+        decided, self._decided = self._decided, asyncio.Event()
+        decided.set()
 
     # -- the person ---------------------------------------------------------------------------------------------------
 
@@ -186,7 +201,7 @@ class Pairs:
             return body
         match body:
             case {"approve": str(code)} | {"refuse": str(code)}:
-                return self._decide(code, approve="approve" in body)
+                return await self._decide(code, approve="approve" in body)
             case {"revoke": str(id)}:
                 gone = self._tokens.revoke(lambda grant: grant.origin is not None and grant.id == id)
                 if not gone:
@@ -194,16 +209,35 @@ class Pairs:
                 return JSONResponse({"revoked": [grant.origin for grant in gone]}, headers=NO_STORE)
         return _error(400, "invalid_request", 'Expected {"approve": CODE}, {"refuse": CODE} or {"revoke": ID}.')
 
-    def _decide(self, code: str, *, approve: bool) -> Response:
+    async def _decide(self, code: str, *, approve: bool) -> Response:
         decided = self._pairing.decide(code, approve=approve, now=self._clock())
+        if decided is not None:
+            self._wake()
+        elif approve:
+            decided = await self._approve_unseen(canonical(code))
         if decided is None:
             return _error(404, "unknown", "No page asks with that code (any more). To see who asks: tabrelay pairs")
-        self._decided.set()
         log.info("%s: %s as %s", "paired" if approve else "refused", decided.origin, decided.server)
         if approve:
             self._on_paired(decided.server)
         answer = {"origin": decided.origin, "server": decided.server, "state": decided.state.value}
         return JSONResponse(answer, headers=NO_STORE)
+
+    async def _approve_unseen(self, code: str) -> Asking | None:
+        """The code of a request that is not in the list, which has few places: the page that shows it collects its
+        token now, or the approval is taken back."""
+        if len(self._collecting) >= MAX_COLLECTING or not self._pairing.approve_unseen(code, self._clock()):
+            return None
+        collecting = self._collecting[code] = asyncio.get_running_loop().create_future()
+        self._wake()
+        try:
+            async with asyncio.timeout(self._collect_s):
+                return await collecting
+        except TimeoutError:
+            return None
+        finally:
+            del self._collecting[code]
+            self._pairing.withdraw(code)
 
     def _paired_for(self, server: str, besides: str) -> list[str]:
         found = {grant.origin for grant in self._tokens.grants() if grant.servers and server in grant.servers}
@@ -227,11 +261,14 @@ def _exact(origin: str) -> str:
     return origin
 
 
-def _later(refused: Refused) -> Response:
-    seconds = max(1, round(refused.retry_s))
-    headers = {**NO_STORE, "Retry-After": str(seconds)}
-    body = {"error": refused.reason, "message": refused.message, "retry_s": seconds}
-    return JSONResponse(body, 429, headers=headers)
+def _not_stored(problem: OSError | StateError) -> Response:
+    """RFC 4918 §11.5. The code or the approval is still good."""
+    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else "its directory can't be used"
+    log.error("A page's token can't be stored: %s", problem)
+    why = f"The relay can't store this page's token ({reason})."
+    headers = {**NO_STORE, "Retry-After": "5"}
+    body = {"error": "not_stored", "message": f"{why} Free some disk space; the page tries again.", "retry_s": 5}
+    return JSONResponse(body, 507, headers=headers)
 
 
 def _error(status: int, reason: str, message: str) -> Response:

@@ -70,10 +70,11 @@ class Resource:
             return None
         # None: any valid token will do.
         scopes = frozenset(scope for scope in (CALL, SERVE) if _servers(claims, scope) != frozenset())
+        servers = _servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims)
         principal = Principal(
             _name(claims.subject),
             scopes,
-            servers=_servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims),
+            servers=_both(servers, self._audience(claims)),
             credential=f"oauth:{claims.digest}",
             expires=claims.expires,
         )
@@ -137,6 +138,13 @@ class Resource:
             return any(each in meant or each.startswith(f"{self._base}/") for each in claims.audiences)
         return bool(claims.audiences & meant)
 
+    def _audience(self, claims: Claims) -> frozenset[str] | None:
+        """The servers that its audience names; None: the relay itself, and so all of them."""
+        if claims.audiences & {self._base, f"{self._base}/"}:
+            return None
+        paths = [each.removeprefix(f"{self._base}/") for each in claims.audiences if each.startswith(f"{self._base}/")]
+        return frozenset(path.removesuffix(f"/{MCP}") for path in paths)
+
     # -- what clients are told ----------------------------------------------------------------------------------------
 
     def scope(self, needs: str, server: str | None) -> str:
@@ -197,6 +205,13 @@ def _servers(claims: Claims, needs: str | None) -> frozenset[str] | None:
 def _any_servers(claims: Claims) -> frozenset[str] | None:
     found = [_servers(claims, CALL), _servers(claims, SERVE)]
     return None if None in found else frozenset().union(*(names for names in found if names is not None))
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """The servers that are in both; None stands for all of them."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
 
 
 def _name(subject: str) -> str:

@@ -14,7 +14,7 @@ from tabrelay.verbs.table import ago, table
 
 def add(verbs: Any) -> None:
     about = "Show which pages ask to be paired and which are; approve, refuse and revoke."
-    parser = flags.verb(verbs, "pairs", about, "tabrelay pairs approve 4821")
+    parser = flags.verb(verbs, "pairs", about, "tabrelay pairs approve K7QF-2M9D")
     flags.address_flags(parser)
     parser.add_argument("--json", action="store_true", default=None, help="print JSON")
     parser.set_defaults(run=_list)
@@ -23,10 +23,10 @@ def add(verbs: Any) -> None:
     listing = _action(actions, "list", "Show which pages ask and which are paired.", "tabrelay pairs list", _list)
     listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     about = "Let a page offer tools: it must show the same code."
-    approve = _action(actions, "approve", about, "tabrelay pairs approve 4821", _approve)
-    approve.add_argument("code", metavar="CODE", help="the code that the page shows")
-    about = "Send a page away; it can't ask again for ten minutes."
-    refuse = _action(actions, "refuse", about, "tabrelay pairs refuse 4821", _refuse)
+    approve = _action(actions, "approve", about, "tabrelay pairs approve K7QF-2M9D", _approve)
+    approve.add_argument("code", metavar="CODE", help="the code that the page shows, whether it is in the list or not")
+    about = "Refuse a page's request; what its origin asks is not shown for ten minutes."
+    refuse = _action(actions, "refuse", about, "tabrelay pairs refuse K7QF-2M9D", _refuse)
     refuse.add_argument("code", metavar="CODE", help="the code in the list")
     about = "Take a pairing back: its pages are disconnected at once."
     revoke = _action(actions, "revoke", about, "tabrelay pairs revoke https://app.example", _revoke)
