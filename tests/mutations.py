@@ -554,15 +554,15 @@ MUTATIONS: Final = (
     _m(
         "what a session's permission is for",
         f"{WORKER}/approvals.py",
-        "return self.caller.principal, str(client), owner, self.name, mark_of(self.item)",
+        'return self.caller.principal, self.caller.session or "", owner, self.name, mark_of(self.item)',
         "return owner, self.name",
         "tabserver/test_approvals.py",
     ),
     _m(
         "a tool that is another one now asks again",
         f"{WORKER}/approvals.py",
-        "return self.caller.principal, str(client), owner, self.name, mark_of(self.item)",
-        "return self.caller.principal, str(client), owner, self.name",
+        'return self.caller.principal, self.caller.session or "", owner, self.name, mark_of(self.item)',
+        'return self.caller.principal, self.caller.session or "", owner, self.name',
         "tabserver/test_approvals.py",
     ),
     _m(

@@ -119,8 +119,9 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             await dialog.until(title)
             said = await dialog.text()
             assert "</pre><button>Allow</button>\\u{202e}gnihton" in said  # as text, and not turned round
+            assert "A client that calls itself “" in said and "with the token “" in said
             assert "marked as destructive" in said and "of this page" in said
-            assert await dialog.names("button") == ["Allow once", "Allow for this session", "Refuse"]
+            assert await dialog.names("button") == ["Allow once", "Allow for this token", "Refuse"]
             # No script of the page gets at it, and none of its clicks would count.
             assert await page.evaluate("document.querySelector('tabrelay-approval').shadowRoot") is None
             await dialog.button("Refuse")
@@ -139,7 +140,7 @@ async def test_a_destructive_tool_asks_in_its_page_before_it_runs(demo: Demo, pa
             done, _ = await asyncio.wait({first, second}, timeout=20, return_when=asyncio.FIRST_COMPLETED)
             assert [outcome(each.result()) for each in done] == [(False, "wiped")]
             await dialog.until(title)
-            await dialog.click("Allow for this session")
+            await dialog.click("Allow for this token")
             assert outcome(await first) == outcome(await second) == (False, "wiped")
         assert outcome(await client.call_tool("wipe", {"n": 3})) == (False, "wiped")  # nobody is asked any more
         assert sorted(said["n"] for said in await page.evaluate("ran")) == [1, 2, 3]

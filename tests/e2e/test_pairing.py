@@ -118,7 +118,7 @@ async def test_a_page_of_another_origin_asks_is_approved_works_and_is_sent_away(
     page = await place.open()
     code = await page.locator(SHOWN).inner_text()
     assert await page.evaluate("window.code") == code
-    said = await place.said(r"(\S+) wants to offer tools as \"(\w+)\" — code (\d+)")
+    said = await place.said(r"(\S+) wants to offer tools as \"(\w+)\" — code (\S+)")
     assert said.groups() == (place.site.origin, "notes", code)
     row = own.locator(f"#asking [data-origin='{place.site.origin}']")
     await expect(row.locator(".code")).to_have_text(code)

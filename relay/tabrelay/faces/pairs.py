@@ -228,7 +228,8 @@ class Pairs:
         token now, or the approval is taken back."""
         if len(self._collecting) >= MAX_COLLECTING or not self._pairing.approve_unseen(code, self._clock()):
             return None
-        collecting = self._collecting[code] = asyncio.get_running_loop().create_future()
+        collecting: asyncio.Future[Asking] = asyncio.get_running_loop().create_future()
+        self._collecting[code] = collecting
         self._wake()
         try:
             async with asyncio.timeout(self._collect_s):
