@@ -18,6 +18,7 @@ from typing import Any
 
 import httptools
 
+from tabrelay.patient_timer import TURN_S, PatientTimer
 from tabrelay.stencil import Stencil, cut
 from tabrelay.ticker import EARLY_S
 from tabrelay.ticket import Letter, Road, Street, Ticket
@@ -46,8 +47,8 @@ class LimitedHttp(Street):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._deadline: asyncio.TimerHandle | None = None
-        self._stall: asyncio.TimerHandle | None = None
+        self._deadline: PatientTimer | None = None
+        self._stall: PatientTimer | None = None
         self._is_waiting = True  # for a header to be complete
         self._header_bytes = 0  # of a header that came in several pieces: an upper bound
         self._has_body_to_come = False
@@ -91,7 +92,7 @@ class LimitedHttp(Street):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall = self.loop.call_later(self.stall_s, self.transport.abort)
+        self._stall = PatientTimer(self.loop, self.stall_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -235,6 +236,10 @@ class LimitedHttp(Street):
         else:
             self.timeout_keep_alive_handler()
 
+    def timeout_keep_alive_handler(self) -> None:
+        """An idle connection ends. A request that came while this process was suspended is read before that."""
+        self.timeout_keep_alive_task = self.loop.call_later(TURN_S, super().timeout_keep_alive_handler)
+
     def _stir(self) -> None:
         """It asks again, or is gone. Its last answer may have gone out either way."""
         if self.timeout_keep_alive_task is not None:
@@ -337,7 +342,7 @@ class LimitedHttp(Street):
 
     def _arm(self, wait_s: float) -> None:
         self._disarm()
-        self._deadline = self.loop.call_later(wait_s, self._too_late)
+        self._deadline = PatientTimer(self.loop, wait_s, self._too_late)
 
     def _disarm(self) -> None:
         if self._deadline is not None:

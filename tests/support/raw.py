@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -39,6 +41,15 @@ class RawConnection:
         """Not waited for: a relay may answer, and hang up, before it has read everything."""
         assert self._writer is not None
         self._writer.write(data)
+
+    def send_now(self, data: bytes) -> None:
+        """Without the event loop: the bytes are in the kernel when this returns."""
+        assert self._writer is not None
+        raw = socket.socket(fileno=os.dup(self._writer.get_extra_info("socket").fileno()))
+        with raw:
+            raw.settimeout(WAIT_S)
+            raw.sendall(data)
+            raw.setblocking(False)
 
     def hang_up(self) -> None:
         """Nothing more will be sent; what the relay says is still read."""

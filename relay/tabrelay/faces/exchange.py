@@ -10,6 +10,7 @@ import orjson
 
 from tabrelay.errors import BadRequest, Busy, RelayError
 from tabrelay.heading import Heading
+from tabrelay.patient_timer import PatientTimer
 from tabrelay.slices import Body, Slices
 from tabserver.wire.budget import Budget
 from tabserver.wire.jsonrpc import RequestId, error_message
@@ -178,22 +179,25 @@ class Exchange(Heading):
     async def _write_slowly(self, body: Body, *, is_last: bool) -> None:
         """At the client's pace: a large body goes out in pieces, and one that is not read is given up. After each piece
         others have their turn."""
-        left, now = len(body), asyncio.get_running_loop().time
-        renewed = now()
+        left, loop, patience = len(body), asyncio.get_running_loop(), asyncio.timeout(None)
+        renewed = loop.time()
+        timer = PatientTimer(loop, STALL_S, lambda: patience.reschedule(loop.time()))
         try:
-            async with asyncio.timeout(STALL_S) as patience:
+            async with patience:
                 for piece in body if isinstance(body, Slices) else _cut(body):
                     if self.is_gone:
                         return
                     left -= len(piece)
                     more = not is_last or left > 0
                     await self._send({"type": "http.response.body", "body": piece, "more_body": more})
-                    if now() - renewed > RENEW_S:
-                        renewed = now()
-                        patience.reschedule(renewed + STALL_S)
+                    if loop.time() - renewed > RENEW_S:
+                        renewed = loop.time()
+                        timer.restart()
                     await asyncio.sleep(0)
         except TimeoutError:
             self.is_gone = True
+        finally:
+            timer.cancel()
 
 
 def _cut(body: bytes) -> Iterator[bytes]:
