@@ -5,6 +5,7 @@ What is counted while it happens is `meter`'s. A room that has figures of its ow
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -99,6 +100,8 @@ class Gauges:
         requests = Sample(self._drain.exchanges.count)
         yield gauge("tabrelay_http_requests_in_flight", "HTTP requests and streams being answered.", requests)
         yield gauge("tabrelay_websockets", "Open WebSockets.", Sample(self._drain.sockets.count))
+        tasks = Sample(len(asyncio.all_tasks()))
+        yield gauge("tabrelay_tasks", "Tasks of the event loop, with the one that reads this.", tasks)
 
     def _servers(self) -> Iterable[Sample]:
         found = dict.fromkeys([(kind, state) for kind in ("browser", "node", "elsewhere") for state in _STATES], 0)

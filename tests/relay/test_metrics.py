@@ -110,6 +110,7 @@ async def test_what_there_is_now_is_shown_while_it_is_there(tmp_path: Path) -> N
     assert figure(during, "tabrelay_calls_in_flight") == 1
     assert figure(during, "tabrelay_http_requests_in_flight") == 1
     assert figure(during, "tabrelay_websockets") == 1
+    assert figure(during, "tabrelay_tasks") > figure(after, "tabrelay_tasks") > 0
     assert 0 < figure(during, "tabrelay_budget_limit_bytes", budget="links") <= relay.settings.replay_budget
     assert figure(during, "tabrelay_budget_used_bytes", budget="links") > 0  # the call that is not acknowledged yet
     assert figure(after, "tabrelay_calls_in_flight") == 0
