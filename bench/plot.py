@@ -1,10 +1,11 @@
-"""Figures as a picture, as SVG that reads on a light page and on a dark one: horizontal bars with their spread, and
-curves of growth."""
+"""Figures as a picture, as SVG that reads on a light page and on a dark one: horizontal bars with their spread, curves
+of growth, and lines over time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from math import log10
 
@@ -16,6 +17,7 @@ STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .title { font-weight: 600; font-size: 15px }
 .bar, .dot { fill: #3b6fd4 } .curve { stroke: #3b6fd4; stroke-width: 2; fill: none }
+.thin { stroke-width: 1.2 } .dashed { stroke-dasharray: 4 3 }
 .axis { stroke: #8b949e; stroke-width: 1; fill: none } .small { font-size: 11px }
  .spread { stroke: #1f2328; stroke-width: 1.5; fill: none }
 @media (prefers-color-scheme: dark) {
@@ -67,6 +69,10 @@ class Curve:
 def curves(title: str, drawn: Sequence[Curve]) -> str:
     """Small pictures beside each other, two in a row. How many there are goes by factors of ten, from 0 upwards the
     value: a flat line is one that does not grow."""
+    return _panels(title, [partial(_panel, curve) for curve in drawn])
+
+
+def _panels(title: str, drawn: Sequence[Callable[[float, float], list[str]]]) -> str:
     rows = (len(drawn) + 1) // 2
     width, height = 2 * PANEL + 20, 36 + rows * (FRAME + BOTTOM + 34)
     parts = [
@@ -74,9 +80,9 @@ def curves(title: str, drawn: Sequence[Curve]) -> str:
         f"<title>{escape(title)}</title><style>{STYLE}</style>",
         f'<text class="title" x="0" y="18">{escape(title)}</text>',
     ]
-    for number, curve in enumerate(drawn):
+    for number, panel in enumerate(drawn):
         left, top = (number % 2) * (PANEL + 20), 56 + (number // 2) * (FRAME + BOTTOM + 34)
-        parts += _panel(curve, left, top)
+        parts += panel(left, top)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -102,4 +108,42 @@ def _panel(curve: Curve, left: float, top: float) -> list[str]:
             f'<text class="small" x="{x:.1f}" y="{y - 8:.1f}" text-anchor="middle">{shown}{escape(curve.unit)}</text>',
             f'<text class="small" x="{x:.1f}" y="{top + FRAME + 16}" text-anchor="middle">{count:,}</text>',
         ]
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure over time: (minute, value), in order. `start`: a dashed line marks this minute."""
+
+    title: str
+    points: Sequence[tuple[float, float]]
+    start: float
+
+
+def lines(title: str, drawn: Sequence[Line]) -> str:
+    """Small pictures beside each other, two in a row; both axes begin at 0, so that a flat line is one that does not
+    grow."""
+    return _panels(title, [partial(_line_panel, line) for line in drawn])
+
+
+def _line_panel(line: Line, left: float, top: float) -> list[str]:
+    latest, highest = line.points[-1][0] or 1.0, max(value for _, value in line.points) * 1.15 or 1.0
+    across = PANEL - LEFT - 40
+
+    def place(minute: float, value: float) -> tuple[float, float]:
+        return left + LEFT + minute / latest * across, top + FRAME * (1 - value / highest)
+
+    at = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line.points))
+    mark = place(line.start, 0)[0]
+    parts = [
+        f'<text class="small" x="{left}" y="{top - 6}">{escape(line.title)}</text>',
+        f'<path class="axis" d="M{left + LEFT} {top}V{top + FRAME}H{left + PANEL - 20}"/>',
+        f'<path class="axis dashed" d="M{mark:.1f} {top}V{top + FRAME}"/>',
+        f'<polyline class="curve thin" points="{at}"/>',
+        f'<text class="small" x="{left + LEFT + across}" y="{top + FRAME + 16}" text-anchor="end">'
+        f"{latest:.0f} min</text>",
+    ]
+    for value in (0.0, highest / 1.15):
+        y = place(0, value)[1] + 4
+        parts.append(f'<text class="small" x="{left + LEFT - 6}" y="{y:.1f}" text-anchor="end">{value:,.0f}</text>')
     return parts

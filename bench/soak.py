@@ -1,184 +1,327 @@
-"""Does anything grow? Browsers come and go and calls are made for as long as you like; memory is read all the while.
+"""Soak test: does memory, or the number of descriptors and tasks, grow while everything happens to a relay that can?
 
-The browsers are synthetic workers that speak the real link. Each lives for some seconds, loses its socket without a
-word (and sometimes its whole self: then it comes back as another worker), and dials again. Calls take up to a second,
-so that cuts find them under way, and some callers hang up. The relay's resident memory, descriptors, tasks and objects
-are sampled; a straight line through the samples, without the first fifth, gives what an hour would add.
+Two relays run beside each other, with 20 CPython workers (the real transport and MCP core) and one real Chromium:
+
+    steady      15 workers and Chromium. Calls of both eras, callers that give up, results of 2 MiB, sockets that are
+                cut, page reloads, tokens that are made and revoked. It is restarted three times during the warm-up
+                and then runs to the end: a slope needs one process that lives long.
+    restarted   5 workers and their callers. It is restarted every few minutes for the whole time.
+
+The warm-up takes ten minutes (a third of a shorter run). At its end, and again at the end of the run, all load pauses
+for a while, and the descriptors and tasks of the steady relay are counted. Both counts must be the same. The slope of
+its memory is the Theil-Sen estimate (the median of the slopes between all pairs of samples) over the samples between
+the two pauses. It must be under 1 MB per hour, resident and unique. Runs that measure less than 20 minutes report the
+slope and do not judge it: it is noise.
+
+Other violations: a call without an answer, with another call's answer, or that ran twice; a revoked token that works;
+an exception in a relay's log or the page. The exit code is 1 if there is any.
+
+Samples are written to build/bench/soak.jsonl while the run goes on; `--report` makes table and plot of a file.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import heapq
+import json
 import random
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
+from typing import Any, Final
 
 import httpx2
-import uvloop
+from playwright.async_api import async_playwright
 
-from bench import machine, stage
-from bench.load import MODERN
-from bench.peer import Linked, Socket, bearer
-from bench.table import table
-from tabserver.wire.events import Received
-from tabserver.wire.frames import SUBPROTOCOL
+from bench import machine, soak_report
+from bench.boot import site
+from bench.soak_load import Caller, Tab, change_tokens, write_page
+from bench.stage import ROOT, TOKEN, Child
+from tests.support.chaos import ChaosProxy
+from tests.support.settings import load_settings
 
-MIB = 1024 * 1024
-LIFE_S = (0.5, 6.0)
-AWAY_S = (0.05, 2.0)
-WORK_S = (0.0, 1.0)
-PAUSE_S = (0.01, 0.3)
-REBORN = 0.1  # how often a lost browser comes back as another worker
-HANG_UP = 0.05
-SKIPPED = 0.2
+FOLDER: Final = ROOT / "build" / "bench"
+WARM_UP_MIN: Final = 10.0
+RESTARTS: Final = (0.2, 0.4, 0.6)  # of the steady relay, as parts of the warm-up
+REST_S: Final = 90.0  # longer than a lost link (30 s) and an idle HTTP connection, such as Chromium's (75 s), are kept
+SETTLED_S: Final = 120.0
+TAB: Final = "chromium"
 
 
-class Working(Linked):
-    """A worker whose tools take a while."""
+class Relay:
+    """`tabrelay serve` with a state directory, a port and a log that outlive its restarts."""
 
-    def __init__(self, server: str, chance: random.Random) -> None:
-        super().__init__(server, f"{chance.getrandbits(64):x}")
-        self._chance = chance
-        self._working: list[tuple[float, int, Received[str]]] = []
+    def __init__(self, name: str, home: Path) -> None:
+        self.name, self.home = name, home
+        self.log = FOLDER / f"soak-{name}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.unlink(missing_ok=True)
+        self.url = self.token = ""
+        self._port = 0
+        self._flags: tuple[str, ...] = ()
+        self._child: asyncio.subprocess.Process | None = None
 
-    def due(self) -> float | None:
-        times = [time for time in (super().due(), self._working[0][0] if self._working else None) if time is not None]
-        return min(times, default=None)
+    async def start(self, *flags: str) -> None:
+        self._flags = flags or self._flags
+        command = ("-m", "tabrelay", "serve", "--json", "--port", str(self._port), "--home", str(self.home))
+        with self.log.open("ab") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable, *command, *self._flags, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=log
+            )
+        assert self._child.stdout is not None
+        said = json.loads(await self._child.stdout.readline())
+        self.url, self.token = said["base_url"], said["token"]
+        self._port = httpx2.URL(self.url).port or 0
 
-    def _due_now(self, requests: list[Received[str]], now: float) -> list[Received[str]]:
-        for request in requests:
-            heapq.heappush(self._working, (now + self._chance.uniform(*WORK_S), id(request), request))
-        done = []
-        while self._working and self._working[0][0] <= now:
-            done.append(heapq.heappop(self._working)[2])
-        return done
+    async def stop(self) -> None:
+        if self._child is not None and self._child.returncode is None:
+            self._child.terminate()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._child.wait(), 60)
+            if self._child.returncode is None:
+                self._child.kill()
+                await self._child.wait()
+
+    async def restart(self) -> None:
+        await self.stop()
+        await self.start()
+
+    def exceptions(self) -> int:
+        text = self.log.read_text(errors="replace")
+        return text.count("Traceback (most recent call last)") + text.count("ERROR")
+
+    def figures(self) -> dict[str, int]:
+        assert self._child is not None
+        return process_figures(self._child.pid)
+
+    async def tasks(self, http: httpx2.AsyncClient) -> dict[str, int]:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        lines = (await http.get(f"{self.url}/-/metrics", headers=headers)).text.splitlines()
+        found = dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {
+            "tasks": int(float(found["tabrelay_tasks"])),
+            "in_flight": int(float(found["tabrelay_calls_in_flight"])),
+        }
 
 
-async def browser(url: str, token: str, server: str, chance: random.Random) -> None:
-    """One name, held by one worker after another."""
-    address = url.replace("http", "ws", 1) + "/" + server
-    worker = Working(server, chance)
-    while True:
-        with contextlib.suppress(OSError):
-            socket = await Socket.dial(address, [SUBPROTOCOL, bearer(token)], worker)
-            await asyncio.sleep(chance.uniform(*LIFE_S))
-            socket.cut()
-            await socket.gone
-        await asyncio.sleep(chance.uniform(*AWAY_S))
-        if chance.random() < REBORN:
-            worker = Working(server, chance)
-
-
-async def caller(http: httpx2.AsyncClient, server: str, chance: random.Random, outcomes: Counter[str]) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": MODERN,
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "soak", "version": "1"},
-    }
-    headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
-    while True:
-        arguments = {"bytes": 2 * MIB} if chance.random() < 0.01 else {"text": "x" * 200}
-        params = {"name": "echo", "arguments": arguments, "_meta": meta}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        patience_s = chance.uniform(0, 0.5) if chance.random() < HANG_UP else 120.0
-        try:
-            async with asyncio.timeout(patience_s):
-                answer = (await http.post(f"/{server}", json=body, headers=headers)).json()
-            outcomes["ok" if "result" in answer else answer["error"]["data"]["reason"]] += 1
-        except TimeoutError:
-            outcomes["hung up" if patience_s < 1 else "NO ANSWER"] += 1
-        await asyncio.sleep(chance.uniform(*PAUSE_S))
+def process_figures(pid: int) -> dict[str, int]:
+    """Resident and unique memory in bytes, and open descriptors, from /proc."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.endswith(" kB")}
+    unique = sizes["Private_Clean"] + sizes["Private_Dirty"]
+    return {"rss": sizes["Rss"], "uss": unique, "fds": len(list(Path(f"/proc/{pid}/fd").iterdir()))}
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    at_s: float
-    rss: int
-    descriptors: int
-    tasks: int
-    objects: int
+class Plan:
+    minutes: float
+    workers: int
+    restarted: int
+    callers: int
+    has_chromium: bool
+    seed: int
+
+    @property
+    def warm_up_s(self) -> float:
+        return min(WARM_UP_MIN, self.minutes / 3) * 60
+
+    @property
+    def restart_every_s(self) -> float:
+        return min(180.0, self.minutes * 60 / 6)
+
+    @property
+    def sample_every_s(self) -> float:
+        return max(2.0, min(10.0, self.minutes * 60 / 300))
 
 
-async def sample(relay: stage.Child, began: float) -> Sample:
-    counts = await asyncio.to_thread(relay.ask)
-    return Sample(monotonic() - began, relay.rss(), relay.descriptors(), counts["tasks"], counts["objects"])
+class Soak:
+    """One run. `begin` starts all processes, `run` goes through the phases."""
 
+    def __init__(self, plan: Plan, file: Path) -> None:
+        self._plan, self._file = plan, file
+        self._outcomes: Counter[str] = Counter()
+        self._load: list[asyncio.Task[None]] = []
+        self._all: list[asyncio.Task[None]] = []
+        self._tab: Tab | None = None
+        self._began = 0.0
+        self._crew_said: dict[str, Any] = {}
 
-def slope(times: Sequence[float], values: Sequence[float]) -> float:
-    """Least squares: what one second adds."""
-    mean_time, mean_value = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((time - mean_time) ** 2 for time in times)
-    both = zip(times, values, strict=True)
-    return sum((time - mean_time) * (value - mean_value) for time, value in both) / spread if spread else 0.0
+    async def begin(self, stack: AsyncExitStack) -> None:
+        plan = self._plan
+        homes = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tabrelay-soak-")))
+        self._steady, self._restarted = Relay("steady", homes / "steady"), Relay("restarted", homes / "restarted")
+        folder, origin = await stack.enter_async_context(site())
+        proxy = await stack.enter_async_context(ChaosProxy())
+        flags = ("--allow-host", f"127.0.0.1:{proxy.port}", "--allow-origin", origin)
+        for relay in (self._steady, self._restarted):
+            stack.push_async_callback(relay.stop)
+            await relay.start(*flags, "--log-level", "warning")
+        proxy.target = ("127.0.0.1", int(httpx2.URL(self._steady.url).port or 0))
+        self._http = await stack.enter_async_context(httpx2.AsyncClient(trust_env=False, timeout=30))
+        first = plan.workers - plan.restarted
+        self._names = {
+            relay: [f"{relay.name}-{number}" for number in range(count)]
+            for relay, count in ((self._steady, first), (self._restarted, plan.restarted))
+        }
+        addresses = [(relay.url, name) for relay, names in self._names.items() for name in names]
+        secrets = " ".join(dict.fromkeys(relay.token for relay, names in self._names.items() if names))
+        env = {TOKEN: secrets}
+        self._crew = await asyncio.to_thread(
+            Child, "bench.soak_workers", json.dumps(addresses), str(plan.seed), env=env
+        )
+        stack.callback(self._crew.stop)
+        if plan.has_chromium:
+            write_page(folder, proxy.origin, self._steady.token, TAB)
+            playwright = await stack.enter_async_context(async_playwright())
+            browser = await playwright.chromium.launch(**load_settings().launch_options())
+            stack.push_async_callback(browser.close)
+            chance = random.Random(f"{plan.seed} tab")
+            self._tab = await Tab.open(browser, f"{origin}/index.html", proxy, chance, self._outcomes)
 
-
-def report(samples: Sequence[Sample]) -> str:
-    kept = samples[int(len(samples) * SKIPPED) :]
-    times = [item.at_s for item in kept]
-    columns: dict[str, Iterable[float]] = {
-        "resident memory, MiB": [item.rss / MIB for item in kept],
-        "descriptors": [item.descriptors for item in kept],
-        "tasks": [item.tasks for item in kept],
-        "objects": [item.objects for item in kept],
-    }
-    rows = []
-    for name, found in columns.items():
-        values = list(found)
-        per_hour = slope(times, values) * 3600
-        rows.append([name, f"{values[0]:,.0f}", f"{values[-1]:,.0f}", f"{max(values):,.0f}", f"{per_hour:+,.1f}"])
-    return table(["", "first", "last", "largest", "per hour"], rows)
-
-
-async def soak(minutes: float, browsers: int, callers: int, seed: int) -> tuple[list[Sample], Counter[str]]:
-    outcomes: Counter[str] = Counter()
-    samples: list[Sample] = []
-    with stage.lone_relay(program="bench.observed") as relay:
-        url, token = relay.said["base_url"], relay.said["token"]
-        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
-        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
-        async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=None, limits=limits) as http:
-            names = [stage.SERVER] + [f"{stage.SERVER}-{number}" for number in range(1, browsers)]
-            crowd = [browser(url, token, name, random.Random(f"{seed} {name}")) for name in names]
-            tasks = [asyncio.create_task(one) for one in crowd]
-            await asyncio.sleep(1)
-            for name in names:
-                chances = [random.Random(f"{seed} {name} {number}") for number in range(callers)]
-                tasks += [asyncio.create_task(caller(http, name, chance, outcomes)) for chance in chances]
-            began = monotonic()
-            every_s = max(1.0, minutes * 60 / 300)
-            while monotonic() - began < minutes * 60:
-                await asyncio.sleep(every_s)
-                samples.append(await sample(relay, began))
-                for task in tasks:
-                    if task.done():
-                        task.result()
-            for task in tasks:
+    async def run(self) -> dict[str, Any]:
+        plan = self._plan
+        self._began = monotonic()
+        self._all = [asyncio.create_task(self._sample()), asyncio.create_task(self._restart_often())]
+        try:
+            self._start_load()
+            for part in RESTARTS:
+                await self._until(plan.warm_up_s * part)
+                await self._steady.restart()
+                self._outcomes["restarts, steady relay"] += 1
+            await self._until(plan.warm_up_s)
+            first = await self._rest()
+            measured_from = monotonic() - self._began
+            self._start_load()
+            await self._until(max(plan.minutes * 60, measured_from + 60))
+            measured_to = monotonic() - self._began
+            last = await self._rest()
+        finally:
+            for task in [*self._load, *self._all]:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-    return samples, outcomes
+            await asyncio.gather(*self._load, *self._all, return_exceptions=True)
+        for relay in (self._steady, self._restarted):
+            self._outcomes["EXCEPTION IN A RELAY'S LOG"] += relay.exceptions()
+        self._outcomes["CALL RAN TWICE"] += self._crew_said["twice"]
+        counted = {f"{name} in workers": count for name, count in self._crew_said["counts"].items()}
+        return {
+            "measured": [measured_from, measured_to],
+            "rests": [first, last],
+            "outcomes": {**self._outcomes, **counted},
+        }
+
+    # -- phases --------------------------------------------------------------------------------------------------------
+
+    def _start_load(self) -> None:
+        plan, seed, jobs = self._plan, self._plan.seed, []
+        for relay, names in self._names.items():
+            for name in names:
+                for number in range(plan.callers):
+                    chance = random.Random(f"{seed} {name} {number}")
+                    jobs.append(Caller(relay.url, relay.token, name, chance, self._outcomes).run())
+            if names:
+                jobs.append(change_tokens(relay.url, relay.home, names[0], self._outcomes))
+        if self._tab is not None:
+            jobs += [self._tab.cut(), self._tab.reload()]
+            for number in range(3):
+                chance = random.Random(f"{seed} {TAB} {number}")
+                relay = self._steady
+                jobs.append(Caller(relay.url, relay.token, TAB, chance, self._outcomes).run())
+        self._load = [asyncio.create_task(job) for job in jobs]
+
+    async def _until(self, at_s: float) -> None:
+        while (left := at_s - (monotonic() - self._began)) > 0:
+            await asyncio.sleep(min(left, 1))
+            for task in [*self._load, *self._all]:
+                if task.done():
+                    task.result()
+
+    async def _rest(self) -> dict[str, int]:
+        """Stop the load, wait until everything is connected and quiet, and count."""
+        await self._tell_crew("rest")
+        for task in self._load:
+            task.cancel()
+        await asyncio.gather(*self._load, return_exceptions=True)
+        self._load = []
+        if self._tab is not None:
+            await self._tab.is_back()
+            await self._tab.count_runs()
+        await asyncio.sleep(REST_S)
+        seen: list[dict[str, int]] = []
+        async with asyncio.timeout(SETTLED_S):
+            while len(seen) < 5 or any(one != seen[-1] for one in seen[-5:]):
+                crew = await self._tell_crew("")
+                figures, tasks = self._steady.figures(), await self._steady.tasks(self._http)
+                is_quiet = tasks["in_flight"] == 0 and crew["connected"] == self._plan.workers
+                if is_quiet:
+                    seen.append({"fds": figures["fds"], "tasks": tasks["tasks"], "worker_tasks": crew["tasks"]})
+                await asyncio.sleep(2)
+        await self._tell_crew("cut")
+        return seen[-1]
+
+    async def _restart_often(self) -> None:
+        while self._names[self._restarted]:
+            await asyncio.sleep(self._plan.restart_every_s)
+            await self._restarted.restart()
+            self._outcomes["restarts, the other relay"] += 1
+
+    async def _tell_crew(self, command: str) -> dict[str, Any]:
+        def ask() -> dict[str, Any]:
+            return self._crew.ask(command)
+
+        self._crew_said = await asyncio.to_thread(ask)
+        return self._crew_said
+
+    async def _sample(self) -> None:
+        shown = -60.0
+        while True:
+            await asyncio.sleep(self._plan.sample_every_s)
+            at_s = monotonic() - self._began
+            with suppress(OSError, httpx2.TransportError, KeyError):  # it is being restarted
+                row = {"at_s": round(at_s, 1), **self._steady.figures(), **await self._steady.tasks(self._http)}
+                row["workers_rss"] = process_figures(self._crew.pid)["rss"]
+                append(self._file, row)
+                if at_s - shown >= 60:
+                    shown = at_s
+                    words = f"{at_s / 60:5.1f} min  {row['rss'] / 1e6:6.1f} MB  {row['fds']} fds  {row['tasks']} tasks"
+                    print(f"{words}  {self._outcomes['ok']:,} calls ok", file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def append(file: Path, row: dict[str, Any]) -> None:
+    with file.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+
+
+async def soak(plan: Plan, file: Path) -> None:
+    append(file, {"plan": {name: getattr(plan, name) for name in Plan.__slots__}, "machine": machine.describe()})
+    async with AsyncExitStack() as stack:
+        run = Soak(plan, file)
+        await run.begin(stack)
+        append(file, {"result": await run.run()})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("minutes", type=float)
-    parser.add_argument("browsers", type=int)
-    parser.add_argument("--callers", type=int, default=4, help="for each browser")
+    parser.add_argument("minutes", type=float, nargs="?", default=60.0, help="length of the run (default: 60)")
+    parser.add_argument("--workers", type=int, default=20, help="CPython workers, of both relays together")
+    parser.add_argument("--restarted", type=int, default=5, help="of these, at the relay that is restarted")
+    parser.add_argument("--callers", type=int, default=1, help="for each worker")
+    parser.add_argument("--no-chromium", action="store_true", help="only CPython workers")
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    about = machine.describe()
-    samples, outcomes = uvloop.run(soak(args.minutes, args.browsers, args.callers, args.seed))
-    print(
-        "\n".join(about), f"{args.minutes:g} minutes, {args.browsers} browsers, {args.callers} callers each", sep="\n"
-    )
-    print("\ncalls: " + ", ".join(f"{count:,} {name}" for name, count in outcomes.most_common()), end="\n\n")
-    print(report(samples))
-    return 1 if outcomes["NO ANSWER"] else 0
+    parser.add_argument("--samples", type=Path, default=FOLDER / "soak.jsonl", help="where samples are written")
+    parser.add_argument("--report", action="store_true", help="run nothing: report on the samples of an earlier run")
+    parser.add_argument("--plot", type=Path, default=FOLDER / "soak.svg", help="where the plot is written")
+    args = parser.parse_args(arguments)
+    if not args.report:
+        plan = Plan(args.minutes, args.workers, args.restarted, args.callers, not args.no_chromium, args.seed)
+        args.samples.parent.mkdir(parents=True, exist_ok=True)
+        args.samples.write_text("")
+        asyncio.run(soak(plan, args.samples))
+    return soak_report.report(args.samples, args.plot)
 
 
 if __name__ == "__main__":

@@ -66,10 +66,10 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self) -> dict[str, Any]:
-        """One more line, of a child that answers (`bench.observed`)."""
+    def ask(self, line: str = "") -> dict[str, Any]:
+        """One more line, of a child that answers (`bench.soak_workers`)."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
