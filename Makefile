@@ -63,7 +63,8 @@ bench-full: bench bench-rivals ## Measure everything, in under an hour: growth, 
 	$(BIN)/python -m bench.leak
 	$(BIN)/python -m bench.startup
 	$(BIN)/python -m bench.bus
-	$(BIN)/python -m bench.soak 5 10
+	$(BIN)/python -m bench.sleep --rounds 1
+	$(BIN)/python -m bench.soak 5
 
 bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (ARGS="--rounds 9")
 	@$(SETUP) rivals

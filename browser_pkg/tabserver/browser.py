@@ -167,7 +167,8 @@ class Aborter:
     def abort(self, reason: str) -> None:
         if self.reason is None:
             self.reason = reason
-            self._controller.abort(reason)
+            # What is awaited fails with this value, and Pyodide awaits for ever what fails with a string.
+            self._controller.abort(js.Error.new(reason))
 
     @property
     def aborted(self) -> bool:

@@ -125,17 +125,11 @@ class Settings:
     greet_s: float = _setting(1.0, "a plain page that does not answer is greeted again after this")
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
-    max_questions: int = _setting(16, "questions that a server has open at a time during one call")
-    max_questions_server: int = _setting(64, "questions that a plain page, or a server elsewhere, has open at a time")
-    question_budget: int = _setting(4 * MIB, "the same questions together, in characters")
     upstream_start_s: float = _setting(60.0, "a server elsewhere must have answered its greeting within this")
     upstream_timeout_s: float = _setting(0.0, "calls to servers elsewhere; 0: what the configuration says of each")
     session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
     session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
-    max_sessions_token: int = _setting(1_000, "handshake sessions of one token, origin or user at a time")
-    max_subscribed: int = _setting(16 * MIB, "URIs that all handshake sessions have subscribed to, together")
-    kept_sessions: int = _setting(10_000, "sessions, and pinned tabs, whose state is kept over a restart")
 
     @classmethod
     def from_args(

@@ -165,6 +165,8 @@ def expected(key: str, size: int) -> str:
 class Stage:
     """Start it with `async with`; then open tabs. `timing` is the worker's, `settings` are the relay's."""
 
+    is_direct = False
+
     def __init__(
         self, folder: Path, context: BrowserContext, *, timing: dict[str, Any] | None = None, **settings: object
     ) -> None:
@@ -184,7 +186,8 @@ class Stage:
         self.relay = Demo(self._folder / "home", SERVER, *flags, verb="serve", **self._settings)
         await self._stack.enter_async_context(self.relay)
         self.proxy.target = ("127.0.0.1", self.relay.port)
-        (app / "worker.js").write_text(f'import "{self.proxy.origin}/-/worker.js";\n')
+        self.origin = f"http://127.0.0.1:{self.relay.port}" if self.is_direct else self.proxy.origin
+        (app / "worker.js").write_text(f'import "{self.origin}/-/worker.js";\n')
         (app / "tools.py").write_text(TOOLS)
         self.write("index.html", PAGE, "Counting tab")
         self.write("other.html", OTHER_PAGE, "Other tab")
@@ -197,13 +200,13 @@ class Stage:
         """Add a page to the web app."""
         options = {
             "server": SERVER,
-            "relay": self.proxy.origin,
+            "relay": self.origin,
             "token": self.relay.token,
             "worker": "/worker.js",
             "modules": ["/tools.py"],
             **({"timing": self._timing} if self._timing else {}),
         }
-        filled = page.replace("TITLE", title).replace("RELAY", self.proxy.origin)
+        filled = page.replace("TITLE", title).replace("RELAY", self.origin)
         (self.site.folder / name).write_text(filled.replace("OPTIONS", json.dumps(options)))
 
     async def visit(self, name: str = "index.html") -> Page:
@@ -231,3 +234,9 @@ class Stage:
         page = await self.visit(name)
         await page.wait_for_function(OFFERED.replace("TOOL", tool), timeout=boot_timeout_ms)
         return page
+
+
+class DirectStage(Stage):
+    """The browser connects to the relay itself: no proxy answers for a relay that does not."""
+
+    is_direct = True

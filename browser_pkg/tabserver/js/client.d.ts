@@ -307,7 +307,7 @@ export interface Activity {
 }
 
 export interface Refused {
-  /** "tools", "resources", "templates" or "prompts"; "tab": the page itself can't attach. */
+  /** "tools", "resources", "templates" or "prompts". */
   kind: string;
   name: string;
   message: string;

@@ -14,7 +14,6 @@ from tabrelay.config import Settings
 from tabrelay.peers.conversation import Socket
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.policy import Principal, Refuse
-from tabrelay.question_limits import limits_of
 from tabrelay.registry import Registry
 from tabrelay.translation.parking import Parking
 from tabrelay.translation.translator import Live
@@ -77,7 +76,6 @@ class Plain:
                 parking=self._parking,
                 in_flight_limit=self._settings.in_flight_server,
                 repeat_s=self._settings.greet_s,
-                limits=limits_of(self._settings),
                 on_up=self._up,
                 on_away=self._away,
             )
