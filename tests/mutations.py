@@ -42,6 +42,46 @@ def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
 
 MUTATIONS: Final = (
     *(
+        _m(f"take-over: {what}", f"{RELAY}/peers/{file}", before, after, test)
+        for what, file, before, after, test in (
+            (
+                "the holder of a name is looked up at the hello",
+                "door.py",
+                "        if refusal is not None:\n            self._refuse_greeting(",
+                "        if refusal is not None and False:\n            self._refuse_greeting(",
+                "relay/test_reserved_names.py",
+            ),
+            (
+                "a name is kept during the grace",
+                "door.py",
+                "        if peer.is_reserved:",
+                "        if peer.is_reserved and False:",
+                "relay/test_reserved_names.py",
+            ),
+            (
+                "a goodbye frees a name",
+                "tab.py",
+                "                self._has_left = True\n",
+                "",
+                "relay/test_reserved_names.py",
+            ),
+            (
+                "a name is kept while its browser has a call",
+                "tab.py",
+                "return any(call.method != LISTEN and call.caller.principal != RELAY for call in calls)",
+                "return False",
+                "relay/test_reserved_names.py",
+            ),
+            (
+                "a browser in its grace at another relay has the name",
+                "atlas.py",
+                "had_it = known.is_there or (is_other and known.is_reserved)",
+                "had_it = known.is_there",
+                "backplane/test_reserved_names.py",
+            ),
+        )
+    ),
+    *(
         _m(f"stalls: {what}", file, before, after, *tests)
         for what, file, before, after, *tests in (
             (
@@ -407,8 +447,8 @@ MUTATIONS: Final = (
     _m(
         "a name that another page holds",
         f"{RELAY}/peers/door.py",
-        "if isinstance(peer, TabPeer | SocketPeer | RemotePeer) and peer.is_up and peer.principal != principal.id:",
-        "if False:",
+        "TabPeer | SocketPeer | RemotePeer) or peer.principal == principal.id:",
+        "TabPeer | SocketPeer | RemotePeer) or True:",
         "relay/test_tab.py::test_a_name_held_by_another_principal_is_refused_before_the_handshake",
     ),
     _m(

@@ -64,6 +64,10 @@ class Backoff:
         """A goodbye that was said before knows better than the close code, which a proxy or a crash may have eaten."""
         if parted is not None:
             code, reason = parted.code, parted.reason or reason
+        if parted is not None and code == CLOSE_FORBIDDEN and reason:
+            # L8: the name is held by a page of another principal, or kept for one that is expected back soon.
+            retry_ms = parted.retry_ms
+            return Verdict("taken", reason, None if retry_ms is None else max(retry_ms / 1000, self._next_delay_s()))
         if code in _FINAL:
             return Verdict(*_FINAL[code], None)
         why, message = "lost", f"The connection was lost ({code}{': ' + reason if reason else ''})."

@@ -265,8 +265,8 @@ class Dialer:
         if response.status == 401:
             return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
-            why = "taken" if reason == "taken" else "forbidden"
-            return DialError(why, text or f'This page may not serve "{self._server}".', True)
+            why = "taken" if reason in ("taken", "reserved") else "forbidden"
+            return DialError(why, text or f'This page may not serve "{self._server}".', reason != "reserved")
         if response.status == _DRAINING:
             return DialError("restarting", "The relay is restarting.", False)
         return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)

@@ -331,6 +331,26 @@ async def test_a_refusal_stops_it_until_somebody_asks(bench: Bench, code: int, w
     assert bench.is_connected()
 
 
+async def test_a_name_that_is_held_by_another_principal_stops_it_and_says_why(bench: Bench) -> None:
+    await bench.start()
+    socket = bench.dialer.last.open()
+    await settle()
+    socket.deliver('{"t":"bye","code":4403,"reason":"held by a page of another origin"}', None)
+    socket.drop(4403, "")
+    state = bench.transport.state
+    assert (state.state, state.why, state.message) == ("stopped", "taken", "held by a page of another origin")
+
+
+async def test_a_name_that_is_kept_for_another_principal_is_asked_for_again(bench: Bench) -> None:
+    await bench.start()
+    socket = bench.dialer.last.open()
+    await settle()
+    socket.deliver('{"t":"bye","code":4403,"reason":"kept for a page of another origin","retry_ms":3000}', None)
+    socket.drop(4403, "")
+    state = bench.transport.state
+    assert (state.state, state.why, state.retry_in_ms) == ("waiting", "taken", 3000)
+
+
 async def test_a_goodbye_that_says_replaced_stops_it_even_if_the_close_code_is_lost(bench: Bench) -> None:
     await bench.start()
     await bench.connect()

@@ -241,24 +241,28 @@ class Atlas:
             if known is not None and known.place == place:
                 self._drop(known)
             return
-        if held is not None and not self._yields(held, place, state):
+        if held is not None and not self._yields(held, place, row):
             return
         if known is not None and known.place.node == place.node and known.place.gen == place.gen:
             self._hear_again(known, row)
-        elif known is None or _is_better(place, state == "up", known):
+        elif known is None or _is_better(place, row, known):
             self._adopt(place, row)
 
-    def _yields(self, held: Held, place: Place, state: object) -> bool:
-        """Two have one name. The one that should not drops its socket, whichever hears of it first."""
-        if state != "up" or (not place.beats(held.place) and held.is_up):
-            if state == "up":
-                self._holdings.announce(held, "up")
+    def _yields(self, held: Held, place: Place, row: dict[str, Any]) -> bool:
+        """Two have one name. The one that should not drops its socket, whichever hears of it first. L8: among different
+        principals, a browser in its grace has the name like one that is up."""
+        is_other = place.principal != held.place.principal
+        if not (row.get("state") == "up" or (is_other and row.get("reserved") is True)):
+            return False
+        if (held.is_up or (is_other and held.peer.is_reserved)) and not place.beats(held.place):
+            self._holdings.announce(held, held.state)
             return False
         return True
 
     def _hear_again(self, known: RemotePeer, row: dict[str, Any]) -> None:
         address = known.place.address
         was_there, known.is_there = known.is_there, row.get("state") == "up"
+        known.is_reserved = row.get("reserved") is not False
         if known.is_there and not was_there:
             self._registry.take(address, known)
             self._describe(address, row)
@@ -277,6 +281,7 @@ class Atlas:
         roster = self._abroad.roster(address)
         peer = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
         peer.is_there = row.get("state") == "up"
+        peer.is_reserved = row.get("reserved") is not False
         self._abroad.put(peer)
         displaced = self._registry.take(address, peer)
         self._holdings.let_go(address)
@@ -378,9 +383,12 @@ class Atlas:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_better(place: Place, is_up: bool, known: RemotePeer) -> bool:
-    """Of two browsers at other relays that have one name, whoever is there has it, as each of these relays finds for
-    itself. What one relay has at a name it had not before."""
+def _is_better(place: Place, row: dict[str, Any], known: RemotePeer) -> bool:
+    """Of two browsers at other relays that have one name, the one that is up has it, as each of these relays finds for
+    itself; among different principals, also one in its grace. What one relay has at a name it had not before."""
     if place.node == known.place.node:
         return place.gen > known.place.gen
-    return is_up if is_up != known.is_there else place.beats(known.place)
+    is_other = place.principal != known.place.principal
+    has_it = row.get("state") == "up" or (is_other and row.get("reserved") is True)
+    had_it = known.is_there or (is_other and known.is_reserved)
+    return has_it if has_it != had_it else place.beats(known.place)

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tabrelay.agent import browser_name
 from tabrelay.calls import Peer, Pending
@@ -32,13 +32,25 @@ from tabrelay.slices import Sliced
 from tabserver.wire import frames
 from tabserver.wire.budget import Budget
 from tabserver.wire.errors import RemoteProtocolError, ServerNameError
-from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_UNAUTHORIZED, SUBPROTOCOL, Terms
+from tabserver.wire.frames import (
+    CLOSE_FORBIDDEN,
+    CLOSE_GOING_AWAY,
+    CLOSE_PROTOCOL,
+    CLOSE_REPLACED,
+    CLOSE_TRY_LATER,
+    CLOSE_UNAUTHORIZED,
+    SUBPROTOCOL,
+    Terms,
+)
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.names import OF, check_instance, check_server_name, server_of
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
+
+# A name that is kept for a browser in its grace is free soon.
+RESERVED_RETRY_MS: Final = 3000
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,6 +59,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 class Dismissed(Exception):
     """The gate says that this browser is no longer welcome; the text says why."""
+
+
+class Left(Exception):
+    """The browser closed the socket on purpose."""
 
 
 class Door:
@@ -129,6 +145,8 @@ class Door:
                     await self._serve(server, principal, scope, receive, socket)
             except Dismissed as dismissed:
                 socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
+            except Left:
+                pass
             finally:
                 self._meter.departed()
                 self._writers.discard(socket)
@@ -157,6 +175,11 @@ class Door:
             return
         if hello is None:
             return
+        # L8: the name may have been taken since the handshake.
+        refusal = self._held_by_another(principal, server)
+        if refusal is not None:
+            self._refuse_greeting(socket, refusal)
+            return
         try:
             peer = self._session(server, principal, scope, hello)
         except (RemoteProtocolError, ServerNameError) as error:
@@ -176,20 +199,41 @@ class Door:
         except Dismissed as dismissed:
             # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
+        except Left:
+            peer.left(socket)
         finally:
             if conduit is not None:
                 conduit.on_text = None
             peer.detach(socket)
 
+    def _refuse_greeting(self, socket: Writer, refusal: Refuse) -> None:
+        """L8: 4403, as 403 before the handshake. 1013, as 503."""
+        self._meter.refused("door", refusal.reason)
+        code = CLOSE_FORBIDDEN if refusal.status == 403 else CLOSE_TRY_LATER
+        bye: dict[str, Any] = {"t": "bye", "code": code, "reason": refusal.message}
+        if refusal.retry_after_ms is not None:
+            bye["retry_ms"] = refusal.retry_after_ms
+        socket.write([(frames.encode(**bye), None)])
+        socket.close(code, refusal.message)
+
     def refusal(self, principal: Principal, server: str) -> Refuse | None:
         """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
-        holders: list[Peer | None] = [self._registry.holder(server)]
-        if self._is_shared(server):
-            holders += [entry.peer for entry in self._registry.members(server)]
+        holders = self._holders(server)
         # A browser that has a call in flight and lost its socket may still bring the result.
         if self._drain.is_on and not any(isinstance(peer, TabPeer) and peer.in_flight for peer in holders):
             return Refuse(503, "draining", "The relay is restarting.")
-        return next((no for no in (self._taken(principal, server, peer) for peer in holders) if no is not None), None)
+        return self._held_by_another(principal, server)
+
+    def _holders(self, server: str) -> list[Peer | None]:
+        holders: list[Peer | None] = [self._registry.holder(server)]
+        if self._is_shared(server):
+            holders += [entry.peer for entry in self._registry.members(server)]
+        return holders
+
+    def _held_by_another(self, principal: Principal, server: str) -> Refuse | None:
+        """L8: a name belongs to the principal of the browser that holds it, also during that browser's grace."""
+        refusals = (self._taken(principal, server, peer) for peer in self._holders(server))
+        return next((refusal for refusal in refusals if refusal is not None), None)
 
     def _is_shared(self, server: str) -> bool:
         return server in self._settings.instances
@@ -199,8 +243,13 @@ class Door:
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
-        if isinstance(peer, TabPeer | SocketPeer | RemotePeer) and peer.is_up and peer.principal != principal.id:
+        if not isinstance(peer, TabPeer | SocketPeer | RemotePeer) or peer.principal == principal.id:
+            return None
+        if peer.is_up:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
+        if peer.is_reserved:
+            text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
+            return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
         return None
 
     def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> TabPeer:
@@ -300,6 +349,8 @@ async def _next_text(receive: Receive) -> str | None:
         if message["type"] == "websocket.disconnect":
             if message.get("code") == CLOSE_UNAUTHORIZED:
                 raise Dismissed(message.get("reason") or "unauthorized")
+            if message.get("code") == CLOSE_GOING_AWAY:
+                raise Left
             return None
         text = message.get("text")
         if text is not None:

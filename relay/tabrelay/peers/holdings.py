@@ -141,6 +141,7 @@ class Holdings:
 
     def _row(self, held: Held, state: str) -> dict[str, Any]:
         row = {"op": "news", "from": self._cluster.id, "state": state, **held.place.to_dict()}
+        row["reserved"] = held.peer.is_reserved
         with suppress(UnknownServer):
             entry = self._registry.find(held.place.address)
             row["tabs"] = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]

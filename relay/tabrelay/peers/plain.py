@@ -10,9 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from tabrelay.calls import Peer
 from tabrelay.config import Settings
 from tabrelay.peers.conversation import Socket
+from tabrelay.peers.remote import RemotePeer
 from tabrelay.peers.socket import SocketPeer
+from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Principal, Refuse
 from tabrelay.registry import Registry
 from tabrelay.translation.parking import Parking
@@ -83,11 +86,17 @@ class Plain:
 
     def _up(self, peer: SocketPeer) -> None:
         holder = self._registry.holder(peer.server)
-        if holder is not None and holder is not peer and holder.is_up:
+        if holder is not None and holder is not peer and (holder.is_up or self._is_kept_from(peer, holder)):
             return  # it was there first, and is no plain page: this one stays idle until that one has gone
         self._registry.take(peer.server, peer)
         log.info("%s: connected, a plain page of %s", peer.server, peer.principal)
         self._on_up(peer.server)
+
+    def _is_kept_from(self, peer: SocketPeer, holder: Peer) -> bool:
+        """L8: is the name kept for a browser of another principal that is in its grace?"""
+        if not isinstance(holder, TabPeer | RemotePeer):
+            return False
+        return holder.is_reserved and holder.principal != peer.principal
 
     def _away(self, peer: SocketPeer) -> None:
         log.info("%s: its page is gone", peer.server)

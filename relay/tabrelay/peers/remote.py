@@ -76,6 +76,7 @@ class RemotePeer:
         self.place = place
         self.principal = place.principal
         self.is_there = True
+        self.is_reserved = True  # as its relay says: is the name kept for its principal?
         self._cluster = cluster
         self._roster = roster
         self._on_refused = on_refused

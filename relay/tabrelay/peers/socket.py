@@ -66,6 +66,11 @@ class SocketPeer:
         return self._introduced[-1].principal if self._introduced else None
 
     @property
+    def is_reserved(self) -> bool:
+        """A plain page can't resume, so it has no grace."""
+        return self.is_up
+
+    @property
     def has_room(self) -> bool:
         return len(self._sockets) < MAX_SOCKETS
 

@@ -95,6 +95,7 @@ class TabPeer:
         self._will_write = False
         self._unwritten = 0  # calls that are not on the socket yet
         self._gone = False
+        self._has_left = False  # did it leave on purpose? Else it is expected back within its grace.
         self.is_resumed = False  # did the socket that it has now find the session again?
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
@@ -102,6 +103,15 @@ class TabPeer:
     @property
     def is_up(self) -> bool:
         return self.link.phase is UP and not self._gone
+
+    @property
+    def is_reserved(self) -> bool:
+        """L8: is the name kept for its principal? While it is up or has a client's call, and during the grace of a
+        browser that did not leave on purpose."""
+        if self._gone or self.is_up or not self._has_left:
+            return not self._gone
+        calls = (pending.call for pending in self._roster.values())
+        return any(call.method != LISTEN and call.caller.principal != RELAY for call in calls)
 
     @property
     def identity(self) -> str:
@@ -214,6 +224,7 @@ class TabPeer:
         """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
         now = self._loop.time()
         stale, self._socket = self._socket, socket
+        self._has_left = False
         if stale is not None:
             self.link.disconnected(now)
             stale.close(CLOSE_REPLACED, "the same worker has dialled again")
@@ -252,6 +263,11 @@ class TabPeer:
         self.link.disconnected(self._loop.time())
         self._on_away(self)
         self._pump()
+
+    def left(self, socket: Socket) -> None:
+        """The browser closed the socket on purpose: its page was closed, or asked for it."""
+        if socket is self._socket:
+            self._has_left = True
 
     def slow(self, socket: Socket) -> None:
         """The browser does not read what it is sent: without this socket, the session waits for a better one."""
@@ -324,6 +340,7 @@ class TabPeer:
                 self._end()
                 self._lose(self._roster.abandon(), "it did not come back in time")
             case Parted(code, reason):
+                self._has_left = True
                 log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
             case _:
                 log.debug("%s: ignored %r", self.server, event)
