@@ -1182,6 +1182,32 @@ MUTATIONS: Final = (
         "if False:",
         "backplane/test_sharing.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
     ),
+    *(
+        _m(f"a page that is loaded while the relay is down: {what}", f"{WORKER}/js/{file}", before, after, *tests)
+        for what, file, before, after, *tests in (
+            (
+                "it asks again",
+                "tabrelay.js",
+                "for (let attempt = 0; ; attempt++) {",
+                "for (let attempt = 0; attempt < 1; attempt++) {",
+                "e2e/test_loading.py -k README",
+            ),
+            (
+                "its worker keeps tabs that come before the relay's code",
+                "tabrelay.js",
+                "early.push(event)",
+                "event",
+                "e2e/test_loading.py -k README",
+            ),
+            (
+                "a worker that failed is started again",
+                "connection.js",
+                '.then(() => this.#post({ t: "retry" }))',
+                "",
+                "e2e/test_boot.py::test_a_worker_that_failed_to_start_is_started_again_by_itself",
+            ),
+        )
+    ),
 )
 
 

@@ -147,6 +147,7 @@ class Relay:
             ),
             probe=self._door.refusal,
             is_draining=lambda: drain.is_on,
+            public_url=settings.public_url,
         )
         if self._cluster is not None:
             self._pages = Eldest(self._pages, self._cluster)

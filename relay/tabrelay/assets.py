@@ -46,11 +46,16 @@ MIMES = {
     ".woff2": "font/woff2",
     ".zip": "application/zip",
 }
+LOADER = "tabrelay.js"
+DEFAULT_RELAY = "http://127.0.0.1:4747"  # as the loader has it in the source tree
 COMPRESSIBLE = {".css", ".html", ".js", ".json", ".map", ".md", ".mjs", ".py", ".svg", ".toml", ".ts", ".txt"}
 MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed when the assets are made, or go out as they are
 
 # A path is looked up segment by segment, none of which can be "..", hidden or empty: nothing outside can be named.
 _PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
+# `retry/3/client.js` is `client.js`. Firefox does not load a module again that failed once, nor what imports it, for as
+# long as the page is open, so each attempt needs a path of its own.
+_RETRY = re.compile(r"retry/[0-9]{1,9}/(?!demo/|page/|retry/)(?P<path>.+)")
 _HASHED = re.compile(r"assets/(?P<group>[a-z]+)-(?P<hash>[0-9a-f]{16})/(?P<path>.+)")
 
 
@@ -220,6 +225,8 @@ class Assets:
 
     def lookup(self, path: str) -> Asset | None:
         """The file behind ``/-/<path>``."""
+        if retry := _RETRY.fullmatch(path):
+            path = retry["path"]
         hashed = _HASHED.fullmatch(path)
         if hashed:
             return self._hashed(hashed["group"], hashed["hash"], hashed["path"])
@@ -239,6 +246,13 @@ class Assets:
         if path == "tabrelay.tgz":
             return self._package
         return self._js.get(path) if not rest else None
+
+    def loader(self, relay: str) -> Asset | None:
+        """The loader that apps host, for the relay at this address."""
+        found = self._js.get(LOADER)
+        if found is None:
+            return None
+        return make_asset(LOADER, found.body.replace(DEFAULT_RELAY.encode(), relay.encode()), immutable=False)
 
     def _hashed(self, group: str, hash: str, path: str) -> Asset | None:
         if group == "tabserver":

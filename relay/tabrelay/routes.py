@@ -11,7 +11,8 @@ from tabrelay.policy import ADMIN, CALL, MANAGE, METRICS, SERVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(
-    r"/-/(healthz|manifest\.json|(assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map))"
+    r"/-/(healthz|manifest\.json|(retry/[0-9]{1,9}/)?"
+    r"((assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map)))"
 )
 # `/notes/mcp` is `/notes`: some clients put it behind every address that lacks it.
 MCP: Final = "mcp"

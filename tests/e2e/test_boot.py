@@ -329,3 +329,17 @@ async def test_if_nothing_helps_the_page_says_what_and_a_retry_starts_anew(
         await page.evaluate("connection.retry()")
         assert (await booted(page, settings))["from"] == "snapshot"
         await stand.works()
+
+
+async def test_a_worker_that_failed_to_start_is_started_again_by_itself(
+    context: BrowserContext, settings: ModuleType, tmp_path: Path
+) -> None:
+    assets = tampered()
+    assets.marked = "pyodide.asm.wasm"
+    assets.tamper = missing
+    async with standing(tmp_path, assets) as stand:
+        page = await stand.visit(context)
+        await page.wait_for_function("connection.state.why === 'boot_failed'", timeout=settings.BOOT_TIMEOUT_MS)
+        del assets.tamper
+        await page.wait_for_function("connection.boot.stage === 'ready'", timeout=settings.BOOT_TIMEOUT_MS)
+        await stand.works()

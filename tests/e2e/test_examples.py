@@ -190,11 +190,10 @@ async def test_the_album_asks_before_it_deletes(visitor: Visitor, mode: str) -> 
 
 async def test_the_app_on_another_origin_pairs_and_works(visitor: Visitor, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "cross_origin", tmp_path / "app")
-    for name in ("notes.js", "tabrelay-worker.js"):
-        file = tmp_path / "app" / name
-        source = file.read_text(encoding="utf-8")
-        assert source.count(WRITTEN) == 1
-        file.write_text(source.replace(WRITTEN, visitor.here), encoding="utf-8")
+    file = tmp_path / "app" / "tabrelay.js"
+    source = file.read_text(encoding="utf-8")
+    assert source.count(WRITTEN) == 1
+    file.write_text(source.replace(WRITTEN, visitor.here), encoding="utf-8")
     with Site(tmp_path / "app") as site:
         opening = asyncio.create_task(visitor.open("", site.origin))
         headers = {"Authorization": f"Bearer {visitor.relay.token}"}

@@ -18,6 +18,7 @@ from playwright.async_api import Browser, BrowserContext
 from tests.e2e.test_page_api import text
 from tests.support.bundle import esbuild
 from tests.support.demo import Demo
+from tests.support.documented import fetch_files
 from tests.support.node import MODULES, node
 from tests.support.site import Site
 
@@ -29,7 +30,7 @@ OFFERED = """name => globalThis.shown?.state.state === "connected"
 # Lets the test look at the connection that the example made: a second connect() gives the same one.
 LOOK = """<script type="module">
 import { connect } from "RELAY/-/client.js";
-globalThis.shown = connect({ server: "notes", relay: "RELAY", worker: "/tabrelay-worker.js", token: "TOKEN" });
+globalThis.shown = connect({ server: "notes", relay: "RELAY", worker: "/tabrelay.js", token: "TOKEN" });
 </script>"""
 
 
@@ -47,11 +48,9 @@ class App:
 
     def fill(self, example: str, modules: str = "") -> str:
         """An example with this relay's address, and with a token in the place of pairing by hand."""
-        given = f'worker: "/tabrelay-worker.js", token: "{self.relay.token}"{modules}'
-        filled = example.replace(WRITTEN, self.here).replace('worker: "/tabrelay-worker.js"', given)
-        return filled.replace(
-            'worker="/tabrelay-worker.js"', f'worker="/tabrelay-worker.js", token="{self.relay.token}"'
-        )
+        given = f'worker: "/tabrelay.js", token: "{self.relay.token}"{modules}'
+        filled = example.replace(WRITTEN, self.here).replace('worker: "/tabrelay.js"', given)
+        return filled.replace('worker="/tabrelay.js"', f'worker="/tabrelay.js", token="{self.relay.token}"')
 
     def write(self, name: str, html: str) -> str:
         look = LOOK.replace("RELAY", self.here).replace("TOKEN", self.relay.token)
@@ -65,7 +64,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     site = Site(folder)
     async with Demo(tmp_path_factory.mktemp("home"), "notes", "--allow-origin", site.origin, verb="serve") as relay:
         app = App(folder, site.origin, relay)
-        (folder / "tabrelay-worker.js").write_text(app.fill(block("js")))
+        await fetch_files(folder, relay)
         (folder / "tools.py").write_text(block("python"))
         with site:
             yield app

@@ -11,6 +11,7 @@ from playwright.async_api import BrowserContext
 
 from tabrelay.cli import main
 from tests.support.demo import Demo
+from tests.support.documented import fetch_files
 from tests.support.site import Site
 
 ROOT = Path(__file__).parents[2]
@@ -34,17 +35,14 @@ async def test_a_page_on_another_origin_offers_tools_in_javascript_and_python(
     context: BrowserContext, settings: ModuleType, tmp_path: Path
 ) -> None:
     [html] = blocks("html")
-    [worker] = blocks("js")
     [python] = blocks("python")
     site = Site(tmp_path / "app")
     site.folder.mkdir()
     async with Demo(tmp_path / "home", "notes", verb="serve") as relay:
         here = f"http://127.0.0.1:{relay.port}"
-        filled = html.replace("http://127.0.0.1:4747", here).replace(
-            'server: "notes"', 'server: "notes", modules: ["/tools.py"]'
-        )
+        filled = html.replace('server: "notes"', 'server: "notes", modules: ["/tools.py"]')
         (site.folder / "index.html").write_text(f"<!doctype html><p id=note>Buy milk.</p>{filled}")
-        (site.folder / "tabrelay-worker.js").write_text(worker.replace("http://127.0.0.1:4747", here))
+        await fetch_files(site.folder, relay)
         (site.folder / "tools.py").write_text(python)
         with site:
             page = await context.new_page()

@@ -20,6 +20,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.support.demo import Demo
+from tests.support.documented import fetch_files
 from tests.support.site import Site
 
 ROOT = Path(__file__).parents[2]
@@ -333,10 +334,8 @@ async def test_the_whole_context_can_be_replaced_as_early_drafts_did(shop: Shop,
 async def test_the_guides_page_works_as_it_stands(shop: Shop) -> None:
     guide = (ROOT / "docs" / "webmcp.md").read_text()
     [html] = re.findall(r"```html\n(<!doctype html>.*?)```", guide, re.DOTALL)
-    [worker] = re.findall(r"```js\n(import .*?)```", guide, re.DOTALL)
-    assert worker.strip() == 'import "http://127.0.0.1:4747/-/worker.js";'
-    filled = html.replace("http://127.0.0.1:4747", "RELAY").replace("/tabrelay-worker.js", "/worker.js")
-    filled = filled.replace('data-server="notes"', 'data-server="shop" data-token="TOKEN"')
+    await fetch_files(shop.site.folder, shop.relay)
+    filled = html.replace('data-server="notes"', 'data-server="shop" data-token="TOKEN"')
     page = await shop.open("guide.html", filled)
     await shop.offers(page, "add_note")
     assert text(await call(shop, "add_note", {"text": "Buy milk."})) == "There are 1 notes now."

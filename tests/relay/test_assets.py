@@ -158,10 +158,29 @@ def test_stable_names_are_not_cached_for_ever(root: Path) -> None:
         assert not asset.immutable
 
 
+@pytest.mark.parametrize("path", ["worker.js", "pyscript/core.js", "micropython/tabserver.py", "tabserver.zip"])
+def test_each_attempt_to_load_a_module_again_has_a_path_of_its_own(root: Path, path: str) -> None:
+    made = assets(root)
+    first, second = made.lookup(f"retry/1/{path}"), made.lookup(f"retry/23/{path}")
+    assert first is not None and first == second == made.lookup(path)
+
+
+def test_the_loader_that_an_app_hosts_names_the_relay_that_it_came_from(root: Path) -> None:
+    (root / "tabserver/js/tabrelay.js").write_text('const RELAY = "http://127.0.0.1:4747";\n')
+    made = assets(root).loader("https://relay.example")
+    assert made is not None and made.body == b'const RELAY = "https://relay.example";\n' and not made.immutable
+
+
 @pytest.mark.parametrize(
     "path",
     [
         "",
+        "retry/1/demo/tools.py",
+        "retry/1/page/page.js",
+        "retry/1/retry/1/worker.js",
+        "retry/1/../worker.js",
+        "retry/x/worker.js",
+        "retry//worker.js",
         "demo/../secret.txt",
         "demo/..",
         "demo//tools.py",

@@ -30,6 +30,7 @@ BAD_ORIGINS = ["https://evil.example", "null", f"{OWN}.evil.example", "http://12
 SHARED = ["/-/healthz", "/-/manifest.json", "/-/assets/js-0/worker.js", "/-/worker.js", "/-/client.js"]
 SHARED += ["/-/client.d.ts", "/-/tabserver.zip", "/-/tabrelay.tgz", "/-/pyodide/pyodide.mjs", "/-/pyscript/core.js"]
 SHARED += ["/-/micropython/micropython.mjs", "/-/micropython/tabserver.py"]
+SHARED += ["/-/tabrelay.js", "/-/retry/1/client.js", "/-/retry/20/pyscript/core.js"]
 PAGES = ["/", "/-/demo", "/-/demo/", "/-/demo/tools.py", "/-/page/page.js", "/favicon.ico", "/.well-known/x"]
 CLOSED = [
     "/demo",
@@ -41,6 +42,9 @@ CLOSED = [
     "/-/",
     "/-/new",
     "/-/demo.html",
+    "/-/retry/1/status",
+    "/-/retry/1/demo/",
+    "/-/retry/1/retry/1/client.js",
     "/--/x",
     "//x",
 ]

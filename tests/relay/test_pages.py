@@ -49,6 +49,7 @@ class House:
         for name, text in {
             "tabserver/__init__.py": "",
             "tabserver/js/worker.js": "export {};\n" * 50,
+            "tabserver/js/tabrelay.js": 'export const RELAY = "http://127.0.0.1:4747";\n',
             "page/index.html": "<!doctype html>\n" * 50,
             "page/page.css": "body {}\n",
             "page/favicon.svg": "<svg/>",
@@ -160,6 +161,22 @@ async def test_the_worker_has_its_own_policy_and_a_stable_name(house: House) -> 
     assert answer.header("content-security-policy") == WORKER_CSP
     assert answer.header("cache-control") == "no-cache"
     assert answer.header("access-control-allow-origin") == "*"
+
+
+async def test_the_loader_that_an_app_hosts_names_the_address_under_which_it_was_fetched(house: House) -> None:
+    near = await house.get("/-/tabrelay.js", ("Origin", "https://anywhere.example"))
+    assert near.header("access-control-allow-origin") == "*"
+    assert near.body == b'export const RELAY = "http://127.0.0.1:4747";\n'
+    far = await request(house.gate, "GET", "/-/tabrelay.js", [("Host", FAR)])
+    assert far.body == f'export const RELAY = "http://{FAR}";\n'.encode()
+
+
+async def test_a_loader_that_is_fetched_under_the_public_address_names_that(house: House) -> None:
+    app = pages(house.assets, house.status, public_url=f"https://{FAR}")
+    answer = await request(app, "GET", "/-/tabrelay.js", [("Host", FAR)])
+    assert answer.body == f'export const RELAY = "https://{FAR}";\n'.encode()
+    answer = await request(app, "GET", "/-/tabrelay.js", [HOST])
+    assert answer.body == f'export const RELAY = "{OWN}";\n'.encode()
 
 
 async def test_the_address_of_the_demo_without_its_slash_leads_there(house: House) -> None:

@@ -3,9 +3,11 @@
 /**
  * Attach this tab to a server. Called again for the same server, it returns the same connection.
  *
- *     import { connect } from "http://127.0.0.1:4747/-/client.js";
- *     const connection = connect({ server: "notes" });
- *     connection.offerTool({ name: "title", description: "The page's title.", execute: () => document.title });
+ *     import { load } from "/tabrelay.js"; // the relay's loader, beside your page
+ *     load().then(({ connect }) => {
+ *       const connection = connect({ server: "notes", worker: "/tabrelay.js" });
+ *       connection.offerTool({ name: "title", description: "The page's title.", execute: () => document.title });
+ *     });
  */
 export declare function connect(options: ConnectOptions): Connection;
 
@@ -16,7 +18,7 @@ export interface ConnectOptions {
   relay?: string | URL;
   /** The relay's token. Left out, it is the one that pairing stored; on another origin, the page asks for one. */
   token?: string;
-  /** A file of your own origin that imports the relay's worker.js, for a page that is not on the relay's origin. */
+  /** The relay's loader as your own origin hosts it (`/-/tabrelay.js`), for a page that is not on the relay's origin. */
   worker?: string | URL;
   /**
    * Which tools ask the user before they run, in a dialog of this page: those marked destructive

@@ -24,6 +24,8 @@ import { beginLife, browserId, claimTab, tabInfo, watchTab } from "./tab.js";
 import { pause } from "./wait.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
+/** The pauses before a worker that failed to start is started again although the relay answers. */
+const BOOT_RETRY_MS = [3_000, 10_000, 30_000, 60_000];
 const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
 
 // One for the whole page, whatever brought this file: a bundle and PyScript may each have a copy, and a tab is one tab.
@@ -103,6 +105,8 @@ export class Connection extends EventTarget {
   /** Cuts a pause short. @type {AbortController} */
   #hurry = new AbortController();
   #restarts = 0;
+  /** How often the worker failed to start since the last connection. */
+  #bootFailures = 0;
   /** Is this copy of the client of another build than the relay? */
   #isOutdated = false;
   /** Does this page look for a token right now? */
@@ -361,7 +365,7 @@ export class Connection extends EventTarget {
       died: () => void this.#restart(),
       failed: (problem) => {
         this.#setState("stopped", "boot_failed", problem);
-        void this.#pause().then(() => this.#start());
+        void this.#afterFailure().then(() => this.#start());
       },
       silent: (problem) => this.#setState("stopped", "boot_failed", problem),
       reaches: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
@@ -393,6 +397,16 @@ export class Connection extends EventTarget {
     await this.#start();
   }
 
+  /**
+   * Wait until the worker may be started again: at once if the relay went away meanwhile, because the start then waits for
+   * the relay; otherwise after a pause that grows, because the cause is likely to be there still.
+   */
+  async #afterFailure() {
+    if ((await askHealth(this.#relay, this.#closing.signal)) === undefined) return;
+    const pauses = BOOT_RETRY_MS;
+    await this.#pause(pauses[Math.min(this.#bootFailures++, pauses.length - 1)]);
+  }
+
   // -- messages -----------------------------------------------------------------------------------------------------
 
   /** @param {FromWorker} message */
@@ -404,11 +418,13 @@ export class Connection extends EventTarget {
         this.boot = message;
         this.#tell("boot", message);
         if (message.stage !== "failed") return;
-        return this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+        this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+        // The worker ends when it is asked to try again, and the page starts another one.
+        return void this.#afterFailure().then(() => this.#post({ t: "retry" }));
       case "state":
         // That the worker has no good token is what this page is asking for one about: its own words say more.
         if (this.#asks && message.state !== "connected") return;
-        if (message.state === "connected") this.#restarts = 0;
+        if (message.state === "connected") this.#restarts = this.#bootFailures = 0;
         this.state = this.#withVersion(message);
         if (message.state === "stopped" && (message.why === "unauthorized" || message.why === "forbidden")) {
           void this.#pairAgain();

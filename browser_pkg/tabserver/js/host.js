@@ -134,7 +134,7 @@ export class Host {
       void this.#watchLock(message.lock);
       return this.#on.greeted();
     }
-    if (message.t === "boot" && message.stage === "failed" && this.#fallBack()) return undefined;
+    if (message.t === "boot" && message.stage === "failed") return void this.#bootFailed(message);
     this.#on.message(message);
     if (message.t !== "state") return undefined;
     if (message.state === "waiting") void this.#doubt();
@@ -149,6 +149,17 @@ export class Host {
     if (!(await whenFree(lock, this.#watch.signal))) return;
     this.end("The worker ended");
     this.#on.died();
+  }
+
+  /**
+   * A relay that went away during the start is no reason to run the worker in a tab.
+   * @param {FromWorker} message
+   */
+  async #bootFailed(message) {
+    const { signal } = this.#watch;
+    const isReached = await this.#on.reaches();
+    if (signal.aborted || (isReached && this.#fallBack())) return;
+    this.#on.message(message);
   }
 
   /** @param {string} problem */

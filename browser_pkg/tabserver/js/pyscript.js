@@ -1,14 +1,14 @@
 /**
  * PyScript with one tag, from the relay's own copy: nothing is asked of any other host.
  *
- *     <script type="module" src="http://127.0.0.1:4747/-/pyscript.js"></script>
+ *     <script type="module" src="/-/pyscript.js"></script>
  *     <script type="py" src="tools.py"></script>
  *
  * Gives every `py` and `mpy` script of the page what it needs to offer tools: the interpreter, `tabserver`, and client.js as
  * `pyscript.js_modules.tabrelay`. What the script's own `config` says (JSON) comes first.
  */
 
-const HOME = new URL("/-/", import.meta.url);
+const HOME = new URL("./", import.meta.url);
 /** @param {string} path */
 const at = (path) => new URL(path, HOME).href;
 

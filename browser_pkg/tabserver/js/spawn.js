@@ -15,8 +15,8 @@ export function workerAddress(relay, file, build) {
   url.searchParams.set("v", build);
   if (url.origin !== location.origin) {
     throw new Error(
-      `A page of another origin than the relay's needs a worker file of its own, with the line: ` +
-        `import "${relay}/-/worker.js"; Pass its address: connect({ server, relay, worker })`,
+      `A page of another origin than the relay's hosts the worker's file itself. Fetch it: ` +
+        `curl -O ${relay}/-/tabrelay.js. Pass its address: connect({ server, relay, worker: "/tabrelay.js" })`,
     );
   }
   return url;

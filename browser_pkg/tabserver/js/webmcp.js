@@ -1,7 +1,10 @@
 /**
  * WebMCP with one tag: the tools that a page registers with `document.modelContext` are offered to MCP clients.
  *
- *     <script src="http://127.0.0.1:4747/-/webmcp.js" data-server="notes"></script>
+ *     <script src="webmcp.js" data-server="notes"></script>
+ *
+ * An app on another origin than the relay's hosts this file, with tabrelay.js beside it. The registrations are then seen
+ * whether the relay runs or not; the rest comes from the relay.
  *
  * Put it first in the head: it then sees each registration as it happens and keeps the tool's own function, because the
  * browser's `executeTool` loses the text of errors. Tools that were registered earlier are found too.
@@ -16,6 +19,7 @@
    * @typedef {import("./modelcontext.js").ModelContext} ModelContext
    * @typedef {typeof import("./modelcontext.js")} Adapter
    * @typedef {typeof import("./client.js")} Client
+   * @typedef {typeof import("./tabrelay.js")} Loader
    */
 
   const SOON_MS = 100; // a polyfill comes with the page's own scripts
@@ -28,26 +32,28 @@
     return;
   }
   const { server, relay, token, worker, modules } = tag.dataset;
-  const home = tag.src;
+  // The loader lies beside this script, on the relay and where an app hosts both. It waits for a relay that does not run.
+  const loader = new URL("./tabrelay.js", tag.src);
 
   /** What was registered since this script runs, by name. @type {Map<string, Held>} */
   const held = new Map();
   let changed = () => {};
 
-  void connect(waitForContext());
+  connect(waitForContext()).catch((error) => console.error("tabrelay: webmcp.js could not connect", error));
 
   /** @param {Promise<ModelContext>} found */
   async function connect(found) {
-    /** @param {string} name */
-    const load = (name) => import(new URL(name, home).href);
+    const { load, RELAY } = /** @type {Loader} */ (await import(loader.href));
     const [client, adapter] = /** @type {[Client, Adapter]} */ (
-      await Promise.all([load("./client.js"), load("./modelcontext.js")])
+      await Promise.all([load("client.js"), load("modelcontext.js")])
     );
+    const isHosted = loader.origin === location.origin && RELAY !== location.origin;
+    const file = worker ?? (isHosted ? loader : undefined);
     const connection = client.connect({
       server: server ?? "",
-      relay: relay ?? new URL(home).origin,
+      relay: relay ?? RELAY,
       ...(token ? { token } : {}),
-      ...(worker ? { worker } : {}),
+      ...(file ? { worker: file } : {}),
       ...(modules ? { modules: modules.split(/[\s,]+/).filter(Boolean) } : {}),
     });
     // The page has no place of its own for this.

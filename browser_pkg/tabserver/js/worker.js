@@ -2,8 +2,9 @@
  * The worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker`). A shared one gets ports
  * from the browser; one that a tab runs for all of them makes pipes.
  *
- * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file of its
- * own with one static line, `import "http://localhost:4747/-/worker.js";`. It knows nothing of MCP, tools or sockets.
+ * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file that its
+ * origin hosts (`tabrelay.js`), which imports this one and then repeats the `connect` events that came before it. It knows
+ * nothing of MCP, tools or sockets.
  *
  * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
  * @import { Port } from "./pipe.js"

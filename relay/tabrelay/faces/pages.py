@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay import __version__
-from tabrelay.assets import Asset, Assets, AssetsMissing
+from tabrelay.assets import LOADER, Asset, Assets, AssetsMissing
 from tabrelay.faces.reports import ROUTE as REPORTS
 from tabrelay.policy import Principal, Refuse, is_loopback
 from tabserver.wire.errors import ServerNameError
@@ -56,6 +56,7 @@ def pages(
     rooms: Iterable[Room] = (),
     probe: Probe | None = None,
     is_draining: Callable[[], bool] = lambda: False,
+    public_url: str = "",
 ) -> FastAPI:
     """The application for ``/`` and ``/-/``. `rooms` add routes of their own; `probe` may refuse a principal a name
     that its token would allow."""
@@ -64,7 +65,7 @@ def pages(
     _add_information(app, assets, status, probe, is_draining)
     for room in rooms:
         room.add_routes(app)
-    _add_files(app, assets)
+    _add_files(app, assets, public_url)
     return app
 
 
@@ -103,7 +104,7 @@ def _add_information(
         return Response(status_code=204)
 
 
-def _add_files(app: FastAPI, assets: Assets) -> None:
+def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
     async def index(request: Request) -> Response:
         return _file(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
 
@@ -122,6 +123,16 @@ def _add_files(app: FastAPI, assets: Assets) -> None:
         headers = {**SHARED, "Content-Security-Policy": WORKER_CSP}
         return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
 
+    async def loader(request: Request) -> Response:
+        """The file that an app on another origin hosts, with the address of this relay in it."""
+        # The gate has compared Host with the exact list, so an address can be built with it.
+        host = request.headers["host"].strip()
+        is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may take https away
+        base = public_url if is_public else f"{request.scope['scheme']}://{host}"
+        asset = await asyncio.to_thread(assets.loader, base)
+        return _file(asset, request, {**SHARED, "Content-Security-Policy": WORKER_CSP})
+
+    app.add_api_route(f"/-/{LOADER}", loader, methods=["GET", "HEAD"])
     app.add_api_route("/", index, methods=["GET", "HEAD"])
     app.add_api_route("/favicon.ico", icon, methods=["GET", "HEAD"])
     app.add_api_route("/-/demo", demo_folder, methods=["GET", "HEAD"])

@@ -1,6 +1,6 @@
 /**
- * An app on an origin of its own. Two addresses name the relay: this import, and the one in tabrelay-worker.js, which the app
- * must host itself because browsers start shared workers only from the page's origin.
+ * An app on an origin of its own. It hosts the relay's loader, tabrelay.js, which names the relay's address and waits for a
+ * relay that does not run; browsers start shared workers only from the page's origin, and the loader is the worker's file too.
  *
  *     tabrelay serve notes
  *     python3 -m http.server 8000 --directory web_demo/examples/cross_origin
@@ -8,29 +8,35 @@
  * Open http://localhost:8000. The first time, the page asks to be paired: compare its code with the one in the terminal.
  */
 
-import { connect } from "http://127.0.0.1:4747/-/client.js";
+import { load } from "./tabrelay.js";
 
 const note = /** @type {HTMLTextAreaElement} */ (document.querySelector("#note"));
 const status = /** @type {HTMLElement} */ (document.querySelector("#status"));
-const connection = connect({ server: "notes", worker: "tabrelay-worker.js" });
 
-connection.addEventListener("state", ({ detail }) => {
-  status.textContent = detail.state === "connected" ? "MCP clients reach this page as “notes”." : detail.message;
-});
+load().then(offerNote);
 
-connection.offerTool({
-  name: "read_note",
-  description: "The note as it stands.",
-  annotations: { readOnlyHint: true },
-  execute: () => note.value,
-});
+/** @param {typeof import("/-/client.js")} client */
+function offerNote({ connect }) {
+  const connection = connect({ server: "notes", worker: "tabrelay.js" });
 
-connection.offerTool({
-  name: "append_to_note",
-  description: "Add a line to the note.",
-  inputSchema: { type: "object", properties: { line: { type: "string" } }, required: ["line"] },
-  execute({ line }) {
-    note.value += `\n${line}`;
-    return "Added.";
-  },
-});
+  connection.addEventListener("state", ({ detail }) => {
+    status.textContent = detail.state === "connected" ? "MCP clients reach this page as “notes”." : detail.message;
+  });
+
+  connection.offerTool({
+    name: "read_note",
+    description: "The note as it stands.",
+    annotations: { readOnlyHint: true },
+    execute: () => note.value,
+  });
+
+  connection.offerTool({
+    name: "append_to_note",
+    description: "Add a line to the note.",
+    inputSchema: { type: "object", properties: { line: { type: "string" } }, required: ["line"] },
+    execute({ line }) {
+      note.value += `\n${line}`;
+      return "Added.";
+    },
+  });
+}

@@ -1,0 +1,101 @@
+"""A page that is loaded while the relay is down connects when the relay is there, without a reload, in every way in
+which the documentation loads the client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from playwright.async_api import BrowserContext, ConsoleMessage, Page
+
+from tests.support.demo import Demo
+from tests.support.documented import CONNECTION, LOADER, OFFERED, ROOT, WAYS, block, fetch_files, write_page
+from tests.support.site import Site
+
+# The documentation promises 5 s. The bound is five times as large, for a machine that is busy.
+BOUND_MS = 25_000
+# The first attempt has failed, and with it everything that the browser would have loaded by itself.
+DOWN_S = 30.0
+
+
+class App:
+    """A folder of a web developer's, the relay that it names, and what its pages say in the console."""
+
+    def __init__(self, site: Site, relay: Demo, context: BrowserContext) -> None:
+        self.site, self.relay, self._context = site, relay, context
+        self.said: list[str] = []
+        self.errors: list[str] = []
+
+    async def visit(self, path: str) -> Page:
+        page = await self._context.new_page()
+        page.on("console", self._hear)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        await page.goto(f"{self.site.origin}/{path}")
+        return page
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        # What the browser logs of a request that failed is its own business.
+        if not message.text.startswith("Failed to load resource"):
+            self.said.append(message.text)
+
+    async def noticed(self, page: Page) -> None:
+        """Until the page knows that the relay is down."""
+        async with asyncio.timeout(DOWN_S):
+            while not self.said and await page.evaluate(f"{CONNECTION}?.state.why") != "relay_down":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def app(context: BrowserContext, tmp_path: Path) -> AsyncIterator[App]:
+    site = Site(tmp_path / "app")
+    site.folder.mkdir()
+    async with Demo(tmp_path / "home", "notes", "--allow-origin", site.origin, verb="serve") as relay:
+        await fetch_files(site.folder, relay)
+        with site:
+            yield App(site, relay, context)
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_page_that_is_loaded_while_the_relay_is_down_connects_when_it_is_there(app: App, way: str) -> None:
+    path = await write_page(app.site.folder, app.relay, way)
+    await app.relay.stop()
+    page = await app.visit(path)
+    await app.noticed(page)
+    assert await page.evaluate("globalThis.ownCodeRan")
+    await app.relay.start()
+    began = time.monotonic()
+    await page.wait_for_function(OFFERED.replace("TOOL", WAYS[way]), timeout=BOUND_MS)
+    print(f"{way}: connected {time.monotonic() - began:.1f} s after the relay was ready")
+    async with app.relay.client() as client:
+        assert WAYS[way] in [tool.name for tool in (await client.list_tools()).tools]
+    assert app.errors == []
+    # One line for each module that is waited for.
+    assert len([line for line in app.said if "comes as soon as" in line]) <= 2
+
+
+@pytest.mark.parametrize("way", ["README", "WebMCP"])
+async def test_a_page_that_is_reloaded_while_the_relay_is_down_connects_when_it_is_there(
+    app: App, settings: ModuleType, way: str
+) -> None:
+    """Its worker, if it lives, has no tab meanwhile."""
+    path = await write_page(app.site.folder, app.relay, way)
+    page = await app.visit(path)
+    await page.wait_for_function(OFFERED.replace("TOOL", WAYS[way]), timeout=settings.BOOT_TIMEOUT_MS)
+    await app.relay.kill()
+    await page.reload()
+    await app.noticed(page)
+    await app.relay.start()
+    began = time.monotonic()
+    await page.wait_for_function(OFFERED.replace("TOOL", WAYS[way]), timeout=BOUND_MS)
+    print(f"{way}: connected {time.monotonic() - began:.1f} s after the relay was ready")
+    assert app.errors == []
+
+
+def test_the_loader_that_the_documentation_shows_is_the_one_that_the_relay_serves() -> None:
+    loader = LOADER.read_text(encoding="utf-8")
+    assert block("docs/guide.md", "js", "load(") == loader
+    assert (ROOT / "web_demo/examples/cross_origin/tabrelay.js").read_text(encoding="utf-8") == loader
