@@ -138,9 +138,9 @@ def outcome(response: httpx2.Response, key: str, size: int) -> str:
 
 async def change_tokens(url: str, home: Path, server: str, outcomes: Counter[str]) -> None:
     """Make a token, use it, revoke it, use it again; as `tabrelay token` does it beside a running relay."""
-    for number in itertools.count():
+    while True:
         await asyncio.sleep(TOKEN_EVERY_S)
-        tokens, name = Tokens(home), f"soak-{number}"
+        tokens, name = Tokens(home), f"soak-{next(Caller.numbers)}"
 
         def is_meant(grant: Grant, name: str = name) -> bool:
             return grant.name == name
@@ -148,7 +148,7 @@ async def change_tokens(url: str, home: Path, server: str, outcomes: Counter[str
         token = await asyncio.to_thread(tokens.make, name, {"call"}, [server])
         headers = {"Authorization": f"Bearer {token}", "Accept": ACCEPT}
         async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
-            with suppress(httpx2.TransportError):
+            with suppress(httpx2.TransportError):  # the relay is being restarted
                 is_known = await _becomes(http, server, 200)
                 await asyncio.to_thread(tokens.revoke, is_meant)
                 is_over = await _becomes(http, server, 401)
