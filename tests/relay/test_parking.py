@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tabrelay.errors import BrowserGone
 from tabrelay.translation import envelope
 from tabserver.wire import jsonrpc
 from tests.support.bureau import ABLE, FORM, Bureau, notices, reply
+from tests.support.clock import Clock, Timer
 
 
 @pytest.fixture
@@ -43,6 +46,32 @@ async def test_questions_at_the_same_moment_are_asked_together(bureau: Bureau) -
         "sampling/createMessage",
     ]
     assert all("_meta" not in question["params"] for question in questions.values())
+
+
+class SlowLoop(Clock):
+    """The event loop as the translator uses it."""
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *arguments: Any) -> Timer:
+        return super().call_later(delay_s, partial(callback, *arguments))
+
+
+@pytest.mark.parametrize(("questions", "together"), [(4, 4), (40, 17)], ids=["some", "without an end"])
+async def test_questions_of_a_server_that_pauses_between_them_are_asked_together(
+    bureau: Bureau, monkeypatch: pytest.MonkeyPatch, questions: int, together: int
+) -> None:
+    """As on a busy machine. A server that goes on for ever does not keep its client waiting for ever."""
+    loop = SlowLoop()
+    monkeypatch.setattr(bureau.translator, "_loop", loop)
+    pending = bureau.tool()
+    for number in range(questions):
+        bureau.peer.ask(f"q{number}")
+        await loop.advance(0.06)
+    await loop.advance(1)
+    asked, _ = await bureau.asked(pending)
+    assert len(asked) == together
 
 
 async def test_what_was_not_answered_is_asked_again_under_a_new_handle(bureau: Bureau) -> None:

@@ -26,8 +26,10 @@ from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
-# A server that asks two things at once shall not cost the client two rounds.
-COALESCE_S: Final = 0.02
+# A server that asks several things at once sends several messages, and its client answers them in one round. Each
+# message begins the wait anew: on a busy machine a server's process may pause between two of them.
+COALESCE_S: Final = 0.1
+MOST_COALESCE_S: Final = 1.0
 
 
 class Legacy(Protocol):
@@ -65,7 +67,7 @@ class Live(Pending):
 
     __slots__ = (
         *("asks", "digest", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
-        "whose",
+        *("asking_since", "whose"),
     )
 
     def __init__(self, call: Call, outer: Pending, digest: str, whose: Translator) -> None:
@@ -76,6 +78,7 @@ class Live(Pending):
         self.level: str | None = None
         self.token: object = None  # the progress token of the request that waits now
         self.asks: dict[str, Ask] = {}
+        self.asking_since = 0.0  # when the first question came that waits for others
         self.offered: list[dict[str, Any]] = []
         self.keys = itertools.count(1)
         self.outcome: dict[str, Any] | RelayError | None = None  # came while nobody waited
@@ -246,8 +249,17 @@ class Translator:
             self._answer(live, jsonrpc.result_message(ask.id, given))
         else:
             live.asks[_key(live, ask.method)] = ask
-            if live.outer is not None and live.timer is None:
-                live.timer = self._loop.call_later(COALESCE_S, self._park, live)
+            if live.outer is not None:
+                self._park_soon(live)
+
+    def _park_soon(self, live: Live) -> None:
+        now = self._loop.time()
+        if live.timer is None:
+            live.asking_since = now
+        else:
+            live.timer.cancel()
+        left_s = live.asking_since + MOST_COALESCE_S - now
+        live.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, live)
 
     def _park(self, live: Live) -> None:
         """Answer the request that waits with the questions that are open, and keep the call for its retry."""
