@@ -36,6 +36,7 @@ SIZES = {
     "call_budget",
     "max_list",
     "max_description",
+    "max_subscribed",
 }
 # Rhythms: nobody goes over them.
 NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}

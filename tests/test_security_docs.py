@@ -29,6 +29,8 @@ ATTACKERS = {
     "whoever does not read",
     "a malicious client",
     "slow connections",
+    "a page or client that makes state files large",
+    "a client that opens sessions until",
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",

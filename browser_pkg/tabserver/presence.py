@@ -18,7 +18,12 @@ from .offers import CHECKS
 from .pulse import Later
 from .tabs import Message, Offer, Port, Tab, mark_of
 from .timing import DEFAULTS
+from .wire.notes import MAX_TAB_ID
 
+MOST_TABS: Final = 512
+# Characters of what a page says of itself. Callers and the relay's status show it.
+MAX_TITLE: Final = 256
+MAX_URL: Final = 2048
 # Tabs that are gone and still have a name in errors.
 MOST_DEPARTED: Final = 64
 
@@ -64,6 +69,9 @@ class Presence:
     def attach(self, port: Port, info: Message, approve: str | frozenset[str]) -> None:
         """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
         id = str(info["id"])
+        if (flaw := self._flaw(id)) is not None:
+            port.send({"t": "refused", "kind": "tab", "name": id[:MAX_TAB_ID], "message": flaw})
+            return
         before = self._ports.get(port)
         if before is not None and before.id != id:
             self.leave(port)
@@ -85,6 +93,14 @@ class Presence:
         self._find_watchers()
         self.departed.pop(id, None)
         self.describe(tab, info)
+
+    def _flaw(self, id: str) -> str | None:
+        """Why a tab with this id can't attach."""
+        if len(id) > MAX_TAB_ID:
+            return f"A tab's id has at most {MAX_TAB_ID} characters; this one has {len(id):,}."
+        if id not in self.tabs and len(self.tabs) >= MOST_TABS:
+            return f"This server has {MOST_TABS} tabs in this browser already. Close one, and reload this page."
+        return None
 
     def leave(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
         """A page went away. `returns`: it may be back in a moment. `is_expected`: it said so."""
@@ -123,7 +139,8 @@ class Presence:
             del self.departed[next(iter(self.departed))]
 
     def describe(self, tab: Tab, info: Message) -> None:
-        tab.title, tab.url = str(info.get("title") or ""), str(info.get("url") or "")
+        tab.title = str(info.get("title") or "")[:MAX_TITLE]
+        tab.url = str(info.get("url") or "")[:MAX_URL]
         is_visible = bool(info.get("visible"))
         if is_visible != tab.is_visible or info.get("focused"):
             tab.touched = next(self._numbers)

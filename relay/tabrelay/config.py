@@ -130,6 +130,9 @@ class Settings:
     session_idle_s: float = _setting(1800.0, "a handshake session's memory is freed when it is idle for this long")
     session_life_s: float = _setting(604_800.0, "a handshake session that is not used for this long has ended")
     max_sessions: int = _setting(10_000, "handshake sessions at a time")
+    max_sessions_token: int = _setting(1_000, "handshake sessions of one token, origin or user at a time")
+    max_subscribed: int = _setting(16 * MIB, "URIs that all handshake sessions have subscribed to, together")
+    kept_sessions: int = _setting(10_000, "sessions, and pinned tabs, whose state is kept over a restart")
 
     @classmethod
     def from_args(

@@ -14,7 +14,7 @@ from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Caller, Kind
-from tabserver.wire.notes import PIN
+from tabserver.wire.notes import MAX_TAB_ID, PIN
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -78,7 +78,7 @@ async def test_a_modern_callers_pin_comes_with_its_next_request_also_after_a_res
         assert said(await relay.call("notes", "any")) == "None"
 
 
-@pytest.mark.parametrize("tab", [7, ["x"], {}])
+@pytest.mark.parametrize("tab", [7, ["x"], {}, "x" * (MAX_TAB_ID + 1)])
 async def test_a_pin_that_is_no_tab_is_dropped(tmp_path: Path, tab: Any) -> None:
     async with RunningRelay(tmp_path) as relay, PinningWorker(relay):
         await relay.call("notes", "any", {"tab": tab})

@@ -14,7 +14,7 @@ import pytest
 
 from tabrelay.config import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.diary import Diary, Page
+from tabrelay.faces.diary import MAX_SUBSCRIPTIONS, Diary, Page, digest
 from tabrelay.faces.seal import MAX_ID, Seal
 from tabrelay.faces.sessions import Session, Sessions
 from tabserver.wire import jsonrpc
@@ -22,6 +22,7 @@ from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tests.support.relay import RunningRelay
+from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker
 
 CALLER = Caller(Era.LEGACY, "2025-06-18", "token:me", {"name": "c", "version": "1"}, {"sampling": {}}, ready=True)
@@ -44,10 +45,11 @@ def sessions(home: Path, wall: Wall, ended: list[str] | None = None, **settings:
         if ended is not None:
             ended.append(why)
 
+    given = Settings(home=home, **settings)
     return Sessions(
-        Settings(home=home, **settings),
+        given,
         Seal(b"k"),
-        Diary(home / "sessions.json"),
+        Diary(home / "sessions.json", most=given.kept_sessions, most_text=given.max_subscribed),
         new_channel=lambda: f"c{next(numbers)}",
         on_end=on_end,
         wall=wall,
@@ -255,15 +257,64 @@ def test_a_session_that_is_listening_is_never_idle(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("session-limits")
-def test_at_the_cap_a_new_session_is_refused_until_one_is_idle(tmp_path: Path) -> None:
-    wall = Wall()
-    room = sessions(tmp_path, wall, max_sessions=1, session_idle_s=100)
-    room.open("notes", "c", CALLER)
+def test_at_the_cap_a_new_session_is_refused_while_all_are_in_use(tmp_path: Path) -> None:
+    room = sessions(tmp_path, Wall(), max_sessions=1)
+    busy = room.open("notes", "c", CALLER)
+    busy.streams.standing.reader = object()
     with pytest.raises(BadRequest, match="1 open sessions") as full:
-        room.open("notes", "d", CALLER)
+        room.open("notes", "d", replace(CALLER, principal="token:other"))
     assert (full.value.status, full.value.reason) == (503, "too_many_sessions")
-    wall.now += 101
+    busy.streams.standing.reader = None
     room.open("notes", "d", CALLER)
+
+
+@pytest.mark.requirement("session-limits")
+def test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses(tmp_path: Path) -> None:
+    room = sessions(tmp_path, Wall(), max_sessions=10, max_sessions_token=3)
+    other = room.open("notes", "x", replace(CALLER, principal="token:other"))
+    mine = [room.open("notes", f"c{number}", CALLER) for number in range(3)]
+    room.find(mine[0].id, "notes", "token:me")  # used now, so the second one is idle for longest
+    for number in range(20):
+        room.open("notes", f"d{number}", CALLER)
+        assert len(room) == 4
+    assert other in room.all()
+    assert mine[1] not in room.all()
+    # Nothing is lost: its id is still good.
+    assert room.find(mine[1].id, "notes", "token:me").id == mine[1].id
+    assert len(room) == 4
+
+
+@pytest.mark.requirement("session-limits")
+def test_a_token_whose_sessions_are_all_in_use_is_told_that_its_share_is_used_up(tmp_path: Path) -> None:
+    room = sessions(tmp_path, Wall(), max_sessions=10, max_sessions_token=2)
+    for number in range(2):
+        room.open("notes", f"c{number}", CALLER).streams.standing.reader = object()
+    with pytest.raises(BadRequest, match="2 sessions in use") as full:
+        room.open("notes", "d", CALLER)
+    assert (full.value.status, full.value.reason) == (429, "too_many_sessions")
+    room.open("notes", "d", replace(CALLER, principal="token:other"))
+
+
+@pytest.mark.requirement("session-limits")
+def test_in_a_full_table_a_newcomer_gets_room_from_the_token_that_has_most(tmp_path: Path) -> None:
+    room = sessions(tmp_path, Wall(), max_sessions=6, max_sessions_token=4)
+    greedy = [room.open("notes", f"g{number}", replace(CALLER, principal="token:greedy")) for number in range(4)]
+    modest = [room.open("notes", f"m{number}", replace(CALLER, principal="token:modest")) for number in range(2)]
+    room.open("notes", "n", CALLER)
+    assert [session in room.all() for session in (*greedy, *modest)] == [False, True, True, True, True, True]
+    assert len(room) == 6
+
+
+async def test_one_token_can_not_use_up_the_sessions_of_another(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, servers=("notes",), max_sessions=40, max_sessions_token=10, rate_s=0) as relay:
+        other = {"Authorization": f"Bearer {relay.tokens.make('other', ['call'])}"}
+        _, theirs = await relay.initialize("notes", headers=other)
+        for _ in range(60):
+            await relay.initialize("notes")
+        answer, _ = await relay.initialize("notes", headers=other)
+        assert answer.status_code == 200
+        pong = await relay.http.post("/notes", json=jsonrpc.request(2, "ping"), headers=theirs | other)
+        assert pong.status_code == 200
 
 
 @pytest.mark.requirement("session-outlives-relay")
@@ -277,10 +328,22 @@ def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("session-limits")
-def test_subscriptions_of_all_sessions_have_a_limit_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabrelay.faces.sessions.MAX_SUBSCRIBED", 10_000)
-    monkeypatch.setattr("tabrelay.faces.diary.MAX_TEXT", 10_000)
-    kept = sessions(tmp_path, Wall())
+def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Path) -> None:
+    row = {"last_used": 1, "tab": "x" * 1_000_000, "level": "y" * 1_000_000}
+    row["subscriptions"] = ["z" * 1_000_000, *(f"a:{number}" for number in range(1_000))]
+    (tmp_path / "sessions.json").write_text(json.dumps({digest("a"): row, "b" * 1_000_000: row}))
+    diary = Diary(tmp_path / "sessions.json", most=2)
+    expected = Page(1.0, None, tuple(f"a:{number}" for number in range(1_000 - MAX_SUBSCRIPTIONS, 1_000)))
+    assert diary.pages == {digest("a"): expected}
+    assert diary.learn(digest("b"), row) == expected
+    assert diary.learn("c" * 1_000_000, row) is None
+    diary.write("d", Page(2.0))
+    assert list(diary.pages) == [digest("b"), digest("d")]
+
+
+@pytest.mark.requirement("session-limits")
+def test_subscriptions_of_all_sessions_have_a_limit_together(tmp_path: Path) -> None:
+    kept = sessions(tmp_path, Wall(), max_subscribed=10_000)
     crowd = [kept.open("notes", f"c{number}", CALLER) for number in range(20)]
     for session in crowd:
         for number in range(10):
@@ -306,5 +369,6 @@ async def test_a_level_that_is_none_is_not_kept(relay: RunningRelay) -> None:
         for level in ("x" * 100_000, "error"):
             body = jsonrpc.request(1, "logging/setLevel", {"level": level})
             await relay.http.post("/notes", json=body, headers=session)
-    text = (relay.settings.home / "sessions.json").read_text()
-    assert "xxx" not in text and '"error"' in text
+    path = relay.settings.home / "sessions.json"
+    await until(lambda: path.exists() and '"error"' in path.read_text())
+    assert "xxx" not in path.read_text()

@@ -140,11 +140,13 @@ class RunningRelay:
         await until(is_found)
         await self.has_read(server)
 
-    async def initialize(self, server: str, version: str = "2025-11-25") -> tuple[httpx2.Response, dict[str, str]]:
+    async def initialize(
+        self, server: str, version: str = "2025-11-25", headers: dict[str, str] | None = None
+    ) -> tuple[httpx2.Response, dict[str, str]]:
         """Open a legacy session; gives the response and the headers for what follows."""
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        response = await self.http.post(f"/{server}", json=body)
+        response = await self.http.post(f"/{server}", json=body, headers=headers)
         session = response.headers.get("mcp-session-id", "")
         return response, {"Mcp-Session-Id": session, "MCP-Protocol-Version": version}
 

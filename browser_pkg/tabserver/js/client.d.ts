@@ -309,7 +309,7 @@ export interface Activity {
 }
 
 export interface Refused {
-  /** "tools", "resources", "templates" or "prompts". */
+  /** "tools", "resources", "templates" or "prompts"; "tab": the page itself can't attach. */
   kind: string;
   name: string;
   message: string;

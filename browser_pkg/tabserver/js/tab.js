@@ -8,6 +8,8 @@
 import { hold } from "./wait.js";
 
 const TAB_KEY = "tabrelay.tab";
+// Characters; the worker and the relay take no longer id (MAX_TAB_ID in wire/notes.py).
+const MAX_ID = 64;
 const BROWSER_KEY = "tabrelay.browser";
 // How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
 const RELOAD_MS = 2_000;
@@ -35,7 +37,8 @@ export function claimTab() {
 
 async function findId() {
   // Not the stored one if this page had one before: it comes out of the back/forward cache.
-  const kept = shared.id ?? storage()?.getItem(storageKey());
+  const stored = shared.id ?? storage()?.getItem(storageKey());
+  const kept = stored && stored.length <= MAX_ID ? stored : undefined;
   const release = kept && (await hold(lockOf(kept), waitFor()));
   const id = release ? kept : crypto.randomUUID().slice(0, 8);
   const letGo = release || (await hold(lockOf(id)));

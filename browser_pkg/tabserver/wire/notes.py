@@ -8,6 +8,8 @@ from typing import Final
 RELAY: Final = "relay"
 # The event stream of a request ends, while the request goes on.
 CLOSE_STREAM: Final = "$/tabrelay/closeStream"
+# Characters of a tab's id. Pages choose theirs, and the relay keeps those that callers have pinned.
+MAX_TAB_ID: Final = 64
 # From now on the caller's requests go to one tab; with `tab` null, to whichever is in front.
 PIN: Final = "$/tabrelay/pin"
 # Which tabs there are, on the relay's own channel. `used` counts how often the user has turned to one of them.

@@ -8,22 +8,20 @@ Ids are kept as digests only: the file opens nothing.
 from __future__ import annotations
 
 import hashlib
-import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
+from tabrelay.inspection import MAX_URI
+from tabrelay.state_file import StateFile
+from tabserver.wire.notes import MAX_TAB_ID
 
-from tabrelay.vault import NO_LINK
-
-log = logging.getLogger(__name__)
-
-MAX_PAGES: Final = 10_000
-# Characters of subscriptions on all pages: past it, those of the pages that were written longest ago are forgotten.
-MAX_TEXT: Final = 16 * 1024 * 1024
+MAX_SUBSCRIPTIONS: Final = 256  # of one session
+MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
+KEY: Final = 32  # characters of a digest
+# A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
+MOST_READ: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +36,20 @@ class Page:
 
 
 class Diary:
-    """Bounded: past MAX_PAGES the ones that were not used for longest go."""
+    """Bounded: past `most` pages those that were written longest ago go, and past `most_text` characters of
+    subscriptions on all pages those of the pages that were written longest ago."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self.pages: dict[str, Page] = {}  # by the digest of an id; for others to see whether there are any
+    def __init__(self, path: Path | None, *, most: int = 10_000, most_text: int = 16 * 1024 * 1024) -> None:
+        self.pages: dict[str, Page] = {}  # by the digest of an id, in the order of writing; read by others
+        self._most = most
+        self._most_text = most_text
         self._text = 0
-        # Hears what must not be forgotten: the key of a page, and what it says.
+        # Called with what must not be forgotten: the key of a page, and what it says.
         self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
-        if path is not None and path.exists():
-            try:
-                self.pages = {key: _page(value) for key, value in orjson.loads(path.read_bytes()).items()}
-            except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-                # Sessions go on without it: they lose a log level, not a handshake.
-                log.warning("Could not read %s (%s): starting without it.", path, error)
-            self._text = sum(map(_weight, self.pages.values()))
+        loss = "ended sessions may come back after a restart"
+        self._file = StateFile(path, self, loss=loss, most_bytes=MOST_READ)
+        # Sessions go on without what can't be read: they lose a log level, not a handshake.
+        self.merge(self._file.load())
 
     def __len__(self) -> int:
         return len(self.pages)
@@ -61,22 +58,22 @@ class Diary:
         return self.pages.get(digest(id))
 
     def write(self, id: str, page: Page, *, now: bool = False) -> None:
-        """Remember. `now`: it must not be forgotten, whatever happens next."""
+        """Remember. `now`: it must not be forgotten, whatever happens next, and goes into the file soon."""
         key = digest(id)
         self._keep(key, page)
         if now:
-            self.flush()
-            self.on_write(key, _row(page))
+            self._file.save_soon()
+            self.on_write(key, self.encode(page))
 
     def learn(self, key: str, row: Any) -> Page | None:
         """Another relay wrote this page; gives it back if it makes sense. What comes late, after the bus was away, does
         not undo an end."""
         try:
-            page = _page(row)
+            page = self.decode(key, row)
         except (TypeError, AttributeError, KeyError, ValueError):
             return None
         known = self.pages.get(key)
-        if known is not None and known.is_ended:
+        if page is None or (known is not None and known.is_ended):
             return None
         self._keep(key, page)
         return page
@@ -85,9 +82,9 @@ class Diary:
         self._drop(key)
         self.pages[key] = page
         self._text += _weight(page)
-        if len(self.pages) > MAX_PAGES:
-            self._drop(min(self.pages, key=lambda key: self.pages[key].last_used))
-        if self._text > MAX_TEXT:
+        while len(self.pages) > self._most:
+            self._drop(next(iter(self.pages)))
+        if self._text > self._most_text:
             self._shorten()
 
     def _drop(self, key: str) -> None:
@@ -96,60 +93,72 @@ class Diary:
 
     def _shorten(self) -> None:
         for key, page in list(self.pages.items()):
-            if self._text <= MAX_TEXT // 2:  # not one page for each that is written from now on
+            if self._text <= self._most_text // 2:  # not one page for each that is written from now on
                 break
             self._text -= _weight(page)
-            self.pages[key] = replace(page, subscriptions=())
+            self.pages[key] = page = replace(page, subscriptions=())
+            self._text += _weight(page)
 
     def end(self, id: str, at: float) -> None:
         """The client ended the session: it stays dead over restarts."""
-        self.write(id, replace(self.find(id) or Page(at), last_used=at, is_ended=True), now=True)
+        self.write(id, Page(at, is_ended=True), now=True)
 
     def forget(self, older_than: float) -> None:
-        self.pages = {key: page for key, page in self.pages.items() if page.last_used >= older_than}
-        self._text = sum(map(_weight, self.pages.values()))
+        """Drop old pages, as far as they were written before all that are younger."""
+        while self.pages:
+            key = next(iter(self.pages))
+            if self.pages[key].last_used >= older_than:
+                break
+            self._drop(key)
 
     def flush(self) -> None:
-        if self._path is None:
-            return
-        body = orjson.dumps({key: _row(page) for key, page in self.pages.items()})
-        scratch = self._path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | NO_LINK, 0o600), "wb") as file:
-                file.write(body)
-            scratch.replace(self._path)
-        except OSError as error:
-            log.warning("Could not write %s (%s): ended sessions may come back after a restart.", self._path, error)
+        """The relay stops: write the file now."""
+        self._file.flush()
+
+    # -- what the file holds ------------------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, Page]:
+        return dict(self.pages)
+
+    def encode(self, page: Page) -> dict[str, Any]:
+        row: dict[str, Any] = {"last_used": round(page.last_used)}
+        if page.is_ended:
+            row["ended"] = True
+        if page.level is not None:
+            row["level"] = page.level
+        if page.subscriptions:
+            row["subscriptions"] = page.subscriptions
+        if page.tab is not None:
+            row["tab"] = page.tab
+        return row
+
+    def decode(self, key: str, row: Any) -> Page | None:
+        if len(key) != KEY:
+            return None
+        level, tab = row.get("level"), row.get("tab")
+        uris = [uri for uri in row.get("subscriptions", ()) if isinstance(uri, str) and len(uri) <= MAX_URI]
+        return Page(
+            float(row["last_used"]),
+            level if isinstance(level, str) and len(level) <= MAX_LEVEL else None,
+            tuple(uris[-MAX_SUBSCRIPTIONS:]),
+            row.get("ended") is True,
+            tab if isinstance(tab, str) and len(tab) <= MAX_TAB_ID else None,
+        )
+
+    def accepts(self, key: str, ours: Page | None, theirs: Page) -> bool:
+        """Of what another process wrote, the newer page counts, and an end for good."""
+        if ours is None:
+            return True
+        return not ours.is_ended and (theirs.is_ended or theirs.last_used > ours.last_used)
+
+    def merge(self, theirs: Mapping[str, Page]) -> None:
+        for key, page in theirs.items():
+            self._keep(key, page)
 
 
 def _weight(page: Page) -> int:
     return sum(map(len, page.subscriptions))
 
 
-def _row(page: Page) -> dict[str, Any]:
-    row: dict[str, Any] = {"last_used": round(page.last_used)}
-    if page.is_ended:
-        row["ended"] = True
-    if page.level is not None:
-        row["level"] = page.level
-    if page.subscriptions:
-        row["subscriptions"] = page.subscriptions
-    if page.tab is not None:
-        row["tab"] = page.tab
-    return row
-
-
-def _page(row: Any) -> Page:
-    level, tab = row.get("level"), row.get("tab")
-    return Page(
-        float(row["last_used"]),
-        level if isinstance(level, str) else None,
-        tuple(uri for uri in row.get("subscriptions", ()) if isinstance(uri, str)),
-        row.get("ended") is True,
-        tab if isinstance(tab, str) else None,
-    )
-
-
 def digest(id: str) -> str:
-    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:KEY]

@@ -60,7 +60,7 @@ class Handshake:
         self._sessions = Sessions(
             settings,
             seal,
-            Diary(settings.home / "sessions.json"),
+            Diary(settings.home / "sessions.json", most=settings.kept_sessions, most_text=settings.max_subscribed),
             new_channel=switch.new_channel,
             on_end=self._ended,
         )
@@ -147,7 +147,7 @@ class Handshake:
     ) -> tuple[bytes, Session]:
         """Open a session; gives the body of the answer too."""
         caller = introduced(principal, message)
-        self._sessions.check_room()
+        self._sessions.make_room(principal.id)
         channel = self._switch.new_channel()
         is_there = self._is_there(server, channel)
         body, told = await self._introduction.greet(exchange, server, channel, caller, message, is_there=is_there)

@@ -102,7 +102,7 @@ class Modern:
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
         self._listening = Listening(settings.keepalive_s)
-        self._pins = Pins(Diary(settings.home / "pins.json"))
+        self._pins = Pins(Diary(settings.home / "pins.json", most=settings.kept_sessions))
         self._mirrors: dict[str, tuple[Catalogue, dict[str, tuple[Mirror, ...]]]] = {}
 
     def came_up(self, server: str) -> None:

@@ -15,16 +15,15 @@ from typing import Final
 from tabrelay.calls import Notice, Peer, Pending
 from tabrelay.config import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.diary import Diary, Page, digest
+from tabrelay.faces.diary import MAX_SUBSCRIPTIONS, Diary, Page, digest
 from tabrelay.faces.events import Memory, Streams
 from tabrelay.faces.listening import list_changed, news_of
 from tabrelay.faces.seal import Seal
 from tabrelay.faces.sharing import Sharing
 from tabserver.wire.frames import Caller
 
-MAX_SUBSCRIPTIONS: Final = 256
-# Characters of the subscriptions of all sessions. Past it, whoever subscribes loses what it subscribed to first.
-MAX_SUBSCRIBED: Final = 16 * 1024 * 1024
+# How often all sessions are looked at, at most, to find room in a full table.
+SWEEP_S: Final = 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +50,11 @@ class Session:
     @property
     def is_listening(self) -> bool:
         return self.streams.standing.reader is not None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Has it a stream that is open, or a call without an answer?"""
+        return self.is_listening or bool(self.running)
 
     def hear(self, notice: Notice) -> None:
         """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
@@ -86,6 +90,8 @@ class Sessions:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._most = settings.max_sessions
+        self._share = min(settings.max_sessions_token, settings.max_sessions)
+        self._most_subscribed = settings.max_subscribed
         self._idle_s = settings.session_idle_s
         self._life_s = settings.session_life_s
         self._seal = seal
@@ -97,12 +103,13 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._by_server: dict[str, dict[str, Session]] = {}
         self._by_key: dict[str, Session] = {}
+        self._by_principal: dict[str, dict[str, Session]] = {}  # the one that was used longest ago is first
         self._swept = wall()
         self.node = ""  # which of several relays this is
         self._weight = 0
 
     def open(self, server: str, channel: str, caller: Caller) -> Session:
-        self.check_room()
+        self.make_room(caller.principal)
         caller = replace(caller, ready=True)
         return self._keep(
             Session(
@@ -115,16 +122,39 @@ class Sessions:
             )
         )
 
-    def check_room(self) -> None:
-        """Raises when not one more session can be held."""
-        if len(self._sessions) >= self._most or self._wall() - self._swept > self._idle_s / 10:
+    def make_room(self, principal: str) -> None:
+        """Raises when this principal can't have one more session.
+
+        For its own new session, its longest idle one is put away first. Another principal's is put away only if the
+        table is full and that principal has more sessions than this one.
+        """
+        since_sweep_s = self._wall() - self._swept
+        is_full = len(self._sessions) >= self._most
+        if since_sweep_s > (SWEEP_S if is_full else self._idle_s / 10) or since_sweep_s < 0:
             self.put_away()
-        if len(self._sessions) >= self._most:
+        mine = self._by_principal.get(principal, {})
+        if len(mine) >= self._share and not self._put_away_oldest(mine):
+            raise BadRequest(
+                f"This token has {len(mine):,} sessions in use, which is its share. Close one (DELETE) and try again.",
+                status=429,
+                reason="too_many_sessions",
+            )
+        if len(self._sessions) < self._most or self._put_away_oldest(mine):
+            return
+        most = max(self._by_principal.values(), key=len)
+        if len(most) <= len(mine) + 1 or not self._put_away_oldest(most):
             raise BadRequest(
                 f"The relay has {self._most:,} open sessions. Close one (DELETE) or wait until idle ones expire.",
                 status=503,
                 reason="too_many_sessions",
             )
+
+    def _put_away_oldest(self, mates: dict[str, Session]) -> bool:
+        """Free the memory of the session that is idle for longest; False if all are in use."""
+        idle = next((session for session in mates.values() if not session.is_in_use), None)
+        if idle is not None:
+            self._put_away(idle, "idle for longest")
+        return idle is not None
 
     def find(self, id: str | None, server: str, principal: str) -> Session:
         """The session of this server and credential; another's session looks exactly like one that does not exist."""
@@ -136,6 +166,8 @@ class Sessions:
         if session is None or session.server != server or session.caller.principal != principal:
             raise BadRequest("Session not found. Send initialize again.", status=404, reason="session_not_found")
         session.last_used = self._wall()
+        mates = self._by_principal[principal]
+        mates[session.id] = mates.pop(session.id)
         return session
 
     def _rebuild(self, id: str, server: str, principal: str) -> Session | None:
@@ -146,7 +178,7 @@ class Sessions:
         page = self._diary.find(id) or Page(sealed.issued)
         if page.is_ended or self._wall() - page.last_used > self._life_s:
             return None
-        self.check_room()
+        self.make_room(principal)
         return self._keep(
             Session(
                 id,
@@ -164,6 +196,7 @@ class Sessions:
         self._weigh(session)
         self._sessions[session.id] = self._by_key[digest(session.id)] = session
         self._by_server.setdefault(session.server, {})[session.id] = session
+        self._by_principal.setdefault(session.caller.principal, {})[session.id] = session
         return session
 
     def changed(self, session: Session) -> None:
@@ -176,7 +209,7 @@ class Sessions:
     def _weigh(self, session: Session) -> None:
         before, session.weight = session.weight, sum(map(len, session.subscriptions))
         self._weight += session.weight - before
-        while self._weight > MAX_SUBSCRIBED and session.subscriptions:
+        while self._weight > self._most_subscribed and session.subscriptions:
             first = next(iter(session.subscriptions))
             del session.subscriptions[first]
             session.weight -= len(first)
@@ -191,17 +224,18 @@ class Sessions:
         """Free the memory of sessions that are idle. Their ids stay good."""
         self._swept = now = self._wall()
         for session in list(self._sessions.values()):
-            if not session.is_listening and not session.running and now - session.last_used > self._idle_s:
-                self._diary.write(session.id, _page(session))
-                self.release(session, "idle")
+            if not session.is_in_use and now - session.last_used > self._idle_s:
+                self._put_away(session, "idle")
+
+    def _put_away(self, session: Session, why: str) -> None:
+        self._diary.write(session.id, _page(session))
+        self.release(session, why)
 
     def release(self, session: Session, why: str) -> None:
         """Let its memory go, and say nothing of its id."""
         if self._sessions.pop(session.id, None) is not None:
-            mates = self._by_server[session.server]
-            del mates[session.id]
-            if not mates:
-                del self._by_server[session.server]
+            _leave(self._by_server, session.server, session)
+            _leave(self._by_principal, session.caller.principal, session)
             del self._by_key[digest(session.id)]
             self._on_end(session, why)
             self._weight -= session.weight
@@ -241,6 +275,12 @@ class Sessions:
 
     def of(self, server: str) -> list[Session]:
         return list(self._by_server.get(server, {}).values())
+
+
+def _leave(groups: dict[str, dict[str, Session]], group: str, session: Session) -> None:
+    del groups[group][session.id]
+    if not groups[group]:
+        del groups[group]
 
 
 def _page(session: Session) -> Page:

@@ -25,7 +25,7 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.notes import CLOSE_STREAM, PIN, RELAY, TABS
+from tabserver.wire.notes import CLOSE_STREAM, MAX_TAB_ID, PIN, RELAY, TABS
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -383,8 +383,10 @@ class TabPeer:
         elif message.get("method") == TABS:
             self._on_tabs(self, message.get("params"))
         elif message.get("method") == PIN:
-            tab = (message.get("params") or {}).get("tab")
-            if related is not None and related.on_pin is not None and (tab is None or isinstance(tab, str)):
+            params = message.get("params")
+            tab = params.get("tab") if isinstance(params, dict) else None
+            is_tab = tab is None or (isinstance(tab, str) and len(tab) <= MAX_TAB_ID)
+            if related is not None and related.on_pin is not None and is_tab:
                 related.on_pin(tab)
         elif related is not None:
             related.notify(Notice(payload))
