@@ -1224,6 +1224,42 @@ MUTATIONS: Final = (
         "if False and",
         "relay/test_sessions.py::test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses",
     ),
+    *(
+        _m(
+            f"open questions: {what}",
+            f"{RELAY}/question_limits.py",
+            before,
+            "if False:",
+            f"relay/test_questions.py::{t}",
+        )
+        for what, before, t in (
+            (
+                "of one call",
+                "if self._by_call[call] >= limits.per_call:",
+                "test_a_page_has_so_many_questions_open_during_one_call_and_the_call_goes_on",
+            ),
+            (
+                "on one socket",
+                "if self._count >= limits.per_connection:",
+                "test_a_page_has_so_many_questions_open_on_one_socket",
+            ),
+            ("their size", "if self._size + size > limits.size:", "test_open_questions_have_a_size_together"),
+        )
+    ),
+    _m(
+        "questions of a server elsewhere",
+        f"{RELAY}/upstreams/connection.py",
+        "if (why := self._open.refusal(running, len(text))) is not None:",
+        "if (why := None) is not None:",
+        "upstreams/test_asking_limits.py::test_a_server_elsewhere_has_so_many_questions_open_during_one_call",
+    ),
+    _m(
+        "questions whose call is not known yet",
+        f"{RELAY}/upstreams/connection.py",
+        "if self._unclear >= self._most_unclear:",
+        "if False:",
+        "upstreams/test_asking_limits.py::test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to",
+    ),
     _m(
         "an end that is told before what came first",
         f"{RELAY}/faces/diary.py",

@@ -37,6 +37,7 @@ SIZES = {
     "max_list",
     "max_description",
     "max_subscribed",
+    "question_budget",
 }
 # Rhythms: nobody goes over them.
 NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}

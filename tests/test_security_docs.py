@@ -31,6 +31,7 @@ ATTACKERS = {
     "slow connections",
     "a page or client that makes state files large",
     "a client that opens sessions until",
+    "a server that asks its clients without end",
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",

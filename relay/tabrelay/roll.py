@@ -16,6 +16,8 @@ from tabserver.wire import jsonrpc
 
 # A handler that was cancelled may still speak. For this long, nothing that names no call is taken for another's.
 LINGER_S: Final = 30.0
+# Cancelled calls that are told apart. Of more, only the time is kept until which one of them may still speak.
+MAX_LINGERING: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +48,7 @@ class Roll:
     def __init__(self) -> None:
         self._running: dict[jsonrpc.RequestId, Running] = {}
         self._lingering: dict[jsonrpc.RequestId, float] = {}
+        self._others_linger_until = 0.0
 
     def __len__(self) -> int:
         return len(self._running)
@@ -67,6 +70,8 @@ class Roll:
         running = self._running.pop(id, None)
         if running is not None and running.may_speak:
             self._lingering[id] = now + LINGER_S
+            if len(self._lingering) > MAX_LINGERING:
+                self._others_linger_until = self._lingering.pop(next(iter(self._lingering)))
         return running
 
     def id_of(self, pending: Pending) -> jsonrpc.RequestId | None:
@@ -89,7 +94,7 @@ class Roll:
         """Whose call a message that names none belongs to, if it can be only one caller's."""
         self._lingering = {id: until for id, until in self._lingering.items() if until > now}
         able = [running for running in self.speakers() if among is None or running in among]
-        if self._lingering or len({running.channel for running in able}) != 1:
+        if self._lingering or self._others_linger_until > now or len({running.channel for running in able}) != 1:
             return None
         return able[-1]
 
@@ -98,4 +103,5 @@ class Roll:
         lost = [running.pending for running in self._running.values()]
         self._running.clear()
         self._lingering.clear()
+        self._others_linger_until = 0.0
         return lost

@@ -123,6 +123,117 @@ async def test_a_modern_client_is_asked_by_the_answer_and_its_retry_goes_on(
     assert len(page.calls) == 1
 
 
+class Flooding:
+    """A tool that asks `number` questions of `size` letters and goes on when the test says so."""
+
+    def __init__(self, page: ScriptedPage, number: int, size: int = 10) -> None:
+        self.page, self.number = page, number
+        self.waiting: list[Message] = []
+        self._params = {**FORM, "message": "x" * size}
+        page.on_call = lambda page, message: self._ask(message)
+
+    def _ask(self, message: Message) -> None:
+        self.waiting.append(message)
+        for number in range(self.number):
+            question = jsonrpc.request(f"q{message['id']}-{number}", "elicitation/create", self._params)
+            self.page.say({**question, "relatedRequestId": message["id"]})
+
+    async def refused(self, count: int) -> set[str]:
+        """What the relay says of the questions that it does not pass on, once they are so many."""
+
+        def found() -> list[Message]:
+            asked = [f"q{message['id']}-{number}" for message in self.waiting for number in range(self.number)]
+            return [answer for id in asked if (answer := self.page.answer_to(id)) is not None]
+
+        await self.page.until(lambda: len(found()) >= count)
+        assert len(found()) == count
+        assert {answer["error"]["code"] for answer in found()} == {jsonrpc.INVALID_REQUEST}
+        return {answer["error"]["message"] for answer in found()}
+
+    async def finish(self) -> None:
+        for message in self.waiting:
+            self.page.answer(message, {"content": []})
+        await self.page.flush()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_page_has_so_many_questions_open_during_one_call_and_the_call_goes_on(
+    relay: RunningRelay, page: ScriptedPage, era: str
+) -> None:
+    flood = Flooding(page, 200)
+    headers = await session(relay, ABLE)
+    request = modern(relay) if era == "modern" else {"json": call(), "headers": headers}
+    running = asyncio.create_task(relay.http.post("/notes", **request))
+    [text] = await flood.refused(200 - relay.settings.max_questions)
+    assert text == "This call has 16 open questions already. Wait for an answer before you ask again."
+    if era == "modern":
+        assert len((await running).json()["result"]["inputRequests"]) == relay.settings.max_questions
+        await flood.finish()
+    else:
+        await flood.finish()
+        said = [json.loads(event) for event in events((await running).text)]
+        assert len([message for message in said if "method" in message]) == relay.settings.max_questions
+        assert said[-1]["result"] == {"content": []}
+
+
+async def test_a_question_that_was_answered_or_withdrawn_makes_room_for_another(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), max_questions=1) as relay,
+        ScriptedPage(relay.url, "notes", subprotocol=None) as page,
+    ):
+        flood = Flooding(page, 1)
+        headers = await session(relay, ABLE)
+        async with relay.http.stream("POST", "/notes", json=call(), headers=headers) as stream:
+            lines = stream.aiter_lines()
+            question = await next_event(lines)
+            [message] = flood.waiting
+            for number in range(3):
+                await relay.http.post("/notes", json=jsonrpc.result_message(question["id"], ACCEPT), headers=headers)
+                await page.send(jsonrpc.request(f"withdrawn-{number}", "elicitation/create", FORM))
+                assert (await next_event(lines))["method"] == "elicitation/create"
+                await page.send(jsonrpc.notification("notifications/cancelled", {"requestId": f"withdrawn-{number}"}))
+                assert (await next_event(lines))["method"] == "notifications/cancelled"
+                await page.send(jsonrpc.request(f"q{message['id']}-{number + 1}", "elicitation/create", FORM))
+                question = await next_event(lines)
+            await flood.finish()
+
+
+async def test_a_page_has_so_many_questions_open_on_one_socket(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), max_questions_server=20) as relay,
+        ScriptedPage(relay.url, "notes", subprotocol=None) as page,
+    ):
+        flood = Flooding(page, 10)
+        headers = await session(relay, ABLE)
+        running = [asyncio.create_task(relay.http.post("/notes", json=call(id), headers=headers)) for id in range(5)]
+        await page.until(lambda: len(flood.waiting) == 5)
+        [text] = await flood.refused(5 * 10 - 20)
+        assert text.startswith("This server has 20 open questions already.")
+        # Those of calls that are over are open no more.
+        await flood.finish()
+        assert [answer.status_code for answer in await asyncio.gather(*running)] == [200] * 5
+        flood.waiting.clear()
+        last = asyncio.create_task(relay.http.post("/notes", json=call(7), headers=headers))
+        await page.until(lambda: len(flood.waiting) == 1)
+        await flood.finish()
+        asked = [event for event in events((await last).text) if "elicitation/create" in event]
+        assert len(asked) == 10
+
+
+async def test_open_questions_have_a_size_together(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), question_budget=50_000) as relay,
+        ScriptedPage(relay.url, "notes", subprotocol=None) as page,
+    ):
+        flood = Flooding(page, 10, 10_000)
+        running = asyncio.create_task(relay.http.post("/notes", json=call(), headers=await session(relay, ABLE)))
+        await page.until(lambda: len(flood.waiting) == 1)
+        [text] = await flood.refused(6)
+        assert text.startswith("Open questions of one server have at most 50,000 characters together.")
+        await flood.finish()
+        assert (await running).status_code == 200
+
+
 async def test_a_strangers_answer_is_nobodys(relay: RunningRelay, page: ScriptedPage) -> None:
     asking = Asking(page)
     mine, theirs = await session(relay, ABLE), await session(relay, ABLE)

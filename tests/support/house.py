@@ -11,6 +11,7 @@ from tabrelay.config import Settings
 from tabrelay.peers.atlas import Atlas
 from tabrelay.peers.remote import RemotePeer
 from tabrelay.peers.socket import SocketPeer
+from tabrelay.question_limits import limits_of
 from tabrelay.registry import Registry
 from tabrelay.shelf import Shelf
 from tabrelay.translation.parking import Parking
@@ -40,6 +41,7 @@ class House:
             parking=parking,
             in_flight_limit=1,
             repeat_s=1.0,
+            limits=limits_of(Settings()),
             on_up=lambda peer: None,
             on_away=lambda peer: None,
         )

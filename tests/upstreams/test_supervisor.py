@@ -11,7 +11,9 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 
+from tabrelay.config import Settings
 from tabrelay.errors import ServerOffline
+from tabrelay.question_limits import limits_of
 from tabrelay.upstreams.connection import Connection
 from tabrelay.upstreams.fault import Fault, LineFault, Redactor
 from tabrelay.upstreams.greeting import About
@@ -85,7 +87,7 @@ class Stage:
             transport=self.transport,
             ladder=Ladder(probes=probes),
             redact=Redactor(["hunter22"]),
-            new_connection=lambda: Connection(NoOwner(), "integer"),
+            new_connection=lambda: Connection(NoOwner(), "integer", limits_of(Settings())),
             greet=self._greet,
             start_s=60,
             on_up=lambda connection: self.news.append("up"),

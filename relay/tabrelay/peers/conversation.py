@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import json
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -22,6 +23,7 @@ from tabrelay import __version__
 from tabrelay.bulk import is_bulky
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone
+from tabrelay.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.roll import Roll, Running
 from tabrelay.translation import envelope
 from tabserver.wire import eras, jsonrpc
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 # not known yet. A caller that can't is answered for, with an error.
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 MAX_REPEAT_S: Final = 30.0
+MAX_GREETINGS: Final = 64  # whose answer is still taken
 
 
 class Socket(Protocol):
@@ -62,13 +65,23 @@ class Question:
 
     id: RequestId
     running: Running
+    size: int  # in characters
 
 
 class Conversation:
     """One socket of a page. A page that dials again is a new one."""
 
-    def __init__(self, server: str, principal: str, socket: Socket, owner: Owner, *, repeat_s: float) -> None:
-        """`repeat_s`: an `initialize` without an answer is said again after this."""
+    def __init__(
+        self,
+        server: str,
+        principal: str,
+        socket: Socket,
+        owner: Owner,
+        *,
+        repeat_s: float,
+        limits: QuestionLimits,
+    ) -> None:
+        """`repeat_s`: an `initialize` without an answer is sent again after this. `limits`: of the page's questions."""
         self.server = server
         self.principal = principal
         self.about: dict[str, Any] | None = None
@@ -76,11 +89,12 @@ class Conversation:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._greetings: set[int] = set()
+        self._greetings: deque[int] = deque(maxlen=MAX_GREETINGS)
         self._repeat_s = repeat_s
         self._timer: asyncio.TimerHandle | None = None
         self._roll = Roll()
         self._questions: dict[RequestId, Question] = {}
+        self._open = OpenQuestions(limits)
 
     @property
     def in_flight(self) -> int:
@@ -91,7 +105,7 @@ class Conversation:
     def greet(self) -> None:
         """Say `initialize`, again and again: a page may have missed it, and one that never answers just stays idle."""
         id = next(self._ids)
-        self._greetings.add(id)
+        self._greetings.append(id)
         client = {"name": "tabrelay", "version": __version__}
         params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": client}
         self._write(jsonrpc.request(id, "initialize", params))
@@ -130,7 +144,7 @@ class Conversation:
         question = self._questions.get(message["id"])
         if question is None or question.running.channel != channel:
             return False
-        del self._questions[message["id"]]
+        self._close_question(message["id"])
         outcome = {"error": message["error"]} if "error" in message else {"result": message.get("result", {})}
         self._write({"jsonrpc": "2.0", "id": question.id, **outcome})
         return True
@@ -145,7 +159,8 @@ class Conversation:
         self.drop_calls(text)
 
     def drop_calls(self, text: str) -> None:
-        self._questions.clear()
+        for id in list(self._questions):
+            self._close_question(id)
         for pending in self._roll.clear():
             pending.fail(BrowserGone(text))
 
@@ -222,7 +237,7 @@ class Conversation:
         """The page no longer wants to know; its caller knows the question under our id."""
         for id, question in self._questions.items():
             if question.id == said.get("requestId"):
-                del self._questions[id]
+                self._close_question(id)
                 question.running.tell("notifications/cancelled", {**said, "requestId": id})
                 return
 
@@ -248,16 +263,27 @@ class Conversation:
         text = envelope.text(jsonrpc.request(ours, method, params))
         if text is None:
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_PARAMS, "The question nests too deeply."))
+            return
+        question = Question(id, running, len(text) + (len(id) if isinstance(id, str) else 0))
+        refusal = self._open.refusal(running, question.size)
+        if refusal is not None:
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, refusal))
         else:
-            self._questions[ours] = Question(id, running)
+            self._questions[ours] = question
+            self._open.add(running, question.size)
             running.pending.notify(Notice(text))
+
+    def _close_question(self, id: RequestId) -> None:
+        question = self._questions.pop(id)
+        self._open.remove(question.running, question.size)
 
     def _whose(self, related: object) -> Running | None:
         """The call that a message belongs to: the one it names, else the only one it can come from."""
         return self._roll.get(related) if related is not None else self._roll.speaker(self._loop.time())
 
     def _forget_questions(self, running: Running) -> None:
-        self._questions = {id: question for id, question in self._questions.items() if question.running is not running}
+        for id in [id for id, question in self._questions.items() if question.running is running]:
+            self._close_question(id)
 
 
 def _read(text: str) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from tabrelay.config import Settings
 from tabrelay.errors import RelayError, UnknownServer
 from tabrelay.peers.http import Remote, SignIn
 from tabrelay.peers.stdio import Child
+from tabrelay.question_limits import limits_of
 from tabrelay.registry import Registry
 from tabrelay.specs import HttpSpec, StdioSpec, UpstreamSpec, fingerprint
 from tabrelay.translation.parking import Parking
@@ -183,7 +184,10 @@ class Fleet:
             ladder=Ladder(probes=not isinstance(spec, StdioSpec)) if is_first else Ladder(probes=False, steps_s=()),
             redact=redact,
             new_connection=lambda: Connection(
-                upstream, spec.ids, Floor(habits) if may_ask and not transport.says_whose else None
+                upstream,
+                spec.ids,
+                limits_of(settings),
+                Floor(habits) if may_ask and not transport.says_whose else None,
             ),
             greet=greeted,
             start_s=settings.upstream_start_s,

@@ -17,6 +17,7 @@ from tabrelay.peers.remote import RemotePeer
 from tabrelay.peers.socket import SocketPeer
 from tabrelay.peers.tab import TabPeer
 from tabrelay.policy import Principal, Refuse
+from tabrelay.question_limits import limits_of
 from tabrelay.registry import Registry
 from tabrelay.translation.parking import Parking
 from tabrelay.translation.translator import Live
@@ -79,6 +80,7 @@ class Plain:
                 parking=self._parking,
                 in_flight_limit=self._settings.in_flight_server,
                 repeat_s=self._settings.greet_s,
+                limits=limits_of(self._settings),
                 on_up=self._up,
                 on_away=self._away,
             )

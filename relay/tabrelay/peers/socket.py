@@ -17,6 +17,7 @@ import orjson
 from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.conversation import Conversation, Socket
+from tabrelay.question_limits import QuestionLimits
 from tabrelay.translation import envelope
 from tabrelay.translation.audience import Audience
 from tabrelay.translation.parking import Parking
@@ -41,12 +42,14 @@ class SocketPeer:
         parking: Parking[Live],
         in_flight_limit: int,
         repeat_s: float,
+        limits: QuestionLimits,
         on_up: Callable[[SocketPeer], None],
         on_away: Callable[[SocketPeer], None],
     ) -> None:
         self._server = server
         self._in_flight_limit = in_flight_limit
         self._repeat_s = repeat_s
+        self._limits = limits
         self._on_up = on_up
         self._on_away = on_away
         self._translator = Translator(self, parking)
@@ -75,7 +78,7 @@ class SocketPeer:
         return len(self._sockets) < MAX_SOCKETS
 
     def attach(self, socket: Socket, principal: str) -> Conversation:
-        conversation = Conversation(self._server, principal, socket, self, repeat_s=self._repeat_s)
+        conversation = Conversation(self._server, principal, socket, self, repeat_s=self._repeat_s, limits=self._limits)
         self._sockets.add(conversation)
         conversation.greet()
         return conversation

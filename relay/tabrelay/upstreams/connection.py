@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from tabrelay.calls import Notice, Pending
+from tabrelay.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.roll import Roll, Running
 from tabrelay.specs import IdFormat
 from tabrelay.translation import envelope
@@ -58,14 +59,23 @@ class Question:
 class Connection:
     """One connection of an upstream. The next one is another object."""
 
-    def __init__(self, owner: Owner, ids: IdFormat, floor: Floor | None = None) -> None:
-        """`floor`: for a line on which questions do not say whose they are."""
+    def __init__(
+        self,
+        owner: Owner,
+        ids: IdFormat,
+        limits: QuestionLimits,
+        floor: Floor | None = None,
+    ) -> None:
+        """`floor`: for a line on which questions do not say whose they are. `limits`: of the server's questions."""
         self._owner = owner
         self._floor = floor
         self.line = Line(ids=ids, on_request=self._asked, on_notification=self._noticed)
         self.about: About | None = None
         self._roll = Roll()
         self._questions: dict[str, Question] = {}
+        self._open = OpenQuestions(limits)
+        self._unclear = 0  # questions whose call is not known yet
+        self._most_unclear = limits.per_connection
         self._asks = itertools.count(1)
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -170,7 +180,7 @@ class Connection:
             return {}
         if method not in envelope.MAY_BE_ASKED or (self.about is not None and self.about.era is Era.MODERN):
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".')
-        running = CALL.get() or await self._whose()
+        running = CALL.get() or await self._find_call()
         if running is None and method == "roots/list" and not self._roll.speakers():
             return {"roots": self._owner.roots()}
         if running is None or running.pending.is_done:
@@ -179,6 +189,17 @@ class Connection:
         if envelope.lacking(running.pending.call.caller.capabilities, method, params) is not None:
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")
         return await self._pass_on(running, method, params)
+
+    async def _find_call(self) -> Running | None:
+        """Waits for a moment, for so many questions at a time: each is held meanwhile."""
+        if self._unclear >= self._most_unclear:
+            text = f"{self._most_unclear} questions wait already until it is clear which call they belong to."
+            raise refusal(jsonrpc.INVALID_REQUEST, text)
+        self._unclear += 1
+        try:
+            return await self._whose()
+        finally:
+            self._unclear -= 1
 
     async def _whose(self) -> Running | None:
         """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
@@ -204,6 +225,9 @@ class Connection:
         text = envelope.text(jsonrpc.request(id, method, params))
         if text is None:
             raise refusal(jsonrpc.INVALID_PARAMS, "The question nests too deeply.")
+        if (why := self._open.refusal(running, len(text))) is not None:
+            raise refusal(jsonrpc.INVALID_REQUEST, why)
+        self._open.add(running, len(text))
         question = self._questions[id] = Question(running, self._loop.create_future())
         # It may be that the server has left, and nobody waits for what its caller says.
         question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
@@ -220,6 +244,7 @@ class Connection:
             raise
         finally:
             del self._questions[id]
+            self._open.remove(running, len(text))
         if self._floor is not None:
             await self._floor.answered(running)
         return question.answer.result()
