@@ -22,6 +22,7 @@ ATTACKERS = {
     "another user of this computer",
     "whoever fills the disk or deletes the call log",
     "a malicious server (page or elsewhere): lists",
+    "a malicious server: a description of itself",
     "a malicious server: tools that change later",
     "a malicious server: reaching into another",
     "payload bombs",

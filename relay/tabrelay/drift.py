@@ -83,7 +83,8 @@ class Baseline:
             return None
         known = {name: sha for name, sha in value["known"].items() if isinstance(sha, str)}
         lack = value.get("may_lack")
-        return cls(known, frozenset(name for name in lack if name in known) if isinstance(lack, list) else frozenset())
+        lacking = (name for name in lack if isinstance(name, str)) if isinstance(lack, list) else ()
+        return cls(known, frozenset(lacking) & known.keys())
 
 
 def _digests(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:

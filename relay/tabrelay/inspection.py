@@ -16,11 +16,17 @@ import orjson
 
 from tabrelay.depth import is_deeper_than
 from tabrelay.policy import shown
+from tabserver.wire import jsonrpc
 
 MAX_NAME: Final = 128  # characters; MCP's own limit for tools
 MAX_TITLE: Final = 256
 MAX_URI: Final = 2048
 MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
+MAX_INSTRUCTIONS: Final = 64 * 1024
+MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
+MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
+# The members of an `initialize` result that the relay itself reads.
+ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
 
 # method -> the list's key in the result
 KEYS: Final = {
@@ -48,12 +54,63 @@ class Bounds:
     schema_depth: int = 32
 
 
+# For a catalogue that was bounded before, with other settings perhaps: only its shape is checked.
+ANY_SIZE: Final = Bounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 40, schema_depth=MAX_DEPTH)
+
+
 @dataclass(frozen=True, slots=True)
 class Flaw:
     """What was left out, and why. `name` is safe to show."""
 
     name: str
     why: str
+
+
+def read_about(said: object) -> dict[str, Any]:
+    """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
+
+    A member of another type is left out, as if the server had not sent it. Other members stay, unless they nest so
+    deeply that the result could not be written as JSON again.
+    """
+    given = said if isinstance(said, dict) else {}
+    about = {name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)}
+    version, instructions = given.get("protocolVersion"), given.get("instructions")
+    if isinstance(version, str) and len(version) <= MAX_NAME:
+        about["protocolVersion"] = version
+    if isinstance(given.get("capabilities"), dict):
+        about["capabilities"] = _capabilities(given["capabilities"])
+    info = _server_info(given.get("serverInfo"))
+    if info is not None:
+        about["serverInfo"] = info
+    if isinstance(instructions, str) and len(instructions) <= MAX_INSTRUCTIONS:
+        about["instructions"] = instructions
+    return about
+
+
+def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
+    """Each capability is an object. `true` means one without details; what does not fit is left out."""
+    kept: dict[str, Any] = {}
+    size = 0
+    for name, value in said.items():
+        value = {} if value is True else value
+        if not isinstance(value, dict) or is_deeper_than(value, MAX_DEPTH):
+            continue
+        size += len(name) + len(orjson.dumps(value))
+        if size > MAX_CAPABILITIES:
+            break
+        kept[name] = value
+    return kept
+
+
+def _server_info(said: object) -> dict[str, Any] | None:
+    """MCP requires a name and a version. A server that sends only its name has version "0"."""
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or is_deeper_than(said, MAX_DEPTH):
+        return None
+    texts = ("name", "version", "title", "description", "websiteUrl")
+    if len(orjson.dumps(said)) > MAX_CAPABILITIES:
+        return None
+    wrong = {name for name in texts if name in said and not isinstance(said[name], str)}
+    return {"version": "0"} | {name: value for name, value in said.items() if name not in wrong}
 
 
 def told(flaws: Sequence[Flaw], most: int = 3) -> str:
@@ -79,10 +136,11 @@ def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]],
         if why is None and len(kept) >= most:
             why = f"is one of more than {most}"
         if why is None:
-            size += len(orjson.dumps(item))
+            item_bytes = len(orjson.dumps(item))
+            size += item_bytes
             if size > bounds.list_bytes:
                 why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
-                size -= len(orjson.dumps(item))
+                size -= item_bytes
         if why is None:
             kept.append(item)
             names.add(name)
@@ -108,7 +166,7 @@ def _flaw(key: str, item: Any, bounds: Bounds) -> str | None:
         if not is_plain(uri):
             return "has characters in its URI that nobody sees"
     why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
-    return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds)
+    return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds) or _flaw_in_shape(item, bounds)
 
 
 def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
@@ -153,6 +211,17 @@ def _flaw_in_schemas(item: dict[str, Any], bounds: Bounds) -> str | None:
     return None
 
 
+def _flaw_in_shape(item: dict[str, Any], bounds: Bounds) -> str | None:
+    for field in ("inputSchema", "outputSchema", "annotations", "_meta"):
+        if field in item and not isinstance(item[field], dict):
+            return f"has {field} that is no object"
+    if "arguments" in item and not isinstance(item["arguments"], list):
+        return "has arguments that are no list"
+    if is_deeper_than(item, bounds.schema_depth + 1):  # a schema is one level inside its tool
+        return f"nests deeper than {bounds.schema_depth} levels"
+    return None
+
+
 def is_title(text: Any) -> bool:
     """Can it be shown as one line, and is that what it looks like?"""
     return isinstance(text, str) and len(text) <= MAX_TITLE and not _IN_TITLE.search(text)
@@ -164,7 +233,10 @@ def is_plain(text: str) -> bool:
 
 
 def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
-    """A list's answer without what can't be believed; the very same text if there is nothing to leave out."""
+    """A list's answer without what can't be believed; the very same text if there is nothing to leave out.
+
+    Raises ValueError for an answer that is not JSON.
+    """
     key = KEYS[method]
     message = orjson.loads(payload)
     result = message.get("result") if isinstance(message, dict) else None
@@ -173,4 +245,5 @@ def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]
     kept, flaws = inspect(key, result[key], bounds)
     if not flaws:
         return payload, ()
-    return orjson.dumps({**message, "result": {**result, key: kept}}).decode(), flaws
+    others = {name: value for name, value in result.items() if name != key and not is_deeper_than(value, MAX_DEPTH)}
+    return orjson.dumps(jsonrpc.result_message(message.get("id"), {**others, key: kept})).decode(), flaws

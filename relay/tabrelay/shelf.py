@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.drift import Baseline
+from tabrelay.inspection import ABOUT, ANY_SIZE, inspect, read_about
 from tabrelay.state_file import StateFile
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_address
@@ -22,7 +23,8 @@ from tabserver.wire.statics import is_static
 # The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
 MAX_NAMES: Final = 512
 MOST_READ: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
-LISTS: Final = ("tools", "resources", "templates", "prompts")
+# The catalogue's name of a list -> its key in the result of MCP
+LISTS: Final = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,14 @@ class Catalogue:
         return {"initialize": self.initialize, **{name: getattr(self, name) for name in LISTS}}
 
     @classmethod
-    def from_dict(cls, row: dict[str, Any]) -> Catalogue | None:
-        """None where a server said nothing of itself."""
-        if not isinstance(row.get("initialize"), dict):
+    def from_dict(cls, row: object) -> Catalogue | None:
+        """The one way by which values of a server, of a file or of another relay become a catalogue: what does not
+        have the type that MCP gives it is left out. None where a server said nothing of itself."""
+        if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
             return None
-        lists = (row.get(name) or () for name in LISTS)
-        return cls(row["initialize"], *(tuple(item for item in items if isinstance(item, dict)) for items in lists))
+        about = read_about(row["initialize"])
+        lists = {name: tuple(inspect(key, row.get(name) or [], ANY_SIZE)[0]) for name, key in LISTS.items()}
+        return cls({name: about[name] for name in ABOUT if name in about}, **lists)
 
     @property
     def size(self) -> int:
@@ -130,6 +134,8 @@ class Shelf:
         try:
             check_address(name)
         except ServerNameError:
+            return None
+        if not isinstance(value, dict):
             return None
         catalogue = Catalogue.from_dict(value)
         last_seen, source = value.get("last_seen"), value.get("source")

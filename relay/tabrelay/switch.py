@@ -20,7 +20,7 @@ import orjson
 from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, memory_of
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
+from tabrelay.errors import BadAnswer, Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
 from tabrelay.inspection import KEYS, Bounds, sift
 from tabrelay.lease import Entry
 from tabrelay.registry import Registry
@@ -237,7 +237,12 @@ class Switch:
 
     def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
         """Nobody is told of a tool that can't be believed."""
-        payload, flaws = sift(call.method, reply.payload, self._bounds)
+        try:
+            payload, flaws = sift(call.method, reply.payload, self._bounds)
+        except ValueError:
+            error = BadAnswer("The server's list is not valid JSON.")
+            sorry = jsonrpc.error_message(call.id, error.code, error.message, error.data(server))
+            return replace(reply, said=orjson.dumps(sorry).decode(), error_code=error.code, is_plain=False)
         is_whole = '"cursor"' not in call.payload and '"nextCursor"' not in payload
         self.registry.flag(server, call.method, flaws, is_whole=is_whole)
         return replace(reply, said=payload)

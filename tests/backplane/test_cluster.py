@@ -9,6 +9,7 @@ import pytest
 
 from tabrelay.backplane.cluster import MISSED, Cluster
 from tabrelay.backplane.memory import Hub, Memory
+from tests.backplane.conftest import Pair
 from tests.support.waiting import until
 
 BEAT_S = 0.05
@@ -108,3 +109,44 @@ async def test_a_bus_that_brings_nothing_for_a_while_costs_no_node(
         party.hub.deliver(*said)
     await party.beat(2)
     assert (party.a.lost, party.b.lost) == ([], [])
+
+
+ODD: list[Any] = [None, True, 5, -1.5, "x", [], [[]], {}, {"a": 1}]
+
+
+async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) -> None:
+    def stumble(node: str, header: dict[str, Any], payload: str | None) -> None:
+        raise KeyError(header["missing"])
+
+    party.b.cluster.handle("odd", stumble)
+    party.b.cluster.question("odd", lambda question: {"can't be written": object()})
+    party.a.cluster.send(party.b.cluster.id, {"op": "odd"})
+    assert await party.a.cluster.ask_all("odd", {}) == []
+    party.a.say(party.b, "still there")
+    await until(lambda: party.b.heard == ["still there"])
+
+
+async def test_headers_of_any_shape_leave_a_relay_on_the_bus(pair: Pair) -> None:
+    """Whatever another relay, of a later version perhaps, sends in them."""
+    stranger = Cluster(Memory(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    await stranger.start()
+    async with pair.worker(pair.a, "notes"):
+        await _harass(pair, stranger)
+    await stranger.stop()
+
+
+async def _harass(pair: Pair, stranger: Cluster) -> None:
+    await pair.b.has_found("notes")
+    names = ("a", "c", "i", "m", "o", "why", "tab", "error", "code", "again", "gen", "rows", "server", "since", "from")
+    for op in ("call", "cancel", "say", "end", "listen", "done", "fail", "note", "pin", "refused", "heard", "lost"):
+        for value in ODD:
+            stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value), "a": "notes", "c": "x-1"}, "{")
+            stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value)})
+            stranger._say({"op": "beat", **dict.fromkeys(names, value), "new": True})
+    for what in ("status", "known", "diary"):
+        for value in ODD:
+            await stranger.ask_all(what, {"server": value, "page": value}, 0.01)
+    for relay in (pair.a, pair.b):
+        answer = await relay.call("notes", "echo", {"x": 1})
+        assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
+        assert (await relay.http.get("/-/status")).status_code == 200

@@ -25,7 +25,8 @@ for line in sys.stdin:
     answer = {"error": {"code": -32601, "message": "no such method"}}
     if method == "initialize":
         answer = {"result": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "sly\u202e", "version": "1"},
-                             "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}}}
+                             "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
+                             **lists.get("about", {})}}
     elif method in keys:
         answer = {"result": {keys[method]: lists.get(keys[method], [])}}
     elif method == "tools/call":
@@ -78,3 +79,25 @@ async def test_tools_that_change_after_their_first_use_are_flagged(tmp_path: Pat
         async with asyncio.timeout(20):
             while await drift() != {"added": [], "removed": [], "changed": ["pay"]}:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+
+async def test_a_server_that_describes_itself_in_any_shape_breaks_nothing_for_others(tmp_path: Path) -> None:
+    deep: Any = {}
+    for _ in range(200):
+        deep = {"x": deep}
+    odd: list[Any] = [None, 5, "x", [5], {"name": 5}, deep]
+    said: list[Any] = [{"about": {"serverInfo": value, "capabilities": value, "_meta": value}} for value in odd]
+    said += [{"tools": value, "prompts": value, "resources": value, "later": []} for value in (*odd, odd)]
+    specs = [
+        StdioSpec(f"far{number}", sys.executable, ("-I", "-S", "-c", SCRIPT, json.dumps(lists)))
+        for number, lists in enumerate(said)
+    ]
+    async with RunningRelay(tmp_path, specs=specs) as relay:
+        for spec in specs:
+            for method in ("server/discover", "tools/list", "prompts/list", "resources/list"):
+                answer = await relay.http.post(f"/{spec.name}", **relay.modern(method))
+                assert answer.status_code == 200, (spec.name, method, answer.text)
+            response, _ = await relay.initialize(spec.name)
+            assert response.status_code == 200
+        assert (await relay.http.get("/-/status")).status_code == 200
+        relay.recorder.forgive()

@@ -204,8 +204,12 @@ class Cluster:
         if header is None or header["op"] != "ask" or not message.reply:
             return
         answer = self._questions.get(str(header.get("what")))
-        said = answer(header) if answer is not None else None
-        data = envelope.pack({**({"nothing": True} if said is None else said), "op": "answer", "from": self.id})
+        try:
+            said = answer(header) if answer is not None else None
+            data = envelope.pack({**({"nothing": True} if said is None else said), "op": "answer", "from": self.id})
+        except Exception:
+            log.exception("A question of another relay (%s) could not be answered.", str(header.get("what"))[:40])
+            data = envelope.pack({"nothing": True, "op": "answer", "from": self.id})
         self.bus.answer(message.reply, data)
 
     def _take(self, message: Message) -> dict[str, Any] | None:
@@ -225,7 +229,10 @@ class Cluster:
             return None
         handler = self._handlers.get(header["op"])
         if handler is not None:
-            handler(sender, header, payload)
+            try:
+                handler(sender, header, payload)
+            except Exception:  # the next message has nothing to do with this one
+                log.exception("A message of relay %s (%s) could not be handled.", sender[:40], header["op"][:40])
         return header
 
     # -- who is there -------------------------------------------------------------------------------------------------

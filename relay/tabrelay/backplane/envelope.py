@@ -39,6 +39,11 @@ def unpack(data: bytes) -> tuple[dict[str, Any], str | None]:
     return header, text
 
 
+def number(value: object) -> float | None:
+    """A number of another node's message; None for anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def slices(data: bytes, most: int, node: str, number: int) -> list[bytes]:
     """The message itself, or parts of at most `most` bytes. `node` and `number` tell this message from all others."""
     if len(data) <= most:

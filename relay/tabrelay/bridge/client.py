@@ -17,6 +17,7 @@ from tabrelay.bridge import faults
 from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.message import dump, load
 from tabrelay.bridge.outbound import Outbound
+from tabrelay.inspection import read_about
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import (
     META_CAPABILITIES,
@@ -102,15 +103,16 @@ class Client:
             if error.code == faults.FAILED or is_about_token:
                 raise
         else:
-            if set(MODERN_VERSIONS) & set(found.get("supportedVersions", ())):
-                server = found.get("_meta", {}).get(META_SERVER_INFO, {})
-                return Greeting(MODERN_VERSIONS[0], server, found.get("capabilities", {}), found.get("instructions"))
+            supported, about, meta = found.get("supportedVersions"), read_about(found), found.get("_meta")
+            if isinstance(supported, list) and any(version in supported for version in MODERN_VERSIONS):
+                server = read_about({"serverInfo": meta.get(META_SERVER_INFO)} if isinstance(meta, dict) else {})
+                return _greeting(MODERN_VERSIONS[0], server, about)
         self._meta = {}
         params = {"protocolVersion": NEWEST_LEGACY, "capabilities": self._capabilities, "clientInfo": INFO}
         found = await self.request("initialize", params)
         await self._send(jsonrpc.notification("notifications/initialized"))
-        server, capabilities = found.get("serverInfo", {}), found.get("capabilities", {})
-        return Greeting(str(found.get("protocolVersion")), server, capabilities, found.get("instructions"))
+        about = read_about(found)
+        return _greeting(str(about.get("protocolVersion")), about, about)
 
     async def all(self, method: str, member: str) -> list[dict[str, Any]]:
         """Every page of a list. Raises ClientError."""
@@ -118,7 +120,8 @@ class Client:
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
             page = await self.request(method, cursor)
-            found += [row for row in page.get(member, ()) if isinstance(row, dict)]
+            rows = page.get(member)
+            found += [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
             if page.get("nextCursor") is None:
                 break
             cursor = {"cursor": page["nextCursor"]}
@@ -154,8 +157,9 @@ class Client:
             self._waiting.pop(id, None)
             self._steps.pop(id, None)
         if "error" in answer:
-            raise ClientError(answer["error"])
-        return answer["result"] if isinstance(answer["result"], dict) else {}
+            raise ClientError(answer["error"] if isinstance(answer["error"], dict) else {})
+        result = answer.get("result")
+        return result if isinstance(result, dict) else {}
 
     # -- the bridge's two ends -----------------------------------------------------------------------------------------
 
@@ -169,17 +173,20 @@ class Client:
     async def write(self, line: bytes) -> None:
         """What the server says."""
         message = load(line)
-        method, params = message.get("method"), message.get("params") or {}
+        if not isinstance(message, dict):
+            return
+        method, said, id = message.get("method"), message.get("params"), message.get("id")
+        params: dict[str, Any] = said if isinstance(said, dict) else {}
         if method is None:
-            waiting = self._waiting.get(message.get("id"))
+            waiting = self._waiting.get(id) if isinstance(id, int) else None
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
         elif "id" in message:
             task = asyncio.create_task(self._reply(message["id"], method, params))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif method == "notifications/progress" and params.get("progressToken") in self._steps:
-            self._steps[params["progressToken"]](params)
+        elif method == "notifications/progress" and isinstance(token := params.get("progressToken"), int):
+            self._steps.get(token, _ignore)(params)
 
     async def _reply(self, id: Any, method: str, params: dict[str, Any]) -> None:
         """A question of the handshake era."""
@@ -194,9 +201,19 @@ class Client:
     async def _responses(self, result: dict[str, Any]) -> dict[str, Any]:
         """Questions of the modern era, which come in the place of a result."""
         found = {}
-        for key, question in (result.get("inputRequests") or {}).items():
+        asked = result.get("inputRequests")
+        for key, question in (asked if isinstance(asked, dict) else {}).items():
+            question = question if isinstance(question, dict) else {}
             if question.get("method") != "elicitation/create" or self._answer is None:
                 text = f"It asks for {question.get('method')}, which this client can't give."
                 raise ClientError({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
             found[key] = await self._answer("elicitation/create", question.get("params") or {})
         return found
+
+
+def _greeting(version: str, server: dict[str, Any], about: dict[str, Any]) -> Greeting:
+    return Greeting(version, server.get("serverInfo", {}), about.get("capabilities", {}), about.get("instructions"))
+
+
+def _ignore(params: dict[str, Any]) -> None:
+    """Progress of a request that is over."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tabrelay.inspection import MAX_URI
 from tabrelay.state_file import StateFile
-from tabserver.wire.notes import MAX_TAB_ID
+from tabserver.wire.notes import is_tab_id
 
 MAX_SUBSCRIPTIONS: Final = 256  # of one session
 MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
@@ -142,7 +142,7 @@ class Diary:
             level if isinstance(level, str) and len(level) <= MAX_LEVEL else None,
             tuple(uris[-MAX_SUBSCRIPTIONS:]),
             row.get("ended") is True,
-            tab if isinstance(tab, str) and len(tab) <= MAX_TAB_ID else None,
+            tab if is_tab_id(tab) else None,
         )
 
     def accepts(self, key: str, ours: Page | None, theirs: Page) -> bool:

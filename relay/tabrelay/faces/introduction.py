@@ -6,22 +6,25 @@ Where the session is kept, and what is said in it, is not known here.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls import Call
-from tabrelay.errors import BadRequest, Busy, ServerOffline
+from tabrelay.calls import Call, Reply
+from tabrelay.errors import BadAnswer, BadRequest, Busy, ServerOffline
 from tabrelay.faces.exchange import Exchange
 from tabrelay.faces.message import check_about
 from tabrelay.faces.recall import recall_legacy
 from tabrelay.faces.seal import new_nonce
+from tabrelay.inspection import read_about
 from tabrelay.policy import Principal
 from tabrelay.switch import Switch
 from tabrelay.traces import Traces
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+
+MAX_ANSWER: Final = 1024 * 1024
 
 
 class Introduction:
@@ -50,8 +53,25 @@ class Introduction:
             message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
             with suppress(Busy, ServerOffline):  # that is no reason not to begin
                 reply = await self._switch.ask(server, call, remembered)
-                return reply.payload.encode(), is_told
+                return _checked(reply, server, caller.version), is_told
         return remembered().encode(), False
+
+
+def _checked(reply: Reply, server: str, version: str) -> bytes:
+    """The server's answer to `initialize`, with what MCP requires in place of what is missing or of another type.
+
+    Raises BadAnswer for one that is longer than any server's description of itself.
+    """
+    if reply.error_code is not None:
+        return reply.payload.encode()
+    if len(reply.said) > MAX_ANSWER:
+        raise BadAnswer(f"The server's answer to initialize has more than {MAX_ANSWER:,} characters.")
+    message = orjson.loads(reply.payload)
+    required = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": server, "version": "0"}}
+    result = required | read_about(message["result"])
+    if result == message["result"]:
+        return reply.payload.encode()
+    return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
 
 def introduced(principal: Principal, message: dict[str, Any]) -> Caller:

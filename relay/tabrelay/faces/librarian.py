@@ -14,6 +14,7 @@ import orjson
 from tabrelay.calls import Call, Notice, Peer
 from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.listening import news_of
+from tabrelay.inspection import read_about
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
@@ -187,13 +188,12 @@ class Librarian:
         desk = await self._desk(server)
         if desk is None:
             return None
-        can = desk.about.get("capabilities")
-        can = can if isinstance(can, dict) else {}
-        lists = {
-            name: await self._list(server, desk.channel, method, key) if needs in can else ()
+        can = desk.about.get("capabilities", {})
+        lists: dict[str, Any] = {
+            name: await self._list(server, desk.channel, method, key) if needs in can else []
             for name, (needs, method, key) in LISTS.items()
         }
-        catalogue = Catalogue(desk.about, **lists)
+        catalogue = Catalogue.from_dict({"initialize": desk.about, **lists}) or Catalogue()
         registry = self._switch.registry
         registry.keep_catalogue(server, catalogue)
         whole = server_of(server)
@@ -209,23 +209,24 @@ class Librarian:
         desk = self._desks.get(server)
         if desk is None or desk.peer is not peer:
             channel = self._switch.new_channel()
-            about = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
+            said = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
+            about = read_about(said)
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
             peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
             desk = self._desks[server] = Desk(peer, channel, about)
         return desk
 
-    async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[dict[str, Any], ...]:
-        items: list[dict[str, Any]] = []
+    async def _list(self, server: str, channel: str, method: str, key: str) -> list[Any]:
+        items: list[Any] = []
         cursor: str | None = None
         for _page in range(MAX_PAGES):
             result = await self._ask(server, channel, method, {"cursor": cursor} if cursor else {})
             page = result.get(key)
-            items += [item for item in page if isinstance(item, dict)] if isinstance(page, list) else []
+            items += page if isinstance(page, list) else []
             cursor = result.get("nextCursor")
             if not isinstance(cursor, str) or len(items) >= MAX_ITEMS:
                 break
-        return tuple(items[:MAX_ITEMS])
+        return items[:MAX_ITEMS]
 
     async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         id = next(self._ids)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tabrelay.backplane.cluster import Cluster
+from tabrelay.backplane.envelope import number
 
 # How many servers one node tells of in one answer: a bus limits how large that may be.
 PAGE: Final = 200
@@ -51,22 +52,26 @@ class Nodes:
         return [rows[name] for name in sorted(rows)], self._describe()
 
     def _add(self, rows: dict[str, Any], answer: dict[str, Any], may_see: Callable[[str], bool]) -> None:
-        for row in answer.get("rows", ()):
-            name = row.get("name")
+        rows_of_node = answer.get("rows")
+        for row in rows_of_node if isinstance(rows_of_node, list) else ():
+            name = row.get("name") if isinstance(row, dict) else None
             if not isinstance(name, str) or not may_see(name):
                 continue
             known = rows.get(name)
             if known is not None and "instances" in row and "instances" in known:
                 continue  # each of them knows all browsers that share the name
             # It can be called here too, and this is the address that whoever asks has.
-            for one in (row, *row.get("instances", ())):
+            instances = row.get("instances")
+            for one in (row, *(instances if isinstance(instances, list) else ())):
+                if not isinstance(one, dict):
+                    continue
                 one["mcp_url"] = f"{self._url}/{str(one.get('mcp_url')).rpartition('/')[2]}"
-            rows[name] = row | {"node": answer["from"]}
+            rows[name] = row | {"node": str(answer.get("from"))}
 
     def _describe(self) -> list[dict[str, Any]]:
         """This one first, then the others in the order in which they came."""
         here = {"id": self._cluster.id, "is_this": True, "since": self._cluster.since, **self._about()}
-        others = sorted(self._cluster.nodes.values(), key=lambda node: float(node.about.get("since") or 0.0))
+        others = sorted(self._cluster.nodes.values(), key=lambda node: number(node.about.get("since")) or 0.0)
         return [
             here,
             *({"id": node.id, "is_this": False, **{k: node.about.get(k) for k in OF_NODE}} for node in others),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from tabrelay.backplane import envelope
 from tabrelay.backplane.backplane import BusDown, Message
 from tabrelay.backplane.cluster import Cluster
-from tabrelay.backplane.envelope import BadEnvelope
+from tabrelay.backplane.envelope import BadEnvelope, number
 from tabrelay.backplane.fault import silent, unreachable
 from tabrelay.calls import Peer, Pending
 from tabrelay.config import Settings
@@ -204,10 +204,10 @@ class Atlas:
         self._registry.declare(server)
         seen = [answer for answer in answers if isinstance(answer.get("catalogue"), dict)]
         if seen:
-            newest = max(seen, key=lambda answer: float(answer.get("last_seen") or 0.0))
-            catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), newest.get("last_seen")
+            newest = max(seen, key=lambda answer: number(answer.get("last_seen")) or 0.0)
+            catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), number(newest.get("last_seen"))
             if catalogue is not None:
-                self._registry.learn(server, catalogue, last_seen if isinstance(last_seen, int | float) else None)
+                self._registry.learn(server, catalogue, last_seen)
 
     def _known(self, question: dict[str, Any]) -> dict[str, Any] | None:
         try:

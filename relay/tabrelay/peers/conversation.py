@@ -23,6 +23,7 @@ from tabrelay import __version__
 from tabrelay.bulk import is_bulky
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone
+from tabrelay.inspection import read_about
 from tabrelay.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.roll import Roll, Running
 from tabrelay.translation import envelope
@@ -210,7 +211,7 @@ class Conversation:
             log.warning("%s: the page refused to be initialized", self.server)
             return
         if self.about is None:
-            self.about = {**result, "serverInfo": _info(result, self.server)}
+            self.about = {"serverInfo": {"name": self.server, "version": "0"}, **read_about(result)}
             if self._timer is not None:
                 self._timer.cancel()
             self._write(jsonrpc.notification("notifications/initialized"))
@@ -299,8 +300,3 @@ def _read(text: str) -> dict[str, Any] | None:
             return None
         message = {"id": lenient.get("id")} if isinstance(lenient, dict) and "method" not in lenient else None
     return message if isinstance(message, dict) else None
-
-
-def _info(about: dict[str, Any], server: str) -> dict[str, Any]:
-    info = about.get("serverInfo")
-    return info if isinstance(info, dict) else {"name": server, "version": "0"}

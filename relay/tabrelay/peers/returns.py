@@ -17,6 +17,7 @@ from tabrelay.errors import RelayError, doubtful
 from tabrelay.peers.abroad import Abroad
 from tabrelay.peers.remote import RemotePeer
 from tabrelay.registry import Registry
+from tabserver.wire.notes import is_pin
 from tabserver.wire.roster import Roster
 
 # A call that a relay did not take, because its browser had just left, is tried anew after this.
@@ -89,7 +90,7 @@ class Returns:
 
     def _pinned(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending, tab = self._get(header), header.get("tab")
-        if pending is not None and pending.on_pin is not None and (tab is None or isinstance(tab, str)):
+        if pending is not None and pending.on_pin is not None and is_pin(tab):
             pending.on_pin(tab)
 
     def _heard(self, node: str, header: dict[str, Any], payload: str | None) -> None:

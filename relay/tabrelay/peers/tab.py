@@ -25,7 +25,7 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import notification
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.notes import CLOSE_STREAM, MAX_TAB_ID, PIN, RELAY, TABS
+from tabserver.wire.notes import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -374,20 +374,23 @@ class TabPeer:
         is_question = event.kind is Kind.REQ
         if message is None or ("id" in message) is not is_question:
             return
+        method, params = message.get("method"), message.get("params", {})
+        if not isinstance(method, str) or not isinstance(params, dict):
+            return  # JSON-RPC allows an array of params, MCP does not
         if is_question and event.channel not in self._opened:
             return
         related = self._roster.get((event.channel, event.related)) if event.related is not None else None
-        if message.get("method") == CLOSE_STREAM:
+        if method == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
                 related.notify(Notice(payload, ends_stream=True))
-        elif message.get("method") == TABS:
-            self._on_tabs(self, message.get("params"))
-        elif message.get("method") == PIN:
-            params = message.get("params")
-            tab = params.get("tab") if isinstance(params, dict) else None
-            is_tab = tab is None or (isinstance(tab, str) and len(tab) <= MAX_TAB_ID)
-            if related is not None and related.on_pin is not None and is_tab:
+        elif method == TABS:
+            self._on_tabs(self, params)
+        elif method == PIN:
+            tab = params.get("tab")
+            if related is not None and related.on_pin is not None and is_pin(tab):
                 related.on_pin(tab)
+        elif method.startswith(OURS):
+            log.debug("%s: ignored the note %.80s", self.server, method)
         elif related is not None:
             related.notify(Notice(payload))
         elif event.channel in self._sinks:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from mcp.shared.exceptions import MCPError
 
 from tabrelay import __version__
+from tabrelay.inspection import read_about
 from tabrelay.specs import EraChoice
 from tabrelay.upstreams.fault import Fault, LineFault
 from tabserver.wire import eras, jsonrpc
@@ -99,7 +100,7 @@ async def _discover(line: Line, timeout_s: float | None) -> About | None:
         return None
     supported = result.get("supportedVersions")
     known = [known for known in eras.MODERN_VERSIONS if isinstance(supported, list) and known in supported]
-    return About(Era.MODERN, known[0], result) if known else None
+    return About(Era.MODERN, known[0], read_about(result)) if known else None
 
 
 def envelope(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -127,7 +128,7 @@ async def _initialize(line: Line, introduction: Introduction) -> About:
     if version not in eras.LEGACY_VERSIONS:
         raise LineFault(Fault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
     await line.notify("notifications/initialized", headers={VERSION_HEADER: version})
-    return About(Era.LEGACY, version, result)
+    return About(Era.LEGACY, version, read_about(result))
 
 
 def _strange(error: MCPError) -> LineFault:

@@ -135,12 +135,8 @@ class Upstream:
     def about(self) -> dict[str, Any]:
         """What a server of the handshake era said of itself."""
         about = self.discovered
-        info = about.get("serverInfo")
-        return {
-            **about,
-            "capabilities": envelope.visible_capabilities(about),
-            "serverInfo": info if isinstance(info, dict) else {"name": self._server, "version": "0"},
-        }
+        known = {"serverInfo": {"name": self._server, "version": "0"}, **about}
+        return {**known, "capabilities": envelope.visible_capabilities(about)}
 
     @property
     def discovered(self) -> dict[str, Any]:
