@@ -1206,8 +1206,8 @@ MUTATIONS: Final = (
     _m(
         "the length of a pinned tab's id",
         f"{RELAY}/peers/tab.py",
-        "(isinstance(tab, str) and len(tab) <= MAX_TAB_ID)",
-        "isinstance(tab, str)",
+        "related.on_pin is not None and is_pin(tab):",
+        "related.on_pin is not None and isinstance(tab, str | None):",
         "relay/test_pins.py::test_a_pin_that_is_no_tab_is_dropped",
     ),
     _m(
@@ -1220,7 +1220,7 @@ MUTATIONS: Final = (
     _m(
         "the bounds of a session's state from a file or another relay",
         f"{RELAY}/faces/diary.py",
-        "tab if isinstance(tab, str) and len(tab) <= MAX_TAB_ID else None",
+        "tab if is_tab_id(tab) else None",
         "tab",
         "relay/test_sessions.py::test_what_another_relay_or_a_file_says_of_a_session_is_bounded",
     ),
