@@ -254,6 +254,95 @@ MUTATIONS: Final = (
             ),
         )
     ),
+    *(
+        _m(f"another program on the port: {what}", f"{RELAY}/{file}", before, after, f"relay/{tests}")
+        for what, file, before, after, tests in (
+            (
+                "the relay's signature is checked",
+                "proof.py",
+                "if not is_formed or not hmac.compare_digest(exchange.relay_signature(self._key), str(signature)):",
+                "if not is_formed:",
+                "test_proof.py::test_a_program_that_does_not_know_the_key_proves_nothing",
+            ),
+            (
+                "the address is signed",
+                "proof.py",
+                "return _encode(_mac(key, side, self.authority, self.client_nonce, self.relay_nonce))",
+                "return _encode(_mac(key, side, self.client_nonce, self.relay_nonce))",
+                "test_squatting.py::test_a_program_that_passes_the_challenge_on_to_another_relay_of_the_user_gets_nothing",
+            ),
+            (
+                "no other address is signed",
+                "faces/proving.py",
+                "if authority not in self._authorities:",
+                "if False:",
+                "test_squatting.py::test_a_program_that_passes_the_challenge_on_to_another_relay_of_the_user_gets_nothing",
+            ),
+            (
+                "a proof is of one process",
+                "tokens.py",
+                "proof.Issuer(shared or secrets.token_bytes(32), self._wall)",
+                'proof.Issuer(b"x" * 32, self._wall)',
+                "test_proof.py::test_a_proof_ends_with_its_token_with_its_time_and_with_the_relay",
+            ),
+            (
+                "a proof has an end",
+                "proof.py",
+                "if not -SKEW_S <= age_s <= self._life_s:",
+                "if False:",
+                "test_proof.py::test_a_proof_ends_with_its_token_with_its_time_and_with_the_relay",
+            ),
+            (
+                "a proof is signed by the client",
+                "tokens.py",
+                " or not shown.is_signed_by(holder.key)",
+                "",
+                "test_proof.py::test_a_proof_that_was_changed_anywhere_is_none",
+            ),
+            (
+                "a worker may serve only",
+                "grants.py",
+                "Holder(derived, replace(principal, scopes=frozenset({SERVE})), grant)",
+                "Holder(derived, principal, grant)",
+                "test_proof.py::test_the_key_of_a_worker_may_serve_and_nothing_else",
+            ),
+            (
+                "a page's proof is of its origin",
+                "tokens.py",
+                "if grant is not None and origin is not None and grant.origin is not None and origin != grant.origin:",
+                "if False:",
+                "test_proof.py::test_a_proof_of_a_page_counts_for_its_origin_only",
+            ),
+            (
+                "the bridge's connections are proved",
+                "bridge/proven.py",
+                "return challenge.verify(*answer)",
+                "from tabrelay.proof import Exchange\n    return ClientProof(Exchange('x', 'y', 'z'), challenge._key)",
+                "test_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
+            ),
+            (
+                "tokens that other flags give",
+                "bridge/upstream.py",
+                "return key_of(token) if address.is_relay or is_relay_token(token) else None",
+                "return key_of(token) if address.is_relay else None",
+                "test_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
+            ),
+            (
+                "the other loopback address",
+                "loopback.py",
+                "twin.bind((address, listener.getsockname()[1]))",
+                "twin.bind((address, 0))",
+                "test_proof.py::test_the_other_loopback_address_is_reserved",
+            ),
+            (
+                "a socket begins with a signature",
+                "peers/door.py",
+                "socket.write([(signature, None)])",
+                "pass",
+                "test_proof.py::test_a_socket_that_was_opened_with_a_proof_begins_with_the_relays_signature",
+            ),
+        )
+    ),
     _m(
         "a foreign Origin",
         f"{RELAY}/policy.py",

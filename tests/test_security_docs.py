@@ -20,6 +20,7 @@ ATTACKERS = {
     "DNS rebinding",
     "a page on another port",
     "another user of this computer",
+    "a program that takes the port",
     "whoever fills the disk or deletes the call log",
     "a malicious server (page or elsewhere): lists",
     "a malicious server: a description of itself",

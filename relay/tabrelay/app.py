@@ -33,6 +33,7 @@ from tabrelay.faces.metadata import Metadata
 from tabrelay.faces.nodes import Nodes
 from tabrelay.faces.pages import pages
 from tabrelay.faces.pairs import Pairs, Told, log_asking
+from tabrelay.faces.proving import Proving
 from tabrelay.faces.reconnects import Reconnects
 from tabrelay.faces.reports import Reports
 from tabrelay.faces.seal import Seal
@@ -137,6 +138,7 @@ class Relay:
             self._status,
             rooms=(
                 pairs,
+                Proving(tokens.prove, policy.authorities),
                 Reports(policy),
                 Reconnects(self._reconnect),
                 Log(recent),

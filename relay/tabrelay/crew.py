@@ -26,10 +26,12 @@ SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What a process of the crew was given. `is_new`: it is the first to have this number."""
+    """What a process of the crew was given. `is_new`: it is the first to have this number. `is_taken`: another program
+    has the port on the other loopback address."""
 
     number: int
     is_new: bool
+    is_taken: bool
     listener: int
     ready: int
     watch: int
@@ -40,8 +42,8 @@ class Post:
         text = os.environ.pop(ENVIRONMENT, "")
         if not text:
             return None
-        number, is_new, listener, ready, watch = map(int, text.split(","))
-        return cls(number, bool(is_new), listener, ready, watch)
+        number, is_new, is_taken, listener, ready, watch = map(int, text.split(","))
+        return cls(number, bool(is_new), bool(is_taken), listener, ready, watch)
 
     def socket(self) -> socket.socket:
         return socket.socket(fileno=self.listener)
@@ -60,8 +62,9 @@ class Post:
 class Crew:
     """The processes, and this one's end when they have ended."""
 
-    def __init__(self, sock: socket.socket, arguments: Sequence[str], count: int) -> None:
-        """`arguments`: of the command that each of them runs."""
+    def __init__(self, sock: socket.socket, arguments: Sequence[str], count: int, *, is_taken: bool = False) -> None:
+        """`arguments`: of the command that each of them runs. `is_taken`: see Post."""
+        self._is_taken = is_taken
         self._sock = sock
         self._arguments = arguments
         self._count = count
@@ -86,7 +89,10 @@ class Crew:
         """Start one, and wait until it answers; False if it ended first."""
         ready, said = os.pipe()
         given = (self._sock.fileno(), said, self._watch)
-        environment = {**os.environ, ENVIRONMENT: ",".join(map(str, (number, int(is_new), *given)))}
+        environment = {
+            **os.environ,
+            ENVIRONMENT: ",".join(map(str, (number, int(is_new), int(self._is_taken), *given))),
+        }
         self._crew[number] = subprocess.Popen(
             [sys.executable, "-m", "tabrelay", *self._arguments],
             env=environment,

@@ -141,6 +141,8 @@ class Gate:
     ) -> None:
         inner = _without_secrets(scope)
         inner.setdefault("state", {})["principal"] = admitted
+        if scope["type"] == "websocket":
+            inner["state"]["signature"] = self._tokens.socket_signature(_sent_token(scope) or "")
         if admitted is None:
             await self._app(inner, receive, out.send)
             return

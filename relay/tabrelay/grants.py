@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay import vault
-from tabrelay.policy import Principal
+from tabrelay import proof, vault
+from tabrelay.policy import SERVE, Principal
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,25 @@ class Grant:
         return self.expires is not None and now >= self.expires
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a key stands for: `principal` is whoever proves that they have it."""
+
+    key: bytes
+    principal: Principal
+    grant: Grant | None = None  # None: the relay's own token
+
+
+def holders(sha256: str, principal: Principal, grant: Grant | None = None) -> dict[str, Holder]:
+    """A token's two keys by their ids: its own, and the one for a worker, which may serve and nothing else."""
+    key = bytes.fromhex(sha256)
+    found = {proof.key_id(key): Holder(key, principal, grant)}
+    if SERVE in principal.scopes:
+        derived = proof.serve_key(key)
+        found[proof.key_id(derived)] = Holder(derived, replace(principal, scopes=frozenset({SERVE})), grant)
+    return found
+
+
 class Grants:
     """The file, and what was last read from it. `on_revoked` hears of grants that were there and are gone."""
 
@@ -67,6 +86,7 @@ class Grants:
         self._path = home / "tokens.json"
         self._watch = vault.Watch(self._path, glance_s)
         self._by_digest: dict[str, Grant] = {}
+        self._holders: dict[str, Holder] = {}  # by key id
         self._origins: set[str] = set()
         self.on_revoked: Callable[[list[Grant]], None] = lambda grants: None
 
@@ -76,6 +96,14 @@ class Grants:
         known = self._by_digest.get(sha256)
         if known is None and self.refresh(look=True):  # made this very moment
             known = self._by_digest.get(sha256)
+        return known
+
+    def holder(self, key_id: str) -> Holder | None:
+        """Who has this key?"""
+        self.refresh()
+        known = self._holders.get(key_id)
+        if known is None and self.refresh(look=True):
+            known = self._holders.get(key_id)
         return known
 
     def all(self) -> list[Grant]:
@@ -117,6 +145,9 @@ class Grants:
             return False
         before = self._by_digest
         self._by_digest = {grant.sha256: grant for grant in _load(self._path)} if self._watch.is_there else {}
+        self._holders = {}
+        for grant in self._by_digest.values():
+            self._holders |= holders(grant.sha256, grant.principal, grant)
         self._origins = {grant.origin for grant in self._by_digest.values() if grant.origin is not None}
         gone = [grant for digest, grant in before.items() if digest not in self._by_digest]
         if gone:
@@ -147,7 +178,11 @@ def _load(path: Path) -> Iterable[Grant]:
 def _grant(row: Any) -> Grant:
     """One row; raises for anything that is not what was written here."""
     texts = (row["sha256"], row["name"], row["origin"])
-    if not isinstance(row["sha256"], str) or any(text is not None and not isinstance(text, str) for text in texts):
+    if (
+        not isinstance(row["sha256"], str)
+        or len(bytes.fromhex(row["sha256"])) != 32
+        or any(text is not None and not isinstance(text, str) for text in texts)
+    ):
         raise ValueError("a row is not of the right form")
     servers = row["servers"]
     return Grant(

@@ -24,7 +24,7 @@ TRACE = 5
 FILE_LEVEL: Final = logging.INFO
 SHORTEST: Final = 8  # a shorter text stands everywhere by chance
 _SECRETS = re.compile(
-    r"(?P<before>\bbearer[ .]|#pair=|\bpair=)[A-Za-z0-9._~+/=-]{8,}|\btr_[A-Za-z0-9_-]{16,}"
+    r"(?P<before>\bbearer[ .]|#pair=|\bpair=)[A-Za-z0-9._~+/=-]{8,}|\btr_[A-Za-z0-9_-]{16,}|\btrp_[A-Za-z0-9_.-]{16,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # what an authorization server signed
     re.IGNORECASE,
 )

@@ -63,11 +63,15 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The exact lists. ``origins`` holds every admitted origin, ``own_origins`` those of the relay's own pages."""
+    """The exact lists. ``origins`` holds every admitted origin, ``own_origins`` those of the relay's own pages.
+
+    ``authorities``: hosts at which no other program can listen, so that the relay may prove itself for them.
+    """
 
     hosts: frozenset[str]
     origins: frozenset[str]
     own_origins: frozenset[str] = frozenset()
+    authorities: frozenset[str] = frozenset()
 
     @classmethod
     def for_address(
@@ -77,10 +81,12 @@ class Policy:
         allow_hosts: Sequence[str] = (),
         allow_origins: Sequence[str] = (),
         public_url: str = "",
+        held: Sequence[str] | None = None,
     ) -> Policy:
         """The lists of a relay that listens on this address. The port must be the real one, learnt after the bind.
 
-        `public_url`: the origin under which a proxy makes it known; its pages are the relay's own.
+        `public_url`: the origin under which a proxy makes it known; its pages are the relay's own. `held`: names of
+        this computer at which only this relay can listen on the port (see `loopback`); by default, that of `host`.
         """
         names = list(LOOPBACK_NAMES)
         if not is_wildcard(host) and bracketed(host) not in names:
@@ -89,6 +95,9 @@ class Policy:
         own: set[str] = set()
         for name in names:
             _admit(name, port, hosts, own, ("http",))
+        named = [bracketed(host)] if held is None else held
+        authorities = {host for name in named for host in _hosts(name, port)}
+        computer = frozenset(hosts)
         if public_url:
             parts = urlsplit(parse_public_url(public_url))
             _admit(
@@ -101,7 +110,10 @@ class Policy:
                 _admit(name, 80, hosts, own, ("http",))
                 _admit(name, 443, hosts, own, ("https",))
             _admit(name, given or port, hosts, own, ("http", "https"))
-        return cls(frozenset(hosts), frozenset(own | {parse_origin(value) for value in allow_origins}), frozenset(own))
+        origins = frozenset(own | {parse_origin(value) for value in allow_origins})
+        # What the user added by name is under the user's control.
+        authorities |= hosts - computer
+        return cls(frozenset(hosts), origins, frozenset(own), frozenset(authorities))
 
     def check_host(self, values: Sequence[str]) -> Refuse | None:
         """``values``: every Host header of the request. RFC 9112 §3.2: none or several is an error of the client."""
@@ -246,8 +258,11 @@ def _split_host(value: str) -> tuple[str, int | None]:
 
 
 def _admit(name: str, port: int, hosts: set[str], origins: set[str], schemes: Sequence[str]) -> None:
-    hosts.add(f"{name}:{port}")
-    if port in DEFAULT_PORTS.values():
-        hosts.add(name)
+    hosts |= _hosts(name, port)
     for scheme in schemes:
         origins.add(f"{scheme}://{name}" if DEFAULT_PORTS[scheme] == port else f"{scheme}://{name}:{port}")
+
+
+def _hosts(name: str, port: int) -> set[str]:
+    """As a Host header says it."""
+    return {f"{name}:{port}", name} if port in DEFAULT_PORTS.values() else {f"{name}:{port}"}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from tabrelay.policy import ADMIN, CALL, MANAGE, METRICS, SERVE
+from tabrelay.proof import ROUTE as PROVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(
@@ -56,6 +57,9 @@ def route(kind: str, method: str, path: str) -> Route:
     if kind == "http" and path == "/-/pair":
         return Route(is_public=method == "POST", has_cors=True, needs=ADMIN)
     if kind == "http" and path in ("/-/ask", "/-/ask/answer"):
+        return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
+    if kind == "http" and path == PROVE:
+        # For a page of any origin: one that was revoked must be told so, or it could not tell that from a lost relay.
         return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)

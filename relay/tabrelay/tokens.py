@@ -12,15 +12,16 @@ import hmac
 import json
 import logging
 import re
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay import vault
+from tabrelay import proof, vault
 from tabrelay.codes import Code, CodeProblem, Codes
-from tabrelay.grants import Grant, GrantError, Grants
+from tabrelay.grants import Grant, GrantError, Grants, Holder, holders
 from tabrelay.policy import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
 from tabrelay.vault import StateError
 
@@ -45,8 +46,16 @@ class Redeemed:
 class Tokens:
     """Reads, makes and recognises tokens; also holds the pending pairing codes."""
 
-    def __init__(self, home: Path, wall: Callable[[], float] = time.time, glance_s: float = vault.GLANCE_S) -> None:
-        """`glance_s`: how old may what was read from the files be."""
+    def __init__(
+        self,
+        home: Path,
+        wall: Callable[[], float] = time.time,
+        glance_s: float = vault.GLANCE_S,
+        *,
+        shares_proofs: bool = False,
+    ) -> None:
+        """`glance_s`: how old may what was read from the files be. `shares_proofs`: client proofs are accepted by every
+        relay with the same `session.key`, since the next request may reach another one of them."""
         self.home = home
         self._file = home / "token"
         self._watch = vault.Watch(self._file, glance_s)
@@ -55,6 +64,9 @@ class Tokens:
         self._master: str | None = None
         self._session_key: bytes | None = None
         self._master_principal = _NOBODY
+        self._master_holders: dict[str, Holder] = {}
+        self._shares_proofs = shares_proofs
+        self._issuer: proof.Issuer | None = None
         self._grants = Grants(home, glance_s)
         self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
         self.on_revoked: Callable[[set[str]], None] = lambda principals: None
@@ -71,10 +83,12 @@ class Tokens:
     def _read_master(self) -> None:
         vault.prepare(self.home)
         before, known = self._master, self._master_principal
-        self._master, self._master_principal = None, _NOBODY  # a file that can't be read lets nobody in
+        # A file that can't be read admits no request.
+        self._master, self._master_principal, self._master_holders = None, _NOBODY, {}
         self._master = vault.secret_in(self._file)
         sha256 = digest(self._master)
         self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
+        self._master_holders = holders(sha256, self._master_principal)
         if before is not None and before != self._master:
             self._revoked([known])
 
@@ -105,6 +119,8 @@ class Tokens:
 
         No Origin at all is accepted: browsers leave it out on same-origin GETs, and a program could forge it anyway.
         """
+        if token.startswith(proof.PREFIX):
+            return self._identify_proof(token, origin)
         # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
         if self._is_master(token):
             return self._master_principal
@@ -114,6 +130,51 @@ class Tokens:
         if origin is not None and grant.origin is not None and origin != grant.origin:
             return None
         return grant.principal
+
+    # -- proofs in the place of tokens --------------------------------------------------------------------------------
+
+    def prove(self, key_id: str, authority: str, client_nonce: str) -> dict[str, str] | None:
+        """The relay's signature for a client's challenge; None if no token has this key. `authority` is the relay's."""
+        holder = self._holder(key_id)
+        return None if holder is None else self._proofs().answer(holder.key, authority, client_nonce)
+
+    def socket_signature(self, text: str) -> str | None:
+        """What a WebSocket begins with that was opened with this client proof; None if it was a token."""
+        found = self._shown(text) if text.startswith(proof.PREFIX) else None
+        return None if found is None else found[0].exchange.socket_signature(found[1].key)
+
+    def _identify_proof(self, text: str, origin: str | None) -> Principal | None:
+        found = self._shown(text)
+        if found is None:
+            return None
+        grant = found[1].grant
+        if grant is not None and origin is not None and grant.origin is not None and origin != grant.origin:
+            return None
+        return found[1].principal
+
+    def _shown(self, text: str) -> tuple[proof.Shown, Holder] | None:
+        shown = self._proofs().read(text)
+        holder = None if shown is None else self._holder(shown.key_id)
+        if shown is None or holder is None or not shown.is_signed_by(holder.key):
+            return None
+        return shown, holder
+
+    def _holder(self, key_id: str) -> Holder | None:
+        try:
+            self.master()
+        except StateError as problem:
+            log.error("%s", problem)
+        holder = self._master_holders.get(key_id) or self._grants.holder(key_id)
+        if holder is not None and holder.grant is not None and holder.grant.is_over(self._wall()):
+            return None
+        return holder
+
+    def _proofs(self) -> proof.Issuer:
+        if self._issuer is None:
+            shared = hmac.digest(self.session_key(), b"client proofs", "sha256") if self._shares_proofs else None
+            # A secret of this process only: what a program captured that took the port ends with this relay.
+            self._issuer = proof.Issuer(shared or secrets.token_bytes(32), self._wall)
+        return self._issuer
 
     def _is_master(self, token: str) -> bool:
         try:

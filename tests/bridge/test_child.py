@@ -298,6 +298,7 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.logs",
         "tabrelay.mirrors",
         "tabrelay.policy",
+        "tabrelay.proof",
         "tabserver.wire",
         "tabserver.wire.eras",
         "tabserver.wire.errors",

@@ -58,7 +58,7 @@ FOR_OUR_PAGES = {
     "/-/reports": {"POST"},
     "/.well-known/x": READ,
 }
-FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}}
+FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}, "/-/prove": {"POST"}}
 # What is no FastAPI route: the servers, and places that only exist as refusals.
 ELSEWHERE = [
     *("/notes", "/notes/", "/notes/mcp", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),

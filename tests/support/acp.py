@@ -132,7 +132,7 @@ class NoRelay(Access):
         self.reports.append(sessions)
 
     async def leave(self) -> None:
-        await self._http.aclose()
+        """There is nothing to leave."""
 
 
 class Stage:

@@ -9,11 +9,13 @@ from typing import Any
 
 import httpx2
 
+from tabrelay import loopback
 from tabrelay.app import create_app
 from tabrelay.assets import Assets
 from tabrelay.backplane.backplane import Backplane
 from tabrelay.config import Settings
 from tabrelay.drain import Drain
+from tabrelay.policy import Policy
 from tabrelay.runner import Runner, bind, configure, doors
 from tabrelay.specs import Spec
 from tabrelay.tokens import Tokens
@@ -49,6 +51,7 @@ class RunningRelay:
         self._specs = specs
         self._assets = assets
         self._socket = bind("127.0.0.1", port)
+        self._reserved = loopback.reserve(self._socket)
         self.port: int = self._socket.getsockname()[1]
         self.settings = Settings(home=home, port=self.port, **settings)
         self.tokens = Tokens(home)
@@ -71,6 +74,7 @@ class RunningRelay:
             specs=self._specs,
             tokens=self.tokens,
             assets=assets,
+            policy=self._policy(),
             drain=self.drain,
             sign_in=self._sign_in,
             backplane=self._backplane,
@@ -85,6 +89,14 @@ class RunningRelay:
             await ready.wait()
         return self
 
+    def _policy(self) -> Policy:
+        """As `tabrelay serve` makes it."""
+        given = self.settings
+        held = loopback.held_names(self._socket, given.host, is_taken=self._reserved.is_taken)
+        return Policy.for_address(
+            given.host, given.port, given.allow_hosts, given.allow_origins, given.public_url, held
+        )
+
     async def __aexit__(self, *exc: object) -> None:
         await self.http.aclose()
         await self.stop()
@@ -97,6 +109,7 @@ class RunningRelay:
         self._server.should_exit = True
         await self._task
         self._socket.close()
+        self._reserved.close()
         canary.saw_files(self.settings.home)
 
     # -- speaking MCP by hand -----------------------------------------------------------------------------------------

@@ -14,16 +14,19 @@ import httpx2
 from tabrelay.acp.declaration import HEADER
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
 from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.proven import ProvenConnections
 from tabrelay.bridge.target import NameTarget
 from tabrelay.bridge.upstream import Upstream
 from tabrelay.grants import PASSING
 from tabrelay.policy import CALL
+from tabrelay.proof import Unproven, key_of
 from tabrelay.tokens import StateError, Tokens
 
 log = logging.getLogger("tabrelay.acp")
 
 ASK_S: Final = 2.0
 TOKEN_LIFE_S: Final = 24 * 3600.0
+START: Final = "Start one: tabrelay demo"
 HINT: Final = "Was the relay started with another --home?"
 
 
@@ -36,7 +39,7 @@ class Access:
         self.base = base
         self._names = names
         self._id = secrets.token_hex(8)
-        self._http = httpx2.AsyncClient(trust_env=False, timeout=ASK_S)
+        self._way: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
         self._credentials = TokenFile(home / "token", HINT, is_required=False)
         self._complaint: str | None = ""  # what was said last, so that it is said once; None: say nothing
 
@@ -73,17 +76,21 @@ class Access:
     async def leave(self) -> None:
         self._complaint = None  # it is of no use to anybody any more
         await self._ask("DELETE", f"/-/acp/{self._id}")
-        await self._http.aclose()
+        await self._close()
 
     async def _ask(self, method: str, path: str, body: Any = None) -> Any:
         """None when there is no relay."""
         base = self.base()
         try:
             authorization = await self._credentials.header()
-            headers = {} if authorization is None else {"Authorization": authorization}
+            if authorization is None:
+                self._complain(f"No relay answers at {base}: there is no token in {self._home}. {HINT} {START}")
+                return None
             async with asyncio.timeout(ASK_S):  # of the whole: whoever has the port may be slow on purpose
-                answer = await self._http.request(method, f"{base}{path}", json=body, headers=headers)
+                answer = await self._request(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
             said = answer.raise_for_status().json()
+        except Unproven as problem:
+            self._complain(str(problem))
         except CredentialsError as problem:
             self._complain(str(problem))
         except httpx2.HTTPStatusError as refused:
@@ -91,11 +98,33 @@ class Access:
             self._complain(f"The relay at {base} refused ({code}). {HINT if code in (401, 403) else 'Is it a relay?'}")
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
             log.info("%s%s: %s", base, path, str(problem) or type(problem).__name__)
-            self._complain(f"No relay answers at {base}: the agent gets no browser tools. Start one: tabrelay demo")
+            self._complain(f"No relay answers at {base}: the agent gets no browser tools. {START}")
         else:
             self._complaint = ""
             return said
         return None
+
+    async def _request(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
+        """The relay proves itself on every connection; what it is asked goes nowhere else."""
+        if self._way is None or self._way[0] != key:
+            await self._close()
+            proven = ProvenConnections(key)
+            self._way = key, httpx2.AsyncClient(trust_env=False, timeout=ASK_S, transport=proven.transport), proven
+        _, client, proven = self._way
+        where = httpx2.URL(url)
+        for is_last in (False, True):
+            shown = await proven.authorization(where.host, where.port or 80)
+            answer = await client.request(method, url, json=body, headers={"Authorization": shown})
+            if is_last or answer.status_code != 401 or not proven.forget(shown):
+                break
+        return answer
+
+    async def _close(self) -> None:
+        if self._way is not None:
+            _, client, proven = self._way
+            self._way = None
+            await client.aclose()
+            await proven.close()
 
     def _complain(self, text: str) -> None:
         if self._complaint is not None and text != self._complaint:

@@ -14,6 +14,7 @@ from tabrelay.logs import redact
 
 REFUSED: Final = -32001
 FAILED: Final = -32000
+UNPROVEN: Final = "UNPROVEN"  # of a Failure: something answers there, and it is not the relay
 ERROR_BODY: Final = 100_000
 SHOWN_BODY: Final = 500
 
@@ -45,7 +46,7 @@ def of_failure(failure: Failure, where: str, advice: str = "") -> Fault:
     data = {"reason": failure.reason, "code": failure.code}
     if failure.timeout_ms is not None:
         return Fault(FAILED, f"upstream timed out after {failure.timeout_ms} ms: {where}", data)
-    more = f". {advice}" if advice and not failure.is_delivered else ""
+    more = f". {advice}" if advice and not failure.is_delivered and failure.code != UNPROVEN else ""
     return Fault(FAILED, f"upstream request failed: {where}: {failure.reason}{more}", data)
 
 

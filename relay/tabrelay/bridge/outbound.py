@@ -87,8 +87,9 @@ class Outbound:
             pass
 
     async def refused(self, sent: Sent) -> bool:
-        """True: there is another token now."""
-        return await self._credentials.refused(sent.authorization, sent.answer)
+        """True: there is another token now, or another proof of the one that there was."""
+        is_renewed = self._upstream.forget(sent.answer)
+        return await self._credentials.refused(sent.authorization, sent.answer) or is_renewed
 
     async def close(self) -> None:
         await self._upstream.close()

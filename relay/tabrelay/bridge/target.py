@@ -23,6 +23,8 @@ class Address:
     is_loopback: bool
     advice: str = ""
     """What to do when nobody is there."""
+    is_relay: bool = False
+    """The local relay: it must prove itself, whatever its token looks like."""
 
     @property
     def shown(self) -> str:
@@ -57,7 +59,7 @@ class NameTarget:
 
     def __call__(self) -> Address:
         found = parse_url(f"{self._base()}/{self._name}", allows_plain=True)
-        return replace(found, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
+        return replace(found, is_relay=True, advice=f"Is the relay running? Start it: tabrelay serve {self._server}")
 
 
 def is_url(text: str) -> bool:

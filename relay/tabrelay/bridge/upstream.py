@@ -1,7 +1,8 @@
 """HTTP to the server: one request, its answer, and every way in which that breaks off as a Failure.
 
-The only file that knows httpx2, and it loads it with the first request. It follows a redirect only on the server's own
-origin and only when the method stays: headers, token and body were meant for that server. It knows nothing of MCP.
+It loads httpx2 with the first request. A token of a relay is not sent over plain HTTP: see `proven`. It follows a
+redirect only on the server's own origin and only when the method stays: headers, token and body were meant for that
+server. It knows nothing of MCP.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from tabrelay.bridge.faults import Failure
+from tabrelay.bridge.faults import UNPROVEN, Failure
 from tabrelay.bridge.target import Address
+from tabrelay.proof import Unproven, is_access_token, is_relay_token, key_of
 
 if TYPE_CHECKING:
     import httpx2
+
+    from tabrelay.bridge.proven import ProvenConnections
 
 CONNECT_S: Final = 10.0
 MAX_REDIRECTS: Final = 5
@@ -73,8 +77,9 @@ class Upstream:
     def __init__(self, address: Callable[[], Address]) -> None:
         self._address = address
         self._client: httpx2.AsyncClient | None = None
-        self._made_for: Address | None = None
-        self._left: list[httpx2.AsyncClient] = []
+        self._made_for: tuple[Address, bytes | None] | None = None
+        self._proven: ProvenConnections | None = None
+        self._left: list[tuple[httpx2.AsyncClient, ProvenConnections | None]] = []
 
     @property
     def where(self) -> str:
@@ -96,50 +101,83 @@ class Upstream:
         on_written: Callable[[], None] | None = None,
     ) -> AsyncIterator[Answer]:
         """`deadline_ms`: until the answer begins. `idle_ms`: the longest silence within it."""
-        client, address = self._connected()
+        address = self._address()
+        key = key_to_prove(address, headers.get("authorization"))
+        client = self._connected(address, key)
         import httpx2
 
         idle_s = None if idle_ms is None else idle_ms / 1000
         timeout = httpx2.Timeout(connect=CONNECT_S, read=idle_s, write=idle_s, pool=None)
-        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
         extensions: dict[str, Any] = {"timeout": timeout.as_dict()}
         if on_written is not None:
             extensions["trace"] = _written(on_written)
         with _translated(deadline_ms):
-            request = client.build_request(method, address.url, content=body, headers=encoded, extensions=extensions)
             async with asyncio.timeout(None if deadline_ms is None else deadline_ms / 1000):
+                if self._proven is not None:
+                    url = httpx2.URL(address.url)
+                    shown = await self._proven.authorization(url.host, url.port or 80)
+                    headers = {**headers, "authorization": shown}
+                encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+                request = client.build_request(
+                    method, address.url, content=body, headers=encoded, extensions=extensions
+                )
                 response = await _send(client, request)
         try:
             yield Answer(response, idle_ms)
         finally:
             await response.aclose()
 
-    def _connected(self) -> tuple[httpx2.AsyncClient, Address]:
-        """A server of the relay may have moved to another port since the last request."""
-        address = self._address()
-        if self._client is None or address != self._made_for:
+    def forget(self, answer: Answer) -> bool:
+        """The server refused what this request showed. True: that was a client proof, and the next one will be new."""
+        return self._proven is not None and self._proven.forget(answer.asked("authorization"))
+
+    def _connected(self, address: Address, key: bytes | None) -> httpx2.AsyncClient:
+        """A server of the relay may have moved to another port since the last request, or have another token."""
+        if self._client is None or (address, key) != self._made_for:
             if self._client is not None:
-                self._left.append(self._client)  # its streams may still be read
-            self._client, self._made_for = make_client(address), address
-        return self._client, address
+                self._left.append((self._client, self._proven))  # its streams may still be read
+            self._made_for = address, key
+            self._client, self._proven = make_client(address, key)
+        return self._client
 
     async def close(self) -> None:
-        for client in (*self._left, self._client):
-            if client is not None:
-                await client.aclose()
+        if self._client is not None:
+            self._left.append((self._client, self._proven))
+            self._client = self._proven = self._made_for = None
+        for client, proven in self._left:
+            await client.aclose()
+            if proven is not None:
+                await proven.close()
 
 
-def make_client(address: Address) -> httpx2.AsyncClient:
+def key_to_prove(address: Address, authorization: str | None) -> bytes | None:
+    """The key that the server must know before it is shown anything; None where the header is sent as it is: to servers
+    that are no relay, and over TLS, which proves the server."""
+    scheme, _, token = (authorization or "").partition(" ")
+    if address.url.startswith("https:") or scheme.lower() != "bearer" or is_access_token(token):
+        return None
+    return key_of(token) if address.is_relay or is_relay_token(token) else None
+
+
+def make_client(address: Address, key: bytes | None = None) -> tuple[httpx2.AsyncClient, ProvenConnections | None]:
     import httpx2
 
-    return httpx2.AsyncClient(
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
+    if key is not None:
+        from tabrelay.bridge.proven import ProvenConnections
+
+        proven = ProvenConnections(key, limits)
+        # No proxy: it would have to be believed.
+        return httpx2.AsyncClient(trust_env=False, transport=proven.transport, follow_redirects=False), proven
+    client = httpx2.AsyncClient(
         # A proxy of the machine's is not for addresses of this computer, nor is the token.
         trust_env=not address.is_loopback,
         # Without TLS there are no certificates to check, and loading the system's takes longer than all the rest.
         verify=address.url.startswith("https:"),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
+        limits=limits,
         follow_redirects=False,
     )
+    return client, None
 
 
 async def _send(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
@@ -176,6 +214,8 @@ def _translated(limit_ms: int | None) -> Any:
 
     try:
         yield
+    except Unproven as problem:
+        raise Failure(str(problem), UNPROVEN, is_delivered=False) from None
     except TimeoutError:
         raise Failure("no answer in time", "ETIMEDOUT", is_delivered=True, timeout_ms=limit_ms) from None
     except (httpx2.ReadTimeout, httpx2.WriteTimeout):

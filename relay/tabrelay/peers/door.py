@@ -136,6 +136,8 @@ class Door:
         socket = self._writer(scope, send)
         writer = asyncio.create_task(socket.run())
         self._writers.add(socket)
+        if not is_plain and (signature := scope["state"].get("signature")) is not None:
+            socket.write([(signature, None)])  # P6: before the worker says anything
         with self._drain.sockets:
             try:
                 if is_plain:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from tabrelay import __version__
 from tabrelay.verbs import flags, running
@@ -135,6 +136,10 @@ def _token(patient: Patient) -> Findings:
         try:
             running.ask(patient.args, "/-/status")
             yield Finding("token", "ok", "The relay takes it.")
+        except running.Impostor as problem:
+            port = urlsplit(patient.base).port or 80
+            advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
+            yield Finding("token", "bad", str(problem), advice)
         except Stop as problem:
             yield Finding("token", "bad", str(problem), "Start the relay with the same --home.")
 
@@ -170,8 +175,6 @@ def _browser(patient: Patient) -> Findings:
 
 
 def _port(patient: Patient) -> Findings:
-    from urllib.parse import urlsplit
-
     if patient.is_running:
         version = patient.health.get("version", __version__)
         if version != __version__:

@@ -43,6 +43,8 @@ def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argp
 def _list(args: argparse.Namespace) -> int:
     try:
         asking = running.ask(args, "/-/pairs")["asking"]
+    except running.Impostor:
+        raise
     except Stop:
         asking = []  # no relay runs: then nobody asks, and the paired pages are in the file
     paired = [grant for grant in _tokens(args).grants() if grant.origin is not None]

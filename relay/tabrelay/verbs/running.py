@@ -3,40 +3,86 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabrelay.verbs import flags
 from tabrelay.verbs.outcome import FAILED, Stop
 
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
 TIMEOUT_S = 10.0
 
 
+class Impostor(Stop):
+    """Another program answers at the relay's address."""
+
+
 def ask(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
-    """What the running relay answers at `path`, asked with the token of this user's state directory."""
-    import urllib.error
-    import urllib.request
+    """What the running relay answers at `path`, asked in the name of this user's state directory.
+
+    The relay proves itself first, on the same connection: another program that has the port gets nothing.
+    """
+    import http.client
+
+    from tabrelay.proof import Unproven, key_of
 
     settings = flags.settings(args)
     was_given = args.host is not None or args.port is not None
     base = (None if was_given else address(settings.home)) or base_url(settings.host, settings.port)
-    headers = {"Authorization": f"Bearer {token(settings.home)}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{base}{path}", data=data, method=method, headers=headers)
-    # No proxy: the request is for this computer, and carries the token.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=TIMEOUT_S) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        if error.code == 404 and (said := _message(error)):
-            raise Stop(said, FAILED) from None
-        raise Stop(f"The relay at {base} refused ({error.code}): was it started with another --home?", FAILED) from None
-    except (OSError, ValueError):
+        connection, authorization = proven(base, key_of(token(settings.home)))
+        headers = {"Authorization": authorization, "Content-Type": "application/json", "Connection": "close"}
+        with contextlib.closing(connection):
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            if 200 <= answer.status < 300:
+                return json.load(answer)
+            if answer.status == 404 and (said := _message(answer)):
+                raise Stop(said, FAILED)
+            raise Stop(f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED)
+    except Unproven as problem:
+        raise Impostor(str(problem), FAILED) from None
+    except (OSError, ValueError, http.client.HTTPException):
         raise Stop(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
+
+
+def proven(base: str, key: bytes) -> tuple[HTTPConnection, str]:
+    """A connection to the relay at `base`, which has proved itself on it, and the Authorization header to use there.
+
+    Raises Unproven or OSError. No proxy is used: it would have to be believed."""
+    import http.client
+    import socket
+    import time
+    from urllib.parse import urlsplit
+
+    from tabrelay.proof import ANSWER_S, Challenge, authority_of
+
+    parts = urlsplit(base)
+    host, port = parts.hostname or "", parts.port or 80
+    challenge = Challenge(key, authority_of(host, port))
+    reader, deadline = challenge.reader(), time.monotonic() + ANSWER_S
+    sock = socket.create_connection((host, port), TIMEOUT_S)
+    try:
+        sock.sendall(challenge.request())
+        answer = None
+        while answer is None:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            answer = reader.feed(sock.recv(4096))
+        shown = challenge.verify(*answer).text()
+    except BaseException:
+        sock.close()
+        raise
+    sock.settimeout(TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.sock, connection.auto_open = sock, 0  # never another connection than this one
+    return connection, f"Bearer {shown}"
 
 
 def _message(answer: Any) -> str | None:

@@ -86,18 +86,20 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
-    from tabrelay import logs
+    from tabrelay import logs, loopback
     from tabrelay.announcement import question
     from tabrelay.crew import Crew, Post
     from tabrelay.opener import Opener
-    from tabrelay.policy import is_loopback
+    from tabrelay.policy import Policy, is_loopback
     from tabrelay.tokens import Tokens
 
-    tokens = Tokens(settings.home)
+    tokens = Tokens(settings.home, shares_proofs=bool(settings.bus))
     _check(settings, tokens)
     post = Post.read()
     if settings.workers > 1 and post is None:
-        return Crew(_listen(settings.host, settings.port, verb, settings.servers), sys.argv[1:], settings.workers).run()
+        sock = _listen(settings.host, settings.port, verb, settings.servers)
+        reserved = loopback.reserve(sock)
+        return Crew(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
     # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
     # bound port would keep them all waiting, and let them in at the same instant.
     from tabrelay.app import create_app
@@ -108,11 +110,15 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     settings = replace(settings, port=sock.getsockname()[1])
     if post is not None and post.number:
         settings = _with_own_logs(settings, post.number)
+    reserved = loopback.reserve(sock) if post is None else loopback.Reservation(is_taken=post.is_taken)
     base = running.base_url(settings.host, settings.port)
     logs.configure(settings.log_level, is_json=settings.log_format == "json")
     logs.keep(settings)
     if not is_loopback(settings.host) and not settings.public_url:
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
+    if reserved.is_taken:
+        where = f"another program has port {settings.port} on the other loopback address"
+        print(f"Warning: {where}. Do not use the name localhost, but {base}", file=sys.stderr)
 
     opener = Opener(settings.home)
     try:
@@ -127,6 +133,14 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
             settings,
             specs=specs,
             tokens=tokens,
+            policy=Policy.for_address(
+                settings.host,
+                settings.port,
+                settings.allow_hosts,
+                settings.allow_origins,
+                settings.public_url,
+                loopback.held_names(sock, settings.host, is_taken=reserved.is_taken),
+            ),
             url=settings.public_url or base,
             token_command=f"{command} token{home}",
             drain=drain,
@@ -147,6 +161,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         run(app, settings, sock, ready, drain.run)
     finally:
         opener.close()
+        reserved.close()
         if running.address(settings.home) == base:
             running.note(settings.home).unlink(missing_ok=True)
     return OK
