@@ -1377,6 +1377,53 @@ MUTATIONS: Final = (
         "if False:",
         "upstreams/test_asking_limits.py::test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to",
     ),
+    *(
+        _m(f"catalogues: {what}", f"{RELAY}/{file}", before, after, f"relay/test_catalogue_budget.py::{test}")
+        for what, file, before, after, test in (
+            (
+                "the memory of a catalogue",
+                "shelf.py",
+                'return len(text) + values * VALUE + text.count(b"{") * OBJECT + text.count(b"[") * ARRAY',
+                "return len(text)",
+                "test_a_catalogue_counts_as_the_memory_that_it_takes",
+            ),
+            (
+                "the budget of all catalogues",
+                "registry.py",
+                "if self._weight > self._catalogue_budget:",
+                "if False:",
+                "test_catalogues_of_many_names_take_no_more_than_their_budget",
+            ),
+            (
+                "a catalogue that is larger than the budget",
+                "registry.py",
+                "for entry in (*known, new):",
+                "for entry in known:",
+                "test_a_catalogue_that_is_larger_than_the_budget_is_not_kept",
+            ),
+            (
+                "what is known of names that are forgotten",
+                "faces/librarian.py",
+                "                self._forget_others()\n",
+                "                pass\n",
+                "test_of_names_that_are_forgotten_nothing_is_kept",
+            ),
+            (
+                "pages of a list without end",
+                "faces/librarian.py",
+                "if len(items) >= MAX_ITEMS or size > self._max_list:",
+                "if False:",
+                "test_of_a_list_without_end_and_a_long_introduction_the_relay_keeps_a_bounded_part",
+            ),
+            (
+                "the cache of repeated arguments",
+                "faces/mirror_cache.py",
+                "if self._size > MAX_SIZE:",
+                "if False:",
+                "test_the_cache_of_repeated_arguments_is_bounded_and_knows_another_catalogue",
+            ),
+        )
+    ),
     _m(
         "an end that is told before what came first",
         f"{RELAY}/faces/diary.py",

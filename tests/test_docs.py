@@ -38,6 +38,7 @@ SIZES = {
     "max_description",
     "max_subscribed",
     "question_budget",
+    "catalogue_budget",
 }
 # Rhythms: nobody goes over them.
 NO_LIMITS = {"heartbeat_s", "workers", "keepalive_s", "drain_s", "drain_pause_s", "drain_spread_s", "max_part"}

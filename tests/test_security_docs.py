@@ -34,6 +34,7 @@ ATTACKERS = {
     "a page or client that makes state files large",
     "a client that opens sessions until",
     "a server that asks its clients without end",
+    "a server whose lists are many small values",
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",

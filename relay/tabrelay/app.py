@@ -104,6 +104,7 @@ class Relay:
             static_tools=settings.static_tools,
             instances=settings.instances,
             most=settings.max_servers,
+            catalogue_budget=settings.catalogue_budget,
         )
         self._assets = assets
         self._journal = _journal(settings)
@@ -113,7 +114,7 @@ class Relay:
         self.entry = Entry(
             self._switch, settings, drain, Seal(tokens.session_key()), self._editors, traces, self._failed
         )
-        self._librarian = Librarian(self._switch, __version__, self.entry.lists_changed)
+        self._librarian = Librarian(self._switch, __version__, settings.max_list, self.entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
         rosters: dict[str, Roster[Pending]] = {}
         self._cluster = self._join(backplane, tokens, rosters, drain) if backplane is not None else None
@@ -197,6 +198,7 @@ class Relay:
         self._librarian.came_up(server)
 
     def _went(self, server: str) -> None:
+        self._librarian.went(server)
         whole = server_of(server)
         if whole != server:
             self.entry.went(whole, self._registry.differences(server))

@@ -112,6 +112,7 @@ class Settings:
     max_list: int = _setting(256 * KIB, "largest list (tools, resources, templates or prompts) of one server")
     max_description: int = _setting(8 * KIB, "largest description of a tool, resource or prompt")
     max_schema_depth: int = _setting(32, "levels of nesting in a tool's schema")
+    catalogue_budget: int = _setting(32 * MIB, "memory for what all servers offer, while they are away too")
     max_servers: int = _setting(512, "names that the relay remembers")
     replay_bytes: int = _setting(32 * MIB, "replay buffer of a link, per direction")
     replay_messages: int = _setting(1024, "replay buffer of a link, per direction")

@@ -34,7 +34,6 @@ CATALOGUE_LIFE_S: Final = 30 * 86_400.0
 
 log = logging.getLogger(__name__)
 
-MAX_CATALOGUES: Final = 16 * 1024 * 1024  # bytes of JSON, all servers together
 MAX_FLAWS: Final = 32  # of one server; more of them say nothing new
 # A server whose lists change all the time must not fill the log: so many lines at once, then one a minute. The status
 # always says how it is now.
@@ -54,10 +53,12 @@ class Registry:
         static_tools: Iterable[str] = (),
         instances: Iterable[str] = (),
         most: int = 512,
+        catalogue_budget: int = 32 * 1024 * 1024,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """`static_tools`: the names that have those, from before their first browser. `instances`: the names that
-        several browsers share. `most`: how many names are remembered."""
+        several browsers share. `most`: how many names are remembered. `catalogue_budget`: bytes of memory for
+        the catalogues of all servers."""
         # Of the browsers that share this name, another is in front.
         self.on_turn: Callable[[str], None] = lambda server: None
         # A peer came ("up"), is "away" for a moment, is "gone", or has other "tabs".
@@ -66,6 +67,7 @@ class Registry:
         self.is_remote: Callable[[Peer], bool] = lambda peer: False  # Is its browser connected to another relay?
         self._wall = wall
         self._static_tools = frozenset(static_tools)
+        self._catalogue_budget = catalogue_budget
         self._room = Room(most, declared := frozenset(declared))
         self._shelf = shelf
         self._entries: dict[str, Entry] = {}
@@ -180,6 +182,10 @@ class Registry:
             log.log(
                 level, "%s: its tools are not those that were first used: %s", entry.name, shown(str(entry.drift), 1000)
             )
+
+    def __len__(self) -> int:
+        """How many names are known."""
+        return len(self._entries)
 
     def knows(self, name: str) -> bool:
         return name in self._entries
@@ -375,7 +381,7 @@ class Registry:
     def _weigh(self, entry: Entry, catalogue: Catalogue) -> None:
         before, entry.catalogue, entry.size = entry.size, catalogue, catalogue.size
         self._weight += entry.size - before
-        if self._weight > MAX_CATALOGUES:
+        if self._weight > self._catalogue_budget:
             self._forget_catalogues(entry)
 
     def _forget_catalogues(self, new: Entry) -> None:
@@ -383,8 +389,8 @@ class Registry:
         known = [entry for entry in self._entries.values() if entry.catalogue is not None and entry is not new]
         known.sort(key=lambda entry: (entry.peer is not None, entry.last_seen or 0.0))
         total = new.size + sum(entry.size for entry in known)
-        for entry in known:
-            if total <= MAX_CATALOGUES:
+        for entry in (*known, new):
+            if total <= self._catalogue_budget:
                 break
             total -= entry.size
             entry.catalogue, entry.size = None, 0

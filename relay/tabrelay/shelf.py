@@ -6,6 +6,8 @@ written at once. Many of them, as when thousands of browsers come back at a time
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +25,10 @@ from tabserver.wire.statics import is_static
 # The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
 MAX_NAMES: Final = 512
 MOST_READ: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
+# Bytes of memory beside the text, in Python 3.11: for each value, object and array.
+VALUE: Final = 64
+OBJECT: Final = 200
+ARRAY: Final = 64
 # The catalogue's name of a list -> its key in the result of MCP
 LISTS: Final = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
 
@@ -36,6 +42,8 @@ class Catalogue:
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+    # Another number for each catalogue that was read: by it others know one, and need not keep it.
+    number: int = field(default_factory=itertools.count(1).__next__, init=False, compare=False)
 
     def without_statics(self) -> Catalogue:
         """Those belong to the relay's settings, which may be others by now."""
@@ -56,14 +64,24 @@ class Catalogue:
 
     @property
     def size(self) -> int:
-        """In bytes of JSON."""
-        return len(orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts]))
+        """About how many bytes of memory it takes. An empty object is two bytes of JSON and 64 of memory."""
+        text = orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts])
+        values = text.count(b",") + text.count(b":")
+        return len(text) + values * VALUE + text.count(b"{") * OBJECT + text.count(b"[") * ARRAY
 
     def changes(self, before: Catalogue | None) -> frozenset[str]:
         """Which lists are others now, by the names that MCP has for such news."""
         old = before or Catalogue()
         changed = {name for name in ("tools", "resources", "prompts") if getattr(self, name) != getattr(old, name)}
         return frozenset(changed | ({"resources"} if self.templates != old.templates else set()))
+
+    def digests(self) -> dict[str, bytes]:
+        """One for each list, by the names that MCP has for news of it. They differ where `changes` finds a change."""
+        lists = {"tools": self.tools, "resources": (self.resources, self.templates), "prompts": self.prompts}
+        return {
+            name: hashlib.sha256(orjson.dumps(items, option=orjson.OPT_SORT_KEYS)).digest()
+            for name, items in lists.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tabrelay.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.events import MAX_STREAM, Memory, Stream
 from tabrelay.headers import LimitedHttp
 from tabrelay.rates import MAX_KNOWN, Rates
-from tabrelay.registry import MAX_CATALOGUES, Registry
+from tabrelay.registry import Registry
 from tabrelay.shelf import Catalogue, Record, Shelf
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
@@ -346,8 +346,8 @@ def test_the_registry_forgets_the_longest_unseen_names_and_never_the_declared() 
 
 
 def test_catalogues_have_a_limit_together() -> None:
-    registry = Registry(Shelf(None))
-    large = Catalogue({}, tools=({"name": "t", "description": "x" * (MAX_CATALOGUES // 4)},))
+    registry = Registry(Shelf(None), catalogue_budget=1_000_000)
+    large = Catalogue({}, tools=({"name": "t", "description": "x" * 300_000},))
     for number in range(10):
         registry.declare(f"n{number}").last_seen = float(number)
         registry.keep_catalogue(f"n{number}", large)

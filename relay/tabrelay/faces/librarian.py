@@ -14,7 +14,7 @@ import orjson
 from tabrelay.calls import Call, Notice, Peer
 from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.listening import news_of
-from tabrelay.inspection import read_about
+from tabrelay.inspection import ABOUT, read_about
 from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
 from tabserver.wire import eras, jsonrpc
@@ -44,24 +44,34 @@ LISTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where the relay sits at one browser: its own channel, and what the server said of itself."""
+    """The relay's own channel to one browser, and the members of what the server said of itself that are used."""
 
     peer: Peer
     channel: str
     about: dict[str, Any]
 
 
+Digests = dict[str, bytes]  # of each list: a catalogue itself is kept by the registry alone, within its budget
+_NOTHING: Final = Catalogue().digests()
+
+
+def _changes(now: Digests, before: Digests | None) -> frozenset[str]:
+    return frozenset(name for name, digest in now.items() if digest != (before or _NOTHING)[name])
+
+
 @dataclass(slots=True)
 class News:
     """What clients know of one server's lists, and what happened since."""
 
-    told: Catalogue | None
+    told: Digests | None  # None: nothing, as of a server without any list
     # A browser came, and nobody has looked yet.
     is_new: bool = False
     # What the server says has changed, and how many lists clients had read before it first said so.
     announced: set[str] = field(default_factory=set)
     listings: int = 0
     failures: int = 0
+    # Lists of which only the beginning was read.
+    cut: set[str] = field(default_factory=set)
 
 
 class Librarian:
@@ -71,9 +81,12 @@ class Librarian:
     relay, and only of lists that are others.
     """
 
-    def __init__(self, switch: Switch, version: str, on_change: Callable[[str, frozenset[str]], None]) -> None:
-        """`on_change`: these lists are not those that clients know."""
+    def __init__(
+        self, switch: Switch, version: str, max_list: int, on_change: Callable[[str, frozenset[str]], None]
+    ) -> None:
+        """`max_list`: bytes of one list that are kept. `on_change`: these lists are not those that clients know."""
         self._switch = switch
+        self._max_list = max_list
         self._on_change = on_change
         self._news: dict[str, News] = {}
         self._caller = Caller(
@@ -94,7 +107,7 @@ class Librarian:
         if desk is not None:
             desk.peer.end(desk.channel, "the catalogue is read anew")
         entry = self._switch.registry.find(server)
-        news = self._news.setdefault(server, News(self._switch.registry.recall(server)))
+        news = self._news_of(server)
         news.is_new, news.failures = True, 0
         entry.settled.clear()
         self._read(server)
@@ -106,10 +119,33 @@ class Librarian:
         catalogue = registry.find(registry.place(server)).catalogue
         if catalogue is None:
             return  # it is new, and being read
-        news = self._news.setdefault(server, News(registry.recall(server)))
-        changes, news.told = catalogue.changes(news.told), catalogue
+        news, now = self._news_of(server), catalogue.digests()
+        changes, news.told = _changes(now, news.told), now
         registry.keep_catalogue(server, catalogue)
         self._tell(server, changes)
+
+    def _news_of(self, server: str) -> News:
+        news = self._news.get(server)
+        if news is None:
+            if len(self._news) >= len(self._switch.registry):
+                self._forget_others()
+            recalled = self._switch.registry.recall(server)
+            news = self._news[server] = News(None if recalled is None else recalled.digests())
+        return news
+
+    def _forget_others(self) -> None:
+        """The registry has forgotten names since: so does this."""
+        knows = self._switch.registry.knows
+        for name in [name for name in self._news if not knows(name) and name not in self._readings]:
+            del self._news[name]
+            self._again.discard(name)
+            self.went(name)
+
+    def went(self, server: str) -> None:
+        """Its browser is gone for good: with the channel, the peer would be kept."""
+        desk = self._desks.get(server)
+        if desk is not None and not desk.peer.is_up:
+            del self._desks[server]
 
     def close(self) -> None:
         """The relay stops: a catalogue that is half read is not worth a browser's time."""
@@ -121,7 +157,9 @@ class Librarian:
         changed = news_of(notice)
         if changed is None:
             return
-        news = self._news[server]
+        news = self._news.get(server)
+        if news is None or not self._switch.registry.knows(server):
+            return
         if not news.announced:
             news.listings = self._switch.registry.find(server).listings
         news.announced.add(changed)
@@ -139,7 +177,7 @@ class Librarian:
 
     def _finished(self, server: str) -> None:
         del self._readings[server]
-        if not self._news[server].is_new:
+        if not self._news[server].is_new and self._switch.registry.knows(server):
             self._switch.registry.find(server).settled.set()
         if server in self._again:
             self._again.discard(server)
@@ -152,10 +190,10 @@ class Librarian:
             if not was_new:
                 await asyncio.sleep(COALESCE_S)
             self._again.discard(server)
-            catalogue = await self._catalogue(server)
-            if was_new and catalogue is not None and news.told is not None and catalogue.changes(news.told):
+            now = await self._catalogue(server)
+            if was_new and now is not None and news.told is not None and _changes(now, news.told):
                 await asyncio.sleep(SETTLE_S)
-                catalogue = await self._catalogue(server) or catalogue
+                now = await self._catalogue(server) or now
         except RelayError as error:
             log.info("%s: could not read its catalogue: %s", server, error.message)
             self._tell(server, frozenset(news.announced))
@@ -166,40 +204,40 @@ class Librarian:
             return
         news.failures = 0
         # Had another browser come meanwhile, this would be half of the one and half of the other.
-        if catalogue is not None and not news.is_new:
-            changes = catalogue.changes(news.told) | self._unsure(server, catalogue)
-            news.told = catalogue
+        if now is not None and not news.is_new:
+            changes = _changes(now, news.told) | self._unsure(server)
+            news.told = now
             self._tell(server, changes)
 
-    def _unsure(self, server: str, catalogue: Catalogue) -> frozenset[str]:
+    def _unsure(self, server: str) -> frozenset[str]:
         """Lists that may have been others for a moment, while a client read them; or longer than what is kept here."""
         news = self._news[server]
         if self._switch.registry.find(server).listings > news.listings:
             return frozenset(news.announced)
-        return frozenset(name for name in news.announced if len(getattr(catalogue, name)) >= MAX_ITEMS)
+        return frozenset(news.announced & news.cut)
 
     def _tell(self, server: str, changes: frozenset[str]) -> None:
         self._news[server].announced.clear()
         if changes:
             self._on_change(server, changes)
 
-    async def _catalogue(self, server: str) -> Catalogue | None:
-        """Read everything, and keep it; None when nobody is there."""
+    async def _catalogue(self, server: str) -> Digests | None:
+        """Read everything, and have the registry keep it; None when no browser is there."""
         desk = await self._desk(server)
         if desk is None:
             return None
         can = desk.about.get("capabilities", {})
-        lists: dict[str, Any] = {
-            name: await self._list(server, desk.channel, method, key) if needs in can else []
-            for name, (needs, method, key) in LISTS.items()
-        }
+        lists: dict[str, list[Any]] = {}
+        for name, (needs, method, key) in LISTS.items():
+            lists[name], is_cut = await self._list(server, desk.channel, method, key) if needs in can else ([], False)
+            (self._news[server].cut.add if is_cut else self._news[server].cut.discard)(name)
         catalogue = Catalogue.from_dict({"initialize": desk.about, **lists}) or Catalogue()
         registry = self._switch.registry
         registry.keep_catalogue(server, catalogue)
         whole = server_of(server)
         if whole != server and registry.place(whole) == server:
             self.follow(whole)
-        return catalogue
+        return catalogue.digests()
 
     async def _desk(self, server: str) -> Desk | None:
         """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
@@ -210,23 +248,30 @@ class Librarian:
         if desk is None or desk.peer is not peer:
             channel = self._switch.new_channel()
             said = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
-            about = read_about(said)
+            read = read_about(said)
+            about: dict[str, Any] = {key: read[key] for key in ABOUT if key in read}
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
             peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
             desk = self._desks[server] = Desk(peer, channel, about)
         return desk
 
-    async def _list(self, server: str, channel: str, method: str, key: str) -> list[Any]:
+    async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
+        """All pages of a list, and whether that is less than the server has."""
         items: list[Any] = []
+        size = 0
         cursor: str | None = None
         for _page in range(MAX_PAGES):
             result = await self._ask(server, channel, method, {"cursor": cursor} if cursor else {})
             page = result.get(key)
-            items += page if isinstance(page, list) else []
+            for item in page if isinstance(page, list) else ():
+                size += len(orjson.dumps(item))
+                if len(items) >= MAX_ITEMS or size > self._max_list:
+                    return items, True
+                items.append(item)
             cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or len(items) >= MAX_ITEMS:
-                break
-        return items[:MAX_ITEMS]
+            if not isinstance(cursor, str):
+                return items, False
+        return items, True
 
     async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
         id = next(self._ids)

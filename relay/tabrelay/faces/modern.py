@@ -21,14 +21,14 @@ from tabrelay.faces.diary import Diary
 from tabrelay.faces.exchange import JSON_TYPE, Exchange
 from tabrelay.faces.listening import LISTEN, Listening, Wishes, farewell
 from tabrelay.faces.message import NAMED_BY, check_about, check_message, name_of, request_id
+from tabrelay.faces.mirror_cache import MirrorCache
 from tabrelay.faces.pins import Pins
 from tabrelay.faces.recall import recall_modern
 from tabrelay.faces.sharing import Sharing
 from tabrelay.faces.stream import answer
 from tabrelay.heading import Heading
-from tabrelay.mirrors import Mirror, check, decode, mirrors, mismatch
+from tabrelay.mirrors import Mirror, check, decode, mismatch
 from tabrelay.policy import Principal
-from tabrelay.shelf import Catalogue
 from tabrelay.switch import Switch
 from tabrelay.traces import Trace, Traces
 from tabserver.wire import eras, jsonrpc
@@ -73,7 +73,7 @@ class Agreed:
     version: Any
     client: Any
     capabilities: Any
-    catalogue: Catalogue | None  # the tool wants no argument repeated in a header, as long as it is this one
+    catalogue: int | None  # by its number: with this one, the tool wants no argument repeated in a header
     caller: Caller
 
     def holds_for(self, message: Any) -> bool:
@@ -103,7 +103,7 @@ class Modern:
         self._keepalive_s = settings.keepalive_s
         self._listening = Listening(settings.keepalive_s)
         self._pins = Pins(Diary(settings.home / "pins.json", most=settings.kept_sessions))
-        self._mirrors: dict[str, tuple[Catalogue, dict[str, tuple[Mirror, ...]]]] = {}
+        self._mirrors = MirrorCache()
 
     def came_up(self, server: str) -> None:
         self._listening.came_up(server)
@@ -171,11 +171,11 @@ class Modern:
         catalogue = self._switch.registry.find(server).catalogue
         if catalogue is None:
             return ()
-        known = self._mirrors.get(server)
-        if known is None or known[0] is not catalogue:
-            rows = {tool.get("name"): mirrors(tool.get("inputSchema")) for tool in catalogue.tools}
-            known = self._mirrors[server] = (catalogue, {str(name): row for name, row in rows.items() if row})
-        return known[1].get(tool, ())
+        return self._mirrors.find(server, catalogue, tool)
+
+    def _number(self, server: str) -> int | None:
+        catalogue = self._switch.registry.find(server).catalogue
+        return None if catalogue is None else catalogue.number
 
     def begin(
         self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
@@ -193,7 +193,7 @@ class Modern:
         return self._begin(server, principal, call, again)
 
     def _begin_again(self, agreed: Agreed, server: str, principal: Principal, message: Any) -> Begun | None:
-        if not agreed.holds_for(message) or self._switch.registry.find(server).catalogue is not agreed.catalogue:
+        if not agreed.holds_for(message) or self._number(server) != agreed.catalogue:
             return None
         caller = self._pins.caller(server, agreed.caller)
         payload = orjson.dumps(message).decode()
@@ -204,8 +204,7 @@ class Modern:
         if call.name is None or self._mirrored(server, call.name):
             return None
         about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
-        catalogue = self._switch.registry.find(server).catalogue
-        return Agreed(call.name, *about, catalogue, _caller(call.caller.principal, meta))
+        return Agreed(call.name, *about, self._number(server), _caller(call.caller.principal, meta))
 
     def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> Begun | None:
         pending = self._switch.start_now(server, call)
