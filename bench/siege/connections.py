@@ -56,6 +56,47 @@ async def endless_bodies(target: Target, until: float) -> None:
                 await asyncio.sleep(0.05)
 
 
+async def endless_trailers(target: Target, until: float) -> None:
+    """Without a token: half of the connections send ever more trailer fields, the others one field without an end."""
+    kind = {"Content_Type": "application/csp-report", "Authorization": "none"}
+    head = target.head("/-/reports", Transfer_Encoding="chunked", **kind) + b"\r\n0\r\n"
+    while monotonic() < until:
+        async with crowd(target, 20, head) as writers:
+            for _ in range(16):
+                for number, writer in enumerate(writers):
+                    writer.write(b"X: y\r\n" * 50_000 if number % 2 else b"x" * 300_000)
+                await asyncio.sleep(0.05)
+
+
+async def sent_ahead(target: Target, until: float) -> None:
+    """Without a token: many small requests in one piece, on many connections."""
+    one = f"GET /-/healthz HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n\r\n".encode()
+    while monotonic() < until:
+        async with crowd(target, 150, one * (60_000 // len(one)), window=SMALL_WINDOW):
+            await asyncio.sleep(1)
+
+
+async def half_sent(target: Target, until: float) -> None:
+    """Without a token: more requests than there are connections, whose bodies do not come, and held questions."""
+    page = {"Authorization": "none", "Origin": "https://siege.example"}
+    own = {"Authorization": "none", "Origin": target.url}
+    halves = [
+        target.head("/-/reports", Content_Length="20", Content_Type="application/csp-report", Authorization="none"),
+        target.head("/-/ask", Content_Length="20", **page),
+        target.head("/-/pair", Content_Length="20", **own),
+    ]
+    async with httpx2.AsyncClient(base_url=target.url, trust_env=False) as http:
+        answer = await http.post("/-/ask", json={"server": "siege"}, headers={"Origin": page["Origin"]})
+    if answer.is_success:  # else another attacker asked a moment ago
+        body = b'{"request": "%b"}' % answer.json()["request"].encode()
+        halves.append(target.post(body, "/-/ask/answer", **page))
+    async with contextlib.AsyncExitStack() as stack:
+        for half in halves:
+            whole = half if half.endswith(b"}") else half + b"\r\n{"
+            await stack.enter_async_context(crowd(target, 1030 // len(halves) + 1, whole))
+        await asyncio.sleep(max(0.0, until - monotonic()))
+
+
 async def unread_pages(target: Target, until: float) -> None:
     """Files are fetched, and nobody reads the answers."""
     paths = ("/-/tabserver.zip", "/-/tabrelay.tgz", "/-/client.js", "/")

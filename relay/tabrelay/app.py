@@ -130,7 +130,9 @@ class Relay:
             rosters,
             self._switch.seek if backplane is not None else None,
         )
-        pairs = Pairs(tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url)
+        self._pairs = Pairs(
+            tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url
+        )
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
         self._fleet: Fleet | None = None
         recent = self._journal.recent if self._journal is not None else None
@@ -138,7 +140,7 @@ class Relay:
             assets,
             self._status,
             rooms=(
-                pairs,
+                self._pairs,
                 Proving(tokens.prove, policy.authorities),
                 Reports(policy),
                 Reconnects(self._reconnect),
@@ -299,6 +301,7 @@ class Relay:
         self._switch.close()
         self.entry.close()
         self._librarian.close()
+        self._pairs.close()
 
     def browsers(self) -> list[TabPeer | SocketPeer]:
         return self._door.browsers()

@@ -96,6 +96,9 @@ class Settings:
     max_message: int = _setting(16 * MIB, "largest message on the link, after reassembly")
     max_part: int = _setting(64 * KIB, "larger messages travel in slices of this")
     max_header: int = _setting(64 * KIB, "largest HTTP request line and header")
+    max_ahead: int = _setting(
+        16 * KIB, "bytes that a client may send before its last request is answered; with more, its connection ends"
+    )
     header_deadline_s: float = _setting(10.0, "an HTTP request's header must be complete within this")
     connection_idle_s: float = _setting(
         75.0, "an HTTP connection without a request is kept this long: longer than clients and proxies keep theirs"

@@ -1,9 +1,9 @@
-"""HTTP connections with limits: bytes and time of a request's header, time of its body, and how many there may be.
+"""HTTP connections with limits, on uvicorn's httptools protocol: one request at a time, each bounded in bytes and time.
 
-uvicorn's httptools protocol has none of them: it takes headers of any size, and keeps a connection that says nothing,
-half a header, or a body byte by byte, for ever. It also loses the body of a request that would rather speak another
-protocol, as Java's HTTP client says with every first one; here such a wish is passed over. How large a body may be is
-decided where it is read; what a request means is not known here.
+`request_framing` finds where requests begin and end; uvicorn's own parser is not used. A request is read when the one
+before it has been answered. Until then at most `max_ahead` bytes of what the client sends ahead are kept. A connection
+is closed in two steps: the write side first, then the rest when the client has closed too or `linger_s` is over, so
+that no reset destroys an answer that the client has not read. How large a body may be is decided where it is read.
 
 A POST with a small body is kept until it is complete, and then offered to the fast lane (`ticket`); what that does not
 take, uvicorn gets as if it had come just now. The next one with the same header is not parsed at all (`stencil`).
@@ -12,83 +12,108 @@ take, uvicorn gets as if it had come just now. The next one with the same header
 from __future__ import annotations
 
 import asyncio
-import http
-import sys
-from typing import Any
+import select
+from http import HTTPStatus
+from typing import Any, ClassVar
 
 import httptools
 
-from tabrelay.patient_timer import TURN_S, PatientTimer
+from tabrelay.connection_slots import ConnectionSlots
+from tabrelay.patient_timer import PatientTimer
+from tabrelay.request_framing import BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
 from tabrelay.stencil import Stencil, cut
 from tabrelay.ticker import EARLY_S
-from tabrelay.ticket import Letter, Road, Street, Ticket
+from tabrelay.ticket import Letter, Outlet, Road, Street, Ticket
 
 MOST_HELD = 64 * 1024  # bytes of a body that waits here; uvicorn has room for as many
-
-
-class HeaderTooLarge(Exception):
-    """Stops the parser; the connection is answered with 431."""
-
-
-class Misdirected(Exception):
-    """Stops the parser; the connection is answered with 421."""
+LOOK_AGAIN_S = 0.05
 
 
 class LimitedHttp(Street):
     """One connection. The limits are the process's, so they stand on the class."""
 
     max_header = 64 * 1024
+    max_ahead = 16 * 1024
     header_deadline_s = 10.0
     body_deadline_s = 30.0
     max_connections = 1024
     stall_s = 30.0  # a client that takes nothing of its answer for this long is gone, whatever its connection says
+    linger_s = 1.0
+    idle_leave_s = 0.3  # when the relay stops, a connection without a request is kept this long
+    is_leaving = False  # the relay stops: every answer closes its connection
     lane: Road | None = None
+    slots: ClassVar[ConnectionSlots[LimitedHttp]] = ConnectionSlots()
     cycle: Any  # uvicorn's, or a Ticket that stands in its place
+    parser: Any  # the head of the current request; uvicorn asks it what it would ask its own parser
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._deadline: PatientTimer | None = None
         self._stall: PatientTimer | None = None
-        self._is_waiting = True  # for a header to be complete
-        self._header_bytes = 0  # of a header that came in several pieces: an upper bound
-        self._has_body_to_come = False
+        self._head = HeadReader(self.max_header)
+        self._body: SizedBody | ChunkedBody | None = None  # the rest of a body that is not complete
+        self._ahead = bytearray()  # what came behind a request that has no answer yet
+        self._next: asyncio.Handle | None = None  # reads that
         self._since = 0.0
         self._rested: float | None = None  # since when nothing came after an answer that went out by the lane
         self._nap: asyncio.TimerHandle | None = None  # looks for how long that is
-        self._status = http.HTTPStatus.BAD_REQUEST
-        self._data = b""  # what is being parsed
-        self._is_new = False  # did the request begin with that?
-        self._running: Any = None  # what is being answered; `cycle` may be of a request behind it
-        self._ahead = 0  # bytes that came behind that
-        self._is_read_again = False
+        self._data = b""  # the read that the current request began with
         self._held: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
         self._known: tuple[Stencil, Any, Letter] | None = None  # the header of the last one that took the lane
         self._is_full = False  # ends with the answer that is under way
+        self.outlet = Outlet(self)
+
+    # -- slots --------------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self.loop.time()
         self._arm(self.header_deadline_s)
-        if len(self.connections) > self.max_connections and not self._make_room():
-            self._refuse(http.HTTPStatus.SERVICE_UNAVAILABLE)
-
-    def _make_room(self) -> bool:
-        """Whoever waits longest without having asked for anything goes, then whoever takes nothing of its answer for
-        longest: so many of either keep nobody out."""
-        others = [each for each in self.connections if isinstance(each, LimitedHttp) and each is not self]
-        idle = [each for each in others if each._is_idle]
-        deaf = [each for each in others if each._stall is not None and not each.transport.is_closing()]
-        if not idle and not deaf:
-            return False
-        oldest = min(idle or deaf, key=lambda each: each._since if idle or each._stall is None else each._stall.when())
-        oldest._disarm()
-        oldest.transport.abort()
-        return True
+        self.slots.enter(self)
+        while len(self.connections) > self.max_connections:
+            others = [each for each in self.connections if isinstance(each, LimitedHttp)]
+            victim = self.slots.victim(self, others)
+            if victim is None:
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+                break
+            victim._give_way()
 
     @property
-    def _is_idle(self) -> bool:
-        is_done = self._held is None and (self.cycle is None or self.cycle.response_complete)
-        return is_done and not self.pipeline and not self.transport.is_closing()
+    def is_admitted(self) -> bool:
+        if self.is_finished:
+            return False
+        cycle = self.cycle
+        if self._held is not None or isinstance(cycle, Ticket):
+            return True
+        return cycle is not None and cycle.scope["state"].get("principal") is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Is there no request, not even half of one that was admitted?"""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return is_answered and self._held is None and not self._ahead and not self.transport.is_closing()
+
+    @property
+    def idle_since(self) -> float:
+        return self._since
+
+    @property
+    def stalled_until(self) -> float | None:
+        return None if self._stall is None or self.transport.is_closing() else self._stall.when()
+
+    def _give_way(self) -> None:
+        """Free this slot at once."""
+        self.connections.discard(self)
+        self.slots.leave(self)
+        is_asking = self.cycle is not None and not self.cycle.response_started and not self.is_finished
+        if is_asking and self._stall is None:
+            self._write_refusal(HTTPStatus.SERVICE_UNAVAILABLE)
+            self.finish()
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+    # -- the client reads or does not ---------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -103,80 +128,220 @@ class LimitedHttp(Street):
             self._stall.cancel()
             self._stall = None
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Close the write side once everything is written; the client's next close, or `linger_s`, ends the rest."""
+        if self.is_finished or self.transport.is_closing():
+            return
+        self.is_finished = True
+        self._forget()
+        self.slots.finish(self)
+        cycle = self.cycle
+        if cycle is not None and not isinstance(cycle, Ticket) and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_reading()  # and nothing is kept of it
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._deadline = PatientTimer(self.loop, self.linger_s, self.transport.close)
+
+    def _forget(self) -> None:
         self._disarm()
-        self._flows()
         self._stir()
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+        self._ahead.clear()
+        self._head.data.clear()
+        self._body = self._held = self._known = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        self._flows()
         if self._nap is not None:
             self._nap.cancel()
-        # uvicorn would begin the requests that wait behind the one that ends now, with nobody to answer.
-        self.pipeline.clear()
-        self._held = None
-        if isinstance(self._running, Ticket):
-            self._running.hand_over()  # what it means that a client leaves is known there
-        running, self._running = self._running, None
+        self.slots.leave(self)
+        if isinstance(self.cycle, Ticket):
+            self.cycle.hand_over()  # what it means that a client leaves is known there
         super().connection_lost(exc)
-        if running is not None and not running.response_complete:
-            # uvicorn tells only the last of several requests.
-            running.disconnected = True
-            running.message_event.set()
-        self.cycle = None  # they know each other: what it read would stay until the garbage collector comes
+        # They know each other: what was read would stay until the garbage collector comes.
+        self.cycle = None
+        self.outlet.cut()
 
-    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
+    def leave(self) -> None:
+        """The relay stops: the answers that have not begun tell their clients to close."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.response_started:
+            cycle.keep_alive = False
 
-    def on_response_complete(self) -> None:
-        if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
-            self.cycle.body = b""  # of a request that was answered before it was read: nobody will, and nobody counts
-        if self._is_full:
-            self.transport.close()
+    def shutdown(self) -> None:
+        """The relay takes no more connections and ends soon. A request that comes on this one is still answered."""
+        self._let_go()
+        self.leave()
+        self.loop.call_later(self.idle_leave_s, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection without a request, unless one came just now."""
+        if self.is_finished or self._body is not None or self._head.data or not self.is_idle:
             return
-        if self._deadline is not None:  # the time of what came behind it begins now
-            self._arm(self.body_deadline_s if self._has_body_to_come else self.header_deadline_s)
-        self._ahead = self._ahead if self.pipeline else 0
-        super().on_response_complete()
+        if _has_unread(self.transport):
+            self.timeout_keep_alive_task = self.loop.call_later(LOOK_AGAIN_S, self.timeout_keep_alive_handler)
+        else:
+            self.finish()
 
-    def _is_too_far_ahead(self) -> bool:
-        """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there. uvicorn
-        keeps whatever came with one read."""
-        return bool(self.pipeline) and sum(len(cycle.body) for cycle, _ in self.pipeline) > MOST_HELD
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        if self._is_full or (self._known is not None and self._take_lane_again(data)):
+        if self._known is not None and self._take_lane_again(data):
+            return
+        if self.is_finished:
             return
         self._stir()
-        self._header_bytes += len(data)
-        self._ahead += len(data) if self._is_behind else 0
-        self._data = data
-        super().data_received(data)
-        self._data, self._is_new = b"", False
-        if self._is_too_far_ahead():
-            self._is_full = True
-            self.pipeline.clear()
-            self._disarm()
-            return
-        if self.pipeline and self.flow.read_paused and self._ahead <= MOST_HELD:
-            self.flow.resume_reading()  # uvicorn would not notice that the client leaves
-        if not self._is_waiting:
-            self._header_bytes = 0
-            if self._has_body_to_come and self._deadline is None:
-                if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
-                    self._let_go()  # whoever is not let in is told so before the body has come
-                self._arm(self.body_deadline_s)
-        elif self._header_bytes > self.max_header:
-            self._refuse(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        elif self._deadline is None and not self.transport.is_closing():
-            self._arm(self.header_deadline_s)
+        is_busy = self._body is None and self.cycle is not None and not self.cycle.response_complete
+        if is_busy or self._ahead:
+            self._keep(data)
+        else:
+            self._read(data)
 
-    def on_message_complete(self) -> None:
-        if self._is_read_again:
+    def _keep(self, data: bytes) -> None:
+        """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there."""
+        if not self._is_full:
+            self._ahead += data
+        if len(self._ahead) > self.max_ahead:
+            self._is_full = True
+            self._ahead.clear()
+            self.flow.pause_reading()
+
+    def _read(self, data: bytes) -> None:
+        """Not beyond the end of one request."""
+        try:
+            if self._body is not None:
+                self._read_body(data)
+                return
+            self._data = b"" if self._head.data else data
+            found = self._head.feed(data)
+            if found is not None:
+                self._begin(*found)
+            elif self._deadline is None:
+                self._arm(self.header_deadline_s)
+        except BadRequest as error:
+            self._refuse(error.status)
+        except httptools.HttpParserError:  # of the address, which uvicorn takes apart
+            self._refuse(HTTPStatus.BAD_REQUEST)
+        finally:
+            self._data = b""
+
+    def _begin(self, head: RequestHead, rest: bytes) -> None:
+        self._disarm()
+        self.slots.enter(self)
+        super().on_message_begin()
+        self.parser = head
+        self.url = head.target
+        self.headers += head.fields
+        self.expect_100_continue = head.expects_continue
+        if head.names_another_host():
+            raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
+        if head.wants_websocket:
+            self._upgrade(head, rest)
             return
-        self._has_body_to_come = False
+        if self._may_be_held(head):
+            self._held = []
+        else:
+            self._start()
+        if head.has_body:
+            self._body = ChunkedBody(self.max_header) if head.is_chunked else SizedBody(head.body_length)
+            self._read_body(rest)
+        else:
+            self._end(rest)
+
+    def _start(self) -> None:
+        """Make uvicorn's cycle, and run the application."""
+        super().on_headers_complete()
+        self.cycle.transport = self.outlet
+        if self.is_leaving:
+            self.cycle.keep_alive = False
+
+    def _upgrade(self, head: RequestHead, rest: bytes) -> None:
+        """RFC 6455, 4.1: a GET without a body, and nothing before the answer."""
+        if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
+            raise BadRequest
+        self._forget()
+        self.slots.leave(self)
+        self.scope["method"] = "GET"
+        self.handle_websocket_upgrade()
+        self.outlet.cut()
+
+    def _read_body(self, data: bytes) -> None:
+        assert self._body is not None
+        piece, rest = self._body.feed(data)
+        if piece and self._held is None:
+            super().on_body(piece)
+        elif piece and self._held is not None:
+            self._held.append(piece)
+        if self._body.is_complete:
+            self._body = None
+            self._end(rest)
+        elif self._deadline is None:
+            if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
+                self._let_go()  # a client that is not let in is told so before the body has come
+            self._arm(self.body_deadline_s)
+
+    def _end(self, rest: bytes) -> None:
+        """The request is complete; `rest` came behind it."""
         self._since = self.loop.time()
         self._disarm()
-        if self._held is None or not self._take_lane():
-            super().on_message_complete()
+        if rest:
+            self._keep(rest)
+        if self._held is not None and self._take_lane():
+            return
+        was_answered = self.cycle.response_complete
+        super().on_message_complete()
+        if was_answered:
+            self._go_on()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
+            self.cycle.body = b""  # of a request that was answered before it was read: nobody will, and nobody counts
+        if self.is_finished or self.transport.is_closing():
+            return
+        if self._body is None or self._is_full:
+            self._go_on()
+        else:
+            self.flow.resume_reading()
+
+    def _go_on(self) -> None:
+        """The request was read and answered."""
+        if self._is_full:
+            self.finish()
+            return
+        self.flow.resume_reading()
+        if not self._ahead:
+            self._stir()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        elif self._next is None:
+            self._next = self.loop.call_soon(self._read_ahead)  # other connections have their turn in between
+
+    def _read_ahead(self) -> None:
+        self._next = None
+        if self._is_full:
+            self.finish()
+            return
+        data = bytes(self._ahead)
+        self._ahead.clear()
+        self._stir()
+        self._read(data)
+
+    # -- the fast lane ------------------------------------------------------------------------------------------------
+
+    def _may_be_held(self, head: RequestHead) -> bool:
+        """Whole and of a size that is known: all others go the ordinary way."""
+        if self.lane is None or head.method != b"POST" or self.expect_100_continue or head.target[:1] != b"/":
+            return False
+        return 0 < head.body_length <= MOST_HELD and head.get_http_version() == "1.1"
 
     def _take_lane(self) -> bool:
         assert self._held is not None and self.lane is not None
@@ -189,10 +354,10 @@ class LimitedHttp(Street):
         begun, known = taken
         # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
         self.transport.set_write_buffer_limits(high=0)
-        letter, keep_alive = Letter(self), self.parser.should_keep_alive()
-        stencil = cut(self._data) if keep_alive and self._is_new else None
+        letter, keep_alive = Letter(self), self.parser.should_keep_alive() and not self.is_leaving
+        stencil = cut(self._data) if keep_alive else None
         self._known = None if stencil is None else (stencil, known, letter)
-        self.cycle = self._running = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
+        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
         ticket.wait()
         return True
 
@@ -200,7 +365,9 @@ class LimitedHttp(Street):
         """A whole request after one that was answered, with the same header: the parser need not see it."""
         assert self._known is not None and self.lane is not None
         stencil, known, letter = self._known
-        if self._is_waiting or self._has_body_to_come or not self._is_idle:
+        if not self.cycle.response_complete or self._body is not None or self._ahead or self._head.data:
+            return False
+        if self.is_leaving or self.is_finished or self.transport.is_closing():
             return False
         body = stencil.body(data)
         if body is None or len(body) > MOST_HELD:
@@ -210,14 +377,14 @@ class LimitedHttp(Street):
             return False
         self._stir()
         self._since = self.loop.time()
-        self.cycle = self._running = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
+        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
         ticket.wait()
         return True
 
     def rest(self) -> None:
         """An answer went out by the lane, and nothing else is to be done: `on_response_complete` without a timer for
         each answer, which takes longer than the rest of it. One that is there already looks again when it is due."""
-        is_busy = self._is_full or self.pipeline or self.flow.read_paused or self._deadline is not None
+        is_busy = self._is_full or self._ahead or self.flow.read_paused or self._deadline is not None
         if is_busy or self.transport.is_closing():
             self.on_response_complete()
             return
@@ -236,10 +403,6 @@ class LimitedHttp(Street):
         else:
             self.timeout_keep_alive_handler()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """An idle connection ends. A request that came while this process was suspended is read before that."""
-        self.timeout_keep_alive_task = self.loop.call_later(TURN_S, super().timeout_keep_alive_handler)
-
     def _stir(self) -> None:
         """It asks again, or is gone. Its last answer may have gone out either way."""
         if self.timeout_keep_alive_task is not None:
@@ -250,95 +413,11 @@ class LimitedHttp(Street):
         """What was held goes the ordinary way."""
         held, self._held = self._held, None
         if held is not None:
-            super().on_headers_complete()
+            self._start()
             for piece in held:
                 super().on_body(piece)
 
-    def on_body(self, body: bytes) -> None:
-        if self._held is None:
-            super().on_body(body)
-        else:
-            self._held.append(body)
-
-    def shutdown(self) -> None:
-        self._let_go()
-        super().shutdown()
-
-    def on_message_begin(self) -> None:
-        self._is_waiting = True
-        self._is_new = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._is_read_again = self._wants_another_protocol
-        if self._is_read_again:
-            return
-        self._is_waiting = False
-        self._disarm()
-        # One piece may hold a whole request, so its size alone says nothing about the header.
-        if self._header_bytes > self.max_header and self._size() > self.max_header:
-            self._status = http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            raise HeaderTooLarge
-        if self.url[:1] != b"/" and self._names_another_host():
-            self._status = http.HTTPStatus.MISDIRECTED_REQUEST
-            raise Misdirected
-        self._has_body_to_come = not self.parser.should_upgrade()
-        if self._may_be_held:
-            self._held = []
-        else:
-            super().on_headers_complete()
-
-    @property
-    def _may_be_held(self) -> bool:
-        """Only the first of several requests, whole and of a size that is known: all others go the ordinary way."""
-        if self.lane is None or self.parser.get_method() != b"POST" or self.expect_100_continue:
-            return False
-        if self.url[:1] != b"/":  # which the lane would not take
-            return False
-        if not self._has_body_to_come or (self.cycle is not None and not self.cycle.response_complete):
-            return False
-        size = dict(self.headers).get(b"content-length", b"")
-        return size.isdigit() and int(size) <= MOST_HELD and self.parser.get_http_version() == "1.1"
-
-    def _names_another_host(self) -> bool:
-        """RFC 9112, 3.2.2: a whole address in the request line counts, and not Host. uvicorn looks at neither."""
-        _, found, rest = self.url.partition(b"://")
-        authority = rest.partition(b"/")[0].partition(b"?")[0].lower()
-        hosts = [value.strip(b" \t").lower() for name, value in self.headers if name == b"host"]
-        return bool(found) and hosts != [authority]
-
-    @property
-    def _wants_another_protocol(self) -> bool:
-        is_upgrade = self.parser.should_upgrade() and not self._should_upgrade()
-        return is_upgrade and self.parser.get_method() != b"CONNECT"
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Called when the parser has stopped after such a header. RFC 9110, 7.8: a server may ignore the wish, so the
-        request is read again without it."""
-        stopped = sys.exc_info()[1]
-        if not self._is_read_again or not isinstance(stopped, httptools.HttpParserUpgrade):
-            return
-        headers = [pair for pair in self.headers if pair[0] not in (b"connection", b"upgrade", b"http2-settings")]
-        named = b",".join(value for name, value in self.headers if name == b"connection").split(b",")
-        kept = [token for token in named if token.strip().lower() not in (b"upgrade", b"http2-settings", b"")]
-        headers += [(b"connection", b",".join(kept))] if kept else []
-        version = self.parser.get_http_version().encode()
-        lines = [b" ".join([self.parser.get_method(), self.url, b"HTTP/" + version])]
-        lines += [name + b": " + value for name, value in headers]
-        rest = self._data[stopped.args[0] :]
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        super().data_received(b"\r\n".join([*lines, b"", b""]) + rest)
-
-    def _size(self) -> int:
-        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-
-    def send_400_response(self, msg: str) -> None:
-        """What uvicorn calls when the parser gave up; here the reason may be another one than bad syntax."""
-        if self._status is http.HTTPStatus.BAD_REQUEST:
-            super().send_400_response(msg)
-        else:
-            self._refuse(self._status)
+    # -- refusals -----------------------------------------------------------------------------------------------------
 
     def _arm(self, wait_s: float) -> None:
         self._disarm()
@@ -349,31 +428,35 @@ class LimitedHttp(Street):
             self._deadline.cancel()
             self._deadline = None
 
-    @property
-    def _is_behind(self) -> bool:
-        """Does what is being read come behind a request that has no answer yet?"""
-        running = self._running
-        return running is not None and not running.response_complete and (self._is_waiting or running is not self.cycle)
-
     def _too_late(self) -> None:
         self._deadline = None
-        if self._is_behind:
-            # An answer now would be taken for that of the one before; and it may be us who do not read on.
-            self._arm(self.header_deadline_s)
-            return
-        is_held = self._held is not None
-        is_asking = self._header_bytes or is_held or (self.cycle is not None and not self.cycle.response_started)
-        if is_asking:
-            self._refuse(http.HTTPStatus.REQUEST_TIMEOUT)
+        if self._head.data or self._body is not None:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT)
         else:
-            self.transport.close()
+            self.finish()
 
-    def _refuse(self, status: http.HTTPStatus) -> None:
-        self._disarm()
-        if self.transport.is_closing():
-            return
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer the request that is being read, unless its answer has begun, and close the connection."""
+        is_begun = self._body is not None and self._held is None and self.cycle.response_started
+        if not is_begun and not self.is_finished and not self.transport.is_closing():
+            self._write_refusal(status)
+        self.finish()
+
+    def _write_refusal(self, status: HTTPStatus) -> None:
         text = f"{status.phrase}.\n".encode()
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        head += "retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
         head += f"content-length: {len(text)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode() + text)
-        self.transport.close()
+
+
+def _has_unread(transport: asyncio.Transport) -> bool:
+    """Did bytes come, or the end, that the event loop has not read yet?"""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return False
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([sock.fileno()], [], [], 0)[0])

@@ -23,6 +23,7 @@ import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from tabrelay.config import Settings
+from tabrelay.connection_slots import ConnectionSlots
 from tabrelay.headers import LimitedHttp
 from tabrelay.sockets import LimitedWebSocket
 from tabrelay.ticket import fits
@@ -159,13 +160,14 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     LimitedWebSocket.budget = settings.body_budget
     LimitedWebSocket.most_knocking = max(16, settings.max_connections // 8)
     LimitedHttp.max_header = settings.max_header
+    LimitedHttp.max_ahead = settings.max_ahead
     LimitedHttp.header_deadline_s = settings.header_deadline_s
     LimitedHttp.body_deadline_s = settings.body_deadline_s
     LimitedHttp.max_connections = settings.max_connections
 
     class Connection(LimitedHttp):
         lane = getattr(app, "lane", None) if settings.fast_lane and fits() else None
-        quiet = None  # one for the connections of this relay
+        slots = ConnectionSlots()  # of this relay's connections
 
     if settings.trusted_proxies:
         # Outermost: what follows sees the client's own address and scheme, as the proxy says them.

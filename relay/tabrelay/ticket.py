@@ -32,8 +32,8 @@ _CYCLE: Final = (
     *("message_event", "expect_100_continue", "keep_alive", "on_response"),
 )
 _USED: Final = (
-    *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler"),
-    *("on_response_complete", "on_headers_complete", "on_body", "on_message_complete"),
+    *("_start_asgi_task", "_unset_keepalive_if_required", "timeout_keep_alive_handler", "on_message_begin"),
+    *("on_response_complete", "on_headers_complete", "on_body", "on_message_complete", "handle_websocket_upgrade"),
 )
 
 
@@ -67,11 +67,43 @@ _CLOSES: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"connection: close\r\n\r\n
 
 
 class Street(HttpToolsProtocol):
-    """A connection whose requests may take the lane."""
+    """A connection whose requests may take the lane. `is_finished`: nothing more can be written to it."""
+
+    outlet: Outlet
+    is_finished = False
+
+    def finish(self) -> None:
+        """Close it so that the client can read everything that was written."""
+        raise NotImplementedError
 
     def rest(self) -> None:
         """The answer to one that did is written."""
         raise NotImplementedError
+
+
+class Outlet:
+    """What uvicorn's cycles have for a transport: closing it closes the write side first (`finish`)."""
+
+    __slots__ = ("_http",)
+
+    def __init__(self, http: Street) -> None:
+        self._http: Street | None = http
+
+    def cut(self) -> None:
+        """The connection is gone, or speaks another protocol now."""
+        self._http = None
+
+    def write(self, data: bytes) -> None:
+        http = self._http
+        if http is not None and not http.is_finished:
+            http.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self._http is None or self._http.is_finished or self._http.transport.is_closing()
+
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.finish()
 
 
 class _Nobody:
@@ -168,7 +200,7 @@ class Ticket:
         del self._begun, self._body  # the connection keeps its last ticket until the next
         road.exchanges.__exit__()
         if not keep_alive:
-            http.transport.close()
+            http.finish()
         http.rest()
 
     def hand_over(self) -> None:
@@ -180,7 +212,7 @@ class Ticket:
         http = self._http
         cycle = RequestResponseCycle(
             scope=self._letter.scope(len(self._body), self._begun),
-            transport=http.transport,
+            transport=http.outlet,  # type: ignore[arg-type]  # all that a cycle uses
             flow=http.flow,
             logger=http.logger,
             access_logger=http.access_logger,

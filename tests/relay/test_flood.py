@@ -18,6 +18,7 @@ from websockets.typing import Subprotocol
 
 from tabrelay.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
 from tabrelay.faces.events import MAX_STREAM, Memory, Stream
+from tabrelay.faces.pairs import MOST_HELD
 from tabrelay.headers import LimitedHttp
 from tabrelay.rates import MAX_KNOWN, Rates
 from tabrelay.registry import Registry
@@ -153,6 +154,89 @@ async def test_when_all_connections_are_in_use_a_new_one_is_told_so(tmp_path: Pa
                     break
                 except (AssertionError, OSError):
                     pass
+
+
+OPEN_ROUTES = {
+    "/-/reports": ("application/csp-report", ""),
+    "/-/ask": ("application/json", "https://app.example"),
+    "/-/ask/answer": ("application/json", "https://app.example"),
+    "/-/pair": ("application/json", ""),
+}
+
+
+def half_sent(relay: RunningRelay, path: str) -> bytes:
+    """A request that needs no token, whose body does not come."""
+    kind, origin = OPEN_ROUTES[path]
+    origin = origin or relay.url
+    lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{relay.port}", f"Origin: {origin}", f"Content-Type: {kind}"]
+    return "\r\n".join([*lines, "Content-Length: 20", "", "{"]).encode()
+
+
+def slots_of(relay: RunningRelay) -> list[LimitedHttp]:
+    assert relay._server is not None
+    return [each for each in relay._server.server_state.connections if isinstance(each, LimitedHttp)]
+
+
+@pytest.mark.parametrize("path", OPEN_ROUTES)
+async def test_half_sent_requests_without_a_token_keep_nobody_out(tmp_path: Path, path: str) -> None:
+    async with (
+        RunningRelay(tmp_path, max_connections=6) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes"),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for number in range(12):
+            reader, writer = await open_connection(relay, half_sent(relay, path))
+            stack.callback(writer.close)
+            if number == 0:
+                oldest = reader
+                await until(lambda: any(each.cycle is not None for each in slots_of(relay)))
+        await until(lambda: sum(each.cycle is not None and not each.is_idle for each in slots_of(relay)) == 5)
+        assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
+        async with asyncio.timeout(20):
+            assert (await oldest.read()).startswith(b"HTTP/1.1 503 ")
+        # The client's own connection is idle now, and more strangers come.
+        [mine] = [each for each in slots_of(relay) if each.is_admitted]
+        for _ in range(12):
+            stack.callback((await open_connection(relay, half_sent(relay, path)))[1].close)
+        await until(lambda: sum(each.cycle is not None and not each.is_idle for each in slots_of(relay)) == 4)
+        assert mine in slots_of(relay) and not mine.is_finished
+        assert (await relay.call("notes", "echo", {"n": 1})).status_code == 200
+        assert (await relay.http.get("/-/healthz")).status_code == 200
+
+
+async def test_a_running_call_keeps_its_connection_while_strangers_come(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, max_connections=4) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        waiting: list[Any] = []
+        worker.on_call = lambda worker, event, message: waiting.append(event)
+        running = asyncio.create_task(relay.call("notes", "slow"))
+        await worker.until(lambda: bool(waiting))
+        for _ in range(20):
+            stack.callback((await open_connection(relay, half_sent(relay, "/-/ask")))[1].close)
+        await until(lambda: len(slots_of(relay)) == 3)
+        worker.answer(waiting[0], {"content": []})
+        await worker.flush()
+        assert (await running).status_code == 200
+
+
+async def test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_wait(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay:
+        page = {"Origin": "https://app.example"}
+        asked = (await relay.http.post("/-/ask", json={"server": "notes"}, headers=page)).json()
+
+        def question() -> asyncio.Task[Any]:
+            body = {"request": asked["request"]}
+            return asyncio.create_task(relay.http.post("/-/ask/answer", json=body, headers=page))
+
+        questions = [question() for _ in range(MOST_HELD + 20)]
+        await until(lambda: sum(each.done() for each in questions) == 20)
+        assert {each.result().json()["state"] for each in questions if each.done()} == {"waiting"}
+        await relay.http.post("/-/pairs", json={"approve": asked["code"]})
+        answers = [(await each).json() for each in questions]
+        assert sum("token" in answer for answer in answers) == 1
 
 
 # --- bodies

@@ -44,7 +44,7 @@ class Stage:
         return [each for each in self.relay._server.server_state.connections if isinstance(each, LimitedHttp)]
 
     async def has_half_a_header(self) -> None:
-        await until(lambda: any(each._header_bytes for each in self.connections))
+        await until(lambda: any(each._head.data or each._ahead for each in self.connections))
 
     async def asked(self, count: int = 1) -> None:
         await until(lambda: len(self.waiting) >= count)
@@ -79,7 +79,7 @@ async def test_a_client_that_leaves_with_a_request_behind_its_call_cancels_both(
         await scene.asked()
         for id in (2, 3):  # each is read by itself
             line.send(written(scene.relay, call_of("echo", id=id)))
-            await until(lambda id=id: any(len(each.pipeline) == id - 1 for each in scene.connections))
+            await until(lambda id=id: any(each._ahead.count(b"POST") == id - 1 for each in scene.connections))
         await line.close()
         await scene.worker.until(lambda: any(isinstance(event, Closed) for event in scene.worker.seen))
         await until(lambda: not scene.relay.drain.exchanges.count)
@@ -94,7 +94,7 @@ async def test_a_listener_that_leaves_with_a_request_behind_it_is_not_listened_f
         answer = await line.answer()
         assert answer is not None and answer.status == 200
         line.send(written(scene.relay, call_of("echo", id=2)))
-        await until(lambda: any(each.pipeline for each in scene.connections))
+        await until(lambda: any(each._ahead for each in scene.connections))
         await line.close()
         await until(lambda: not scene.relay.drain.exchanges.count)
 

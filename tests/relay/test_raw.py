@@ -302,3 +302,88 @@ async def test_what_is_sent_ahead_of_an_answer_has_a_limit(relay: RunningRelay, 
         if answers < 6:
             assert await line.is_over()
             assert len(worker.calls) == 1
+
+
+@pytest.mark.requirement("bad-input")
+async def test_the_end_of_a_body_is_no_request_though_its_header_asks_for_another_protocol(relay: RunningRelay) -> None:
+    body, headers = good()
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker, Line(relay) as line:
+        hidden = line.written(body, headers)
+        # The second request's body ends with what would be a request of its own.
+        text = b'{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": {"x": "' + b"x" * 300 + b'"}}' + hidden
+        line.send(line.written(body, [*headers, *H2C]) + line.written(text, [*headers, *H2C]))
+        first, second = await line.answer(), await line.answer()
+        assert (first.status, second.status) == (200, 400)
+        assert await works(line)
+        assert len(worker.calls) == 2
+
+
+@pytest.mark.requirement("bad-input")
+async def test_many_requests_in_one_read_that_ask_for_another_protocol_end_in_no_error(
+    relay: RunningRelay, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Line(relay) as line:
+        line.send(line.written(b"", H2C, "GET", "/-/healthz") * 600)
+        assert (await line.answer("GET")).status == 200
+        assert await line.is_over()
+        few = 20
+        async with Line(relay) as other:
+            other.send(other.written(b"", H2C, "GET", "/-/healthz") * few)
+            assert [(await other.answer("GET")).status for _ in range(few)] == [200] * few
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+def chunked(line: Line, body: Any, headers: Headers, trailers: bytes, *without: str) -> bytes:
+    """A request whose body comes in one chunk, with trailers and without some of its header fields."""
+    head, _, text = line.written(body, headers).partition(b"\r\n\r\n")
+    names = {name.lower().encode() for name in (*without, "Content-Length")}
+    kept = [each for each in head.split(b"\r\n") if each.partition(b":")[0].lower() not in names]
+    size = f"{len(text):x}\r\n".encode()
+    kept.append(b"Transfer-Encoding: chunked")
+    return b"\r\n".join([*kept, b"", size + text, b"0", trailers])
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize(
+    ("missing", "status"), [("", 200), ("Authorization", 401), ("Host", 421), ("Mcp-Name", 400), ("Accept", 406)]
+)
+async def test_a_trailer_does_not_stand_for_a_header_field(relay: RunningRelay, missing: str, status: int) -> None:
+    body, headers = good()
+    values = {"Authorization": f"Bearer {relay.token}", "Host": f"127.0.0.1:{relay.port}", "Accept": ACCEPT}
+    values |= dict(headers)
+    trailers = "".join(f"{name}: {value}\r\n" for name, value in values.items())
+    async with Line(relay) as line:
+        line.send(chunked(line, body, headers, f"{trailers}Origin: http://evil.example\r\n\r\n".encode(), missing))
+        assert (await line.answer()).status == status
+        assert await works(line)
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize("trailers", [b"X: y\r\n" * 20_000, b"X: " + b"y" * 100_000], ids=["many", "long"])
+@pytest.mark.parametrize("who", ["client", "stranger"])
+async def test_trailers_have_a_limit(relay: RunningRelay, trailers: bytes, who: str) -> None:
+    body, headers = good()
+    async with Line(relay) as line:
+        line.send(chunked(line, body, headers, trailers, *(["Authorization"] if who == "stranger" else [])))
+        # A stranger may be told so before the trailers have come.
+        assert (await line.answer()).status in ((431,) if who == "client" else (431, 401))
+        assert await line.is_over()
+    async with Line(relay) as line:
+        assert await works(line)
+
+
+@pytest.mark.requirement("bad-input")
+@pytest.mark.parametrize(("count", "answers"), [(20, 20), (1000, 0)])
+async def test_requests_without_a_body_that_are_sent_ahead_have_a_limit(
+    relay: RunningRelay, count: int, answers: int
+) -> None:
+    waiting: list[Received[str]] = []
+    async with SyntheticWorker(relay.url, relay.token, "notes") as worker, Line(relay) as line:
+        worker.on_call = lambda worker, event, message: waiting.append(event)
+        line.send(line.written(*good()) + line.written(b"", [], "GET", "/-/healthz") * count)
+        await worker.until(lambda: bool(waiting))
+        worker.answer(waiting[0], {"content": []})
+        await worker.flush()
+        assert (await line.answer()).status == 200
+        assert [(await line.answer("GET")).status for _ in range(answers)] == [200] * answers
+        assert answers or await line.is_over()

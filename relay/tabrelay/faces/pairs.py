@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
 
 from tabrelay.codes import PERSON_TTL_S, CodeProblem
 from tabrelay.pairing import Asking, Pairing, State, canonical
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 MAX_BODY: Final = 4096
 HOLD_S: Final = 20.0  # a page's question is answered by then, also without a decision
+MOST_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
     CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
@@ -72,6 +74,14 @@ class Pairs:
         self._pairing = Pairing()
         self._decided = asyncio.Event()
         self._collecting: dict[str, asyncio.Future[Asking]] = {}  # approvals by code that wait for their page
+        self._held: dict[object, None] = {}  # the questions that wait, oldest first
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The relay stops: the questions that wait are answered now."""
+        self._is_closed = True
+        self._held.clear()
+        self._wake()
 
     def add_routes(self, app: FastAPI) -> None:
         app.add_api_route("/-/pair", self._redeem, methods=["POST"])
@@ -152,14 +162,22 @@ class Pairs:
         return JSONResponse({"state": state.value, "token": token, "server": found.server}, headers=NO_STORE)
 
     async def _wait(self, secret: str, origin: str) -> Asking | None:
+        mine = object()
+        if not self._is_closed:
+            self._held[mine] = None
+        if len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+            self._wake()
         found = self._pairing.look(secret, origin, self._clock())
         try:
             async with asyncio.timeout(HOLD_S):
-                while found is not None and found.state is State.WAITING:
+                while mine in self._held and found is not None and found.state is State.WAITING:
                     await self._decided.wait()
                     found = self._pairing.look(secret, origin, self._clock())
         except TimeoutError:
             found = self._pairing.look(secret, origin, self._clock())
+        finally:
+            self._held.pop(mine, None)
         return found
 
     def _wake(self) -> None:
@@ -281,10 +299,13 @@ async def _json_object(request: Request) -> dict[str, Any] | Response:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return _error(415, "invalid_request", "Send it as application/json.")
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY:
-            return _error(413, "too_large", f"At most {MAX_BODY} bytes.")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                return _error(413, "too_large", f"At most {MAX_BODY} bytes.")
+    except ClientDisconnect:  # no client is left to answer, and the log has no use for it
+        return _error(400, "invalid_request", "The request is not complete.")
     try:
         value = orjson.loads(body)
     except ValueError:
