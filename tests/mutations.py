@@ -42,6 +42,32 @@ def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
 
 MUTATIONS: Final = (
     *(
+        _m(f"half-open: {what}", file, before, after, test)
+        for what, file, before, after, test in (
+            (
+                "the watchdog is shorter than the grace",
+                f"{WORKER}/wire/limits.py",
+                "    return 2.5 * heartbeat_s",
+                "    return 4.0 * heartbeat_s",
+                "tabserver/test_half_open.py -k outage",
+            ),
+            (
+                "the grace is long enough for a worker to come back",
+                f"{RELAY}/config.py",
+                '        60.0, "a lost link',
+                '        40.0, "a lost link',
+                "tabserver/test_half_open.py -k outage",
+            ),
+            (
+                "the worker knows the heartbeat of its relay",
+                f"{WORKER}/wire/link.py",
+                'and frame.get("beat_ms"):',
+                "and False:",
+                "tabserver/test_half_open.py",
+            ),
+        )
+    ),
+    *(
         _m(f"take-over: {what}", f"{RELAY}/peers/{file}", before, after, test)
         for what, file, before, after, test in (
             (

@@ -20,8 +20,7 @@ from .wire.frames import (
     CLOSE_RESTART,
     CLOSE_UNAUTHORIZED,
 )
-
-JITTER: Final = 0.1
+from .wire.limits import JITTER
 
 _COMES_BACK: Final = frozenset({CLOSE_GOING_AWAY, CLOSE_RESTART})
 _FINAL: Final = {

@@ -7,26 +7,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from .wire.limits import CONNECT_S, LONGEST_DELAY_S
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """`connect_s`: a dial that takes longer is given up. `first_delay_s`, doubling to `longest_delay_s`: the pauses
-    between dials; from the start again once a link was up for `stable_s`. `watchdog_s`: a relay that says nothing for
-    so long is gone; it says something every 20 s. `tab_quiet_s`: a tab that runs a call and says nothing for so long is
-    asked whether it lives. `tab_silence_s`: without an answer for so long, its calls fail. That is long on purpose: a
-    tool that computes without a pause can't answer either, and is not dead. `tab_return_s`: a tab whose page was left
-    is kept for so long, with its tools and the calls that come meanwhile: most pages that go are only being reloaded.
-    `last_tab_return_s`: the same for the only tab, for which there is nobody else anyway. `tab_doubt_s`: calls for a
-    tab wait only so long if its page did not say that it leads to another one: closed, or reloaded by the browser's own
-    button, nobody can tell. `approve_s`: a question to the user waits so long, and `approve_unseen_s` in
-    a tab that nobody sees.
+    between dials; from the start again once a link was up for `stable_s`. `watchdog_s`: a relay that says nothing
+    for so long is gone; 0: the wait follows from the heartbeat that the relay announces. `tab_quiet_s`: a tab that
+    runs a call and says nothing for so long is asked whether it lives. `tab_silence_s`: without an answer for so
+    long, its calls fail. That is long on purpose: a tool that computes without a pause can't answer either, and is
+    not dead. `tab_return_s`: a tab whose page was left is kept for so long, with its tools and the calls that come
+    meanwhile: most pages that go are only being reloaded. `last_tab_return_s`: the same for the only tab, for which
+    there is nobody else anyway. `tab_doubt_s`: calls for a tab wait only so long if its page did not say that it
+    leads to another one: closed, or reloaded by the browser's own button, nobody can tell. `approve_s`: a question
+    to the user waits so long, and `approve_unseen_s` in a tab that nobody sees.
     """
 
-    connect_s: float = 5.0
+    connect_s: float = CONNECT_S
     first_delay_s: float = 1.0
-    longest_delay_s: float = 3.0
+    longest_delay_s: float = LONGEST_DELAY_S
     stable_s: float = 10.0
-    watchdog_s: float = 50.0
+    watchdog_s: float = 0.0
     tab_quiet_s: float = 5.0
     tab_silence_s: float = 30.0
     tab_return_s: float = 3.0

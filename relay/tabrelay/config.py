@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tabserver.wire.limits import least_grace_s
+
 KIB = 1024
 MIB = 1024 * 1024
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
@@ -83,10 +85,12 @@ class Settings:
     ping_interval_s: float = _setting(15.0, "WebSocket ping")
     ping_timeout_s: float = _setting(15.0, "no pong for this long: the socket is dead")
     abort_after_s: float = _setting(1.0, "a dead socket's close is cut off after this")
-    heartbeat_s: float = _setting(20.0, "silence after which the relay sends an ack, for the worker's watchdog")
+    heartbeat_s: float = _setting(15.0, "silence after which the relay sends an ack, for the worker's watchdog")
     hello_deadline_s: float = _setting(5.0, "a new socket's first frame must come within this")
     max_hello: int = _setting(4 * KIB, "largest first frame")
-    grace_s: float = _setting(30.0, "a lost link and its calls are kept this long")
+    grace_s: float = _setting(
+        60.0, "a lost link and its calls are kept this long; at least 2.5 x heartbeat_s + 15 s, or calls may be lost"
+    )
     away_wait_s: float = _setting(10.0, "a new call waits this long for a browser that is away")
     call_deadline_s: float = _setting(300.0, "a call that takes longer is cancelled")
     keepalive_s: float = _setting(15.0, "comment line on a silent event stream")
@@ -227,6 +231,17 @@ class Settings:
                 raise ConfigError(f"{name}: there is no file {path}.")
         if self.workers < 1:
             raise ConfigError("workers must be at least 1.")
+
+    def warnings(self) -> list[str]:
+        """Combinations that work, and may lose calls."""
+        least_s = least_grace_s(self.heartbeat_s)
+        if self.grace_s >= least_s:
+            return []
+        return [
+            f"grace_s is {self.grace_s:g} and heartbeat_s is {self.heartbeat_s:g}, but a browser may need "
+            f"{least_s:.0f} s to notice a dead connection and come back: its calls are lost then. Set grace_s to "
+            f"{least_s:.0f} or more, or make heartbeat_s smaller."
+        ]
 
     def check_whole(self) -> None:
         """Raises for settings that make no sense together, once all of them are known."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tabserver.hub import Hub
 from tabserver.server import Server
+from tabserver.timing import DEFAULTS, Timing
 from tabserver.toolbox import Toolbox, default_toolbox
 from tests.support.dialer import RemoteWorker
 
@@ -17,8 +18,10 @@ from tests.support.dialer import RemoteWorker
 class CPythonWorker(RemoteWorker):
     """Start it with `async with`: inside, the server is there."""
 
-    def __init__(self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox) -> None:
-        super().__init__(url, token, server)
+    def __init__(
+        self, url: str, token: str, server: str, toolbox: Toolbox = default_toolbox, timing: Timing = DEFAULTS
+    ) -> None:
+        super().__init__(url, token, server, timing)
         self._toolbox = toolbox
         self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=defer, later=later)
         self.core = Server(server, "1.0", self.hub, self.transport.line.send)

@@ -15,6 +15,7 @@ from websockets.typing import Subprotocol
 
 from tabserver.reconnect import State, Transport
 from tabserver.sockets import Abort, DialError
+from tabserver.timing import DEFAULTS, Timing
 from tabserver.wire import frames
 from tabserver.wire.frames import SUBPROTOCOL, Greeting
 from tabserver.wire.link import Link
@@ -115,12 +116,12 @@ class NetworkDialer:
 class RemoteWorker:
     """A worker's transport with the product's own schedule; remembers every state it went through, and when."""
 
-    def __init__(self, url: str, token: str, server: str) -> None:
+    def __init__(self, url: str, token: str, server: str, timing: Timing = DEFAULTS) -> None:
         clock = asyncio.get_running_loop().time
         self.dialer = NetworkDialer(url, token, server)
         link: Link[str] = Link.dialer(Greeting(server, f"inst-{server}", "test-build"))
         self.transport: Transport[str] = Transport(
-            link, self.dialer, clock=clock, new_abort=FakeAbort, jitter=random.random
+            link, self.dialer, clock=clock, new_abort=FakeAbort, jitter=random.random, timing=timing
         )
         self.states: list[tuple[float, State]] = []
         self._changed = asyncio.Event()

@@ -86,6 +86,7 @@ def test_a_welcome_states_the_terms() -> None:
         "resumed": True,
         "rx": 4,
         "grace_ms": 5,
+        "beat_ms": 15_000,
         "max_msg": 9,
         "window": 3,
     }

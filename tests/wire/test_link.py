@@ -156,15 +156,15 @@ def test_acknowledgements_empty_the_replay_buffer() -> None:
     assert pair.relay.unacknowledged == 0
 
 
-def test_the_relay_is_heard_at_least_every_20_seconds_so_the_watchdog_sleeps() -> None:
+def test_the_relay_is_heard_at_least_every_15_seconds_so_the_watchdog_sleeps() -> None:
     pair = Pair().connect().wait(600)
     assert not any(isinstance(event, Silence) for event in pair.at_worker)
 
 
-def test_a_silent_relay_is_noticed_after_50_seconds_and_two_more_looks() -> None:
+def test_a_silent_relay_is_noticed_after_two_and_a_half_heartbeats_and_two_more_looks() -> None:
     pair = Pair().connect()
     start, worker = pair.now, pair.worker
-    for wait_s in (50, 50.5, 51):
+    for wait_s in (37.5, 38, 38.5):
         assert worker.events() == [] and worker.next_timer() == start + wait_s
         worker.handle_timer(start + wait_s)
     assert worker.events() == [Silence("a sign of life")]
@@ -199,15 +199,15 @@ def fire(link: Link[str], until: float) -> float:
 
 def test_the_grace_ends_the_session() -> None:
     pair = Pair().connect().cut()
-    assert fire(pair.relay, pair.now + 3600) == pair.now + 30.5
+    assert fire(pair.relay, pair.now + 3600) == pair.now + 60.5
     assert pair.relay.events() == [Expired()]
     assert pair.relay.is_over
     with pytest.raises(LocalProtocolError):
         pair.relay.send("c", Kind.REQ, "x", pair.now, id=1)
 
 
-@pytest.mark.parametrize("stall_s", [3.0, 29.9, 31.0, 86_400.0])
-@pytest.mark.parametrize("begins_s", [0.0, 1.0, 27.0])
+@pytest.mark.parametrize("stall_s", [3.0, 29.9, 61.0, 86_400.0])
+@pytest.mark.parametrize("begins_s", [0.0, 1.0, 57.0])
 def test_a_stall_costs_a_session_a_small_part_of_its_grace(begins_s: float, stall_s: float) -> None:
     pair = Pair().connect().cut()
     start, relay = pair.now, pair.relay
@@ -215,7 +215,7 @@ def test_a_stall_costs_a_session_a_small_part_of_its_grace(begins_s: float, stal
     awake = start + begins_s + stall_s
     relay.handle_timer(awake)
     assert relay.events() == []
-    assert fire(relay, awake + 3600) - awake >= 30 - begins_s - 30 / 8 - 1
+    assert fire(relay, awake + 3600) - awake >= 60 - begins_s - 60 / 8 - 1
     assert relay.events() == [Expired()]
 
 
@@ -229,7 +229,7 @@ def test_a_heartbeat_and_an_ack_that_are_due_at_once_are_said_once(order: tuple[
     pair.relay._timers.update({name: timers[name] for name in order})
     pair.relay.handle_timer(pair.now + 86_400)
     assert pair.relay.frames() == [('{"t":"ack","a":1}', None)]
-    assert pair.relay.next_timer() == pair.now + 86_400 + 20
+    assert pair.relay.next_timer() == pair.now + 86_400 + 15
 
 
 def test_a_close_has_room_where_nothing_else_has() -> None:

@@ -69,7 +69,7 @@ export interface Timing {
   longest_delay_ms?: number;
   /** The pauses start from the first again after a connection of at least this: 10000. */
   stable_ms?: number;
-  /** A relay that says nothing for so long is gone: 50000. It says something every 20 s. */
+  /** A relay that says nothing for so long is gone: 2.5 times the heartbeat of the relay, 37500. */
   watchdog_ms?: number;
   /** A tab that runs a call and says nothing for so long is asked whether it lives: 5000. */
   tab_quiet_ms?: number;

@@ -148,13 +148,15 @@ class Greeting:
 class Terms:
     """What the relay says in its welcome. `sid` is a secret: whoever has it (and the principal) may resume.
     `static_tools`: this server has them. `approve`: which calls must be allowed first, if not the page says so.
-    `key`: what the server seals with that its clients carry for it; the next worker of the same page gets the same.
+    `beat_ms`: the relay is silent for no longer than this. `key`: what the server seals with that its clients carry for
+    it; the next worker of the same page gets the same.
     """
 
     sid: str
     epoch: str
     build: str
-    grace_ms: int = 30_000
+    grace_ms: int = 60_000
+    beat_ms: int = 15_000
     max_message: int = 16 * 1024 * 1024
     window: int = 1024
     static_tools: bool = False
@@ -181,6 +183,7 @@ _FIELDS: Final[dict[str, dict[str, tuple[type, bool]]]] = {
         "resumed": (bool, True),
         "rx": (int, True),
         "grace_ms": (int, True),
+        "beat_ms": (int, False),
         "max_msg": (int, True),
         "window": (int, True),
         "static": (bool, False),
@@ -297,6 +300,7 @@ def welcome_header(terms: Terms, resumed: bool, rx: int) -> str:
         resumed=resumed,
         rx=rx,
         grace_ms=terms.grace_ms,
+        beat_ms=terms.beat_ms,
         max_msg=terms.max_message,
         window=terms.window,
         **more,

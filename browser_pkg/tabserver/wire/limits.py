@@ -13,13 +13,14 @@ class Limits:
     ack_after_s: float = 1.0
     ack_after_messages: int = 16
     ack_after_bytes: int = 64 * 1024
-    heartbeat_s: float = 20.0
-    watchdog_s: float = 50.0
+    heartbeat_s: float = 15.0
+    # 0: derived from the heartbeat that the relay announces.
+    watchdog_s: float = 0.0
     watchdog_yield_s: float = 1.0
     # A timer that fires later than this was held up by a stall of the process.
     late_s: float = 1.0
     greeting_s: float = 5.0
-    grace_s: float = 30.0
+    grace_s: float = 60.0
     replay_messages: int = 1024
     replay_bytes: int = 32 * 1024 * 1024
     max_message: int = 16 * 1024 * 1024
@@ -31,5 +32,29 @@ class Limits:
 
 
 DEFAULTS: Final = Limits()
+
+# L10: how a worker dials, unless its page says otherwise.
+CONNECT_S: Final = 5.0
+LONGEST_DELAY_S: Final = 3.0
+JITTER: Final = 0.1
+
+
+def watchdog_s(heartbeat_s: float) -> float:
+    """L9: a relay that was silent for so long is gone. Two heartbeats may be late or lost."""
+    return 2.5 * heartbeat_s
+
+
+def redial_s(connect_s: float = CONNECT_S, longest_delay_s: float = LONGEST_DELAY_S) -> float:
+    """L10: a worker that looks for the relay is connected at most so long after the network is back: an attempt that
+    began too early times out, the longest pause follows, and the next attempt succeeds within its time."""
+    return 2 * connect_s + longest_delay_s * (1 + JITTER)
+
+
+def least_grace_s(heartbeat_s: float) -> float:
+    """L7: the shortest grace that loses no call of a half-open connection. The relay may lose its socket at once, while
+    the worker notices only by its watchdog, and then has to dial."""
+    return watchdog_s(heartbeat_s) + DEFAULTS.watchdog_yield_s + redial_s()
+
+
 LARGEST_PART: Final = 512 * 1024
 """What the other end may send as a slice, in characters: workers of earlier builds do."""

@@ -33,7 +33,7 @@ from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
 from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
-from .limits import DEFAULTS, Limits
+from .limits import DEFAULTS, Limits, watchdog_s
 from .payload import Codec, Text
 from .receiver import Receiver
 from .requests import Requests
@@ -119,6 +119,8 @@ class Link(Generic[P]):
         self.epoch: str | None = terms.epoch if terms else None
         # How long the relay keeps a session without a socket: the worker learns it from the welcome.
         self.grace_s = limits.grace_s
+        # How long the relay may be silent: derived from its heartbeat, which the welcome tells too.
+        self._watchdog_s = limits.watchdog_s or watchdog_s(limits.heartbeat_s)
         self._events: list[Event] = []
         self._requests = Requests()
         self._timers: dict[str, float] = {}
@@ -311,7 +313,7 @@ class Link(Generic[P]):
 
     def take_next(self, upto: int, size: int, now: float) -> None:
         """Count a request that was expected. `size`: of its header and payload."""
-        self._timers["watchdog"] = now + self._limits.watchdog_s
+        self._timers["watchdog"] = now + self._watchdog_s
         self._sender.confirm(upto)
         if self._receiver.take_next(size):
             self._say_ack(now)
@@ -332,7 +334,7 @@ class Link(Generic[P]):
             return False
         sender.confirm(upto)
         if came:
-            timers["watchdog"] = now + self._limits.watchdog_s
+            timers["watchdog"] = now + self._watchdog_s
         if is_due:
             self._say_ack(now)
         elif not receiver.owes:
@@ -357,7 +359,7 @@ class Link(Generic[P]):
         if kind not in ACCEPTS.get((self._role, self.phase), ()):
             raise RemoteProtocolError(f"frame {kind} is not legal while {self.phase.value}")
         if self._role is Role.DIALER and self.phase is _UP:
-            self._timers["watchdog"] = now + self._limits.watchdog_s
+            self._timers["watchdog"] = now + self._watchdog_s
         if "a" in frame:
             self._confirm(frame["a"])
         if "s" in frame and not self._receiver.take(frame["s"], header_size, payload):
@@ -418,6 +420,8 @@ class Link(Generic[P]):
             self._sender.reset()
             self._receiver.reset()
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
+        if not self._limits.watchdog_s and frame.get("beat_ms"):
+            self._watchdog_s = watchdog_s(frame["beat_ms"] / 1000)
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
         self._receiver.max_message = frame["max_msg"]
         more = frame.get("static", False), frame.get("approve", "page"), frame.get("key", "")
@@ -430,7 +434,7 @@ class Link(Generic[P]):
         self._receiver.advance()
         self._acknowledged(now)
         if self._role is Role.DIALER:
-            self._timers["watchdog"] = now + self._limits.watchdog_s
+            self._timers["watchdog"] = now + self._watchdog_s
         self._events.append(Welcomed(resumed, epoch, build, *more))
 
     # -- acknowledging and timers -------------------------------------------------------------------------------------

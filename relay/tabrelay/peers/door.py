@@ -281,6 +281,7 @@ class Door:
             epoch=self._epoch,
             build=self._build,
             grace_ms=round(self._limits.grace_s * 1000),
+            beat_ms=round(self._limits.heartbeat_s * 1000),
             max_message=self._limits.max_message,
             static_tools=server in self._settings.static_tools,
             approve=self._settings.approve,

@@ -120,6 +120,8 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         where = f"another program has port {settings.port} on the other loopback address"
         print(f"Warning: {where}. Do not use the name localhost, but {base}", file=sys.stderr)
 
+    for warning in settings.warnings():
+        print(f"Warning: {warning}", file=sys.stderr)
     opener = Opener(settings.home)
     try:
         command, home = running.command(), running.home_flag(settings)
