@@ -8,9 +8,10 @@ PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 SETUP = $(PYTHON) .ci/setup.py
 BIN = .venv/bin
 PLOTS = build/bench
+SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-browsers check lint bench bench-full bench-rivals audit format build clean
+.PHONY: help demo serve test test-browsers check lint bench bench-full bench-rivals fuzz audit format build clean
 
 help: ## Show this list
 	@echo 'usage: make TARGET [ARGS="flags passed on"]'
@@ -70,6 +71,10 @@ bench-rivals: ## Measure it beside mcp-proxy, supergateway and FastMCP's proxy (
 	@$(SETUP) rivals
 	@mkdir -p $(PLOTS)
 	@exec $(BIN)/python -m bench.rivals --plot $(PLOTS)/rivals.svg $(ARGS)
+
+fuzz: ## Fuzz the parsers, coverage-guided, each against another implementation (SECONDS=3600 ARGS="http_connection")
+	@$(SETUP) fuzz
+	@exec $(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 audit: ## Look for known problems in the packages we depend on (asks PyPI and npm)
 	@exec $(PYTHON) .ci/audit.py

@@ -18,7 +18,7 @@ from steps.assets import runtime_assets, snapshot, wheel, wheelhouse
 from steps.console import SetupError, say, side_by_side
 from steps.node import check_javascript, is_node_here, node_packages, node_tools
 from steps.others import fast_agent, rival_programs, sdk_examples
-from steps.python import python_packages
+from steps.python import fuzzer, python_packages
 from steps.system import browser, bus, other_browsers
 from steps.tree import ROOT
 
@@ -86,6 +86,11 @@ def bench() -> None:
     bus()
 
 
+def fuzz() -> None:
+    check()
+    fuzzer()
+
+
 def rivals() -> None:
     bench()
     rival_programs()
@@ -101,6 +106,7 @@ GOALS = {
     "browsers": browsers,
     "bench": bench,
     "rivals": rivals,
+    "fuzz": fuzz,
 }
 
 

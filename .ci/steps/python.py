@@ -52,3 +52,10 @@ def python_packages(extra: str = "") -> None:
     pip("install", "hatchling", "editables")
     pip("install", "--no-build-isolation", "--editable", f".[{extra}]" if extra else ".")
     stamps[extra].write_text(value)
+
+
+def fuzzer() -> None:
+    """What only `make fuzz` needs, beside the development set."""
+    if subprocess.run([BIN / "python", "-c", "import atheris"], capture_output=True).returncode:
+        say("== installing the fuzzer (atheris)")
+        pip("install", "atheris")

@@ -170,6 +170,12 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.on_text(text)
 
     def _not_text(self) -> None:
+        """RFC 6455, 8.1: the connection fails, and no message behind this one counts."""
+        waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
+        for event in waiting:
+            if event["type"] != "websocket.receive":
+                self.queue.put_nowait(event)
+        self._queued = 0
         self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
 
     def _begin(self, head: bytes, size: int) -> None:

@@ -1,0 +1,155 @@
+"""HTTP/1.1 connections: the relay's, with and without its fast path, against h11.
+
+All are fed the same reads. With and without the fast path the same requests must come to the same end. Compared with
+h11, the relay may refuse more; what it accepts, h11 must accept with the same method, target and body. Known
+differences, in which the relay accepts what h11 refuses and the frame is the same:
+
+- none
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import h11
+import uvicorn
+from uvicorn.server import ServerState
+
+from tabrelay.headers import LimitedHttp
+from tests.fuzz.fast_path import FakeLane
+from tests.fuzz.slicing import sliced
+from tests.fuzz.transport import FakeTransport, settle
+
+Request = tuple[bytes, bytes, bytes]  # method, target, body
+MAX_HEADER: Final = 4 * 1024
+MAX_AHEAD: Final = 64 * 1024
+
+
+class WithLane(LimitedHttp):
+    max_header = MAX_HEADER
+
+
+class WithoutLane(LimitedHttp):
+    max_header = MAX_HEADER
+    lane = None
+
+
+def check(data: bytes) -> None:
+    reads = sliced(data)
+    fast, regular = _loop.run_until_complete(_both(reads))
+    assert fast == regular, f"with the fast path {fast}, without {regular}"
+    requests, _ = regular
+    expected = _by_h11(reads)
+    assert requests == expected[: len(requests)], f"the relay read {requests}, h11 {expected}"
+
+
+_loop: Final = asyncio.new_event_loop()
+End = tuple[list[Request], list[int]]
+
+
+async def _both(reads: list[bytes]) -> tuple[End, End]:
+    return await _by_relay(reads, WithLane), await _by_relay(reads, WithoutLane)
+
+
+async def _by_relay(reads: list[bytes], kind: type[LimitedHttp]) -> End:
+    """The requests in order, and the status of each answer."""
+    app = _Application()
+    lane = FakeLane(app.requests)
+    config = uvicorn.Config(app, http=kind, lifespan="off", log_config=None, access_log=False)
+    config.load()
+    kind.lane = lane if kind is WithLane else None
+    connection, transport = kind(config, ServerState(), {}), FakeTransport()
+    connection.connection_made(transport)
+    for data in reads:
+        if data and not transport.is_closed and not transport.is_half_closed:
+            connection.data_received(data)
+            await settle()
+    await settle()
+    statuses = _statuses(bytes(transport.written))
+    connection.connection_lost(None)
+    await settle()
+    return app.requests, statuses
+
+
+class _Application:
+    """An ASGI application that reads a request whole, and answers."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close"})
+            return
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return  # it never came whole
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        query = b"?" + scope["query_string"] if scope["query_string"] else b""
+        self.requests.append((scope["method"].encode(), scope["raw_path"] + query, body))
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+def _statuses(written: bytes) -> list[int]:
+    """Of all answers in what was written."""
+    return [int(line[9:12]) for line in written.split(b"\r\n") if line.startswith(b"HTTP/1.1 ")]
+
+
+def _by_h11(reads: Sequence[bytes]) -> list[Request]:
+    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEADER + MAX_AHEAD)
+    found: list[Request] = []
+    method, target, body = b"", b"", b""
+    try:
+        for data in reads:
+            if data:
+                connection.receive_data(data)
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    break
+                if event is h11.PAUSED:
+                    if connection.our_state is h11.SEND_RESPONSE or connection.our_state is h11.SEND_BODY:
+                        _answer(connection)
+                    if connection.our_state is h11.DONE and connection.their_state is h11.DONE:
+                        connection.start_next_cycle()
+                        continue
+                    return found
+                if isinstance(event, h11.Request):
+                    method, target, body = event.method, event.target, b""
+                elif isinstance(event, h11.Data):
+                    body += bytes(event.data)
+                elif isinstance(event, h11.EndOfMessage):
+                    found.append((method, _origin_form(target), body))
+                    _answer(connection)
+                    if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                        return found
+                    connection.start_next_cycle()
+    except h11.RemoteProtocolError:
+        pass
+    return found
+
+
+def _origin_form(target: bytes) -> bytes:
+    """RFC 9112, 3.2.2: the target of a whole address, as the relay's application gets it."""
+    if target.startswith(b"/"):
+        return target
+    _, _, rest = target.partition(b"://")
+    _, slash, path = rest.partition(b"/")
+    return slash + path
+
+
+def _answer(connection: h11.Connection) -> None:
+    """A wish for another protocol is not granted, as by the relay."""
+    status = 405 if connection.their_state is h11.MIGHT_SWITCH_PROTOCOL else 200
+    connection.send(h11.Response(status_code=status, headers=[("content-length", "2")]))
+    connection.send(h11.Data(b"ok"))
+    connection.send(h11.EndOfMessage())

@@ -1,0 +1,22 @@
+"""An input of the fuzzer as several reads: where it is cut is a part of the input."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_READS: Final = 8
+
+
+def sliced(data: bytes) -> list[bytes]:
+    """The first byte says how many cuts there are, and as many bytes behind it say where: in 256ths of what follows."""
+    if not data:
+        return [b""]
+    count = data[0] % MAX_READS
+    places, rest = data[1 : 1 + count], data[1 + count :]
+    cuts = sorted(place * len(rest) // 256 for place in places)
+    return [rest[start:end] for start, end in zip([0, *cuts], [*cuts, len(rest)], strict=True)]
+
+
+def unsliced(data: bytes, *places: int) -> bytes:
+    """The input that `sliced` cuts at these 256ths of `data`."""
+    return bytes([len(places), *places]) + data
