@@ -24,7 +24,7 @@ _CONTROLS: Final = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
 _JOINERS: Final = "\u200c\u200d"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _LETTER: Final = f"[^\\x00-\\x7f{_IGNORABLE}{_MORE}{_CONTROLS}]"
-# What a variation selector may follow: a symbol with an emoji form, an ideograph, an operator. A keycap is `1`, FE0F, 20E3.
+# What a variation selector may follow: a symbol with an emoji form, an ideograph, an operator. A keycap is 1 FE0F 20E3.
 _SYMBOL: Final = "[\u00a9\u00ae\u200d\u203c-\u3299\U0001f000-\U0001faff]"
 _IDEOGRAPH: Final = "[\u3001-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 _MATHEMATICAL: Final = "[\u2200-\u22ff\u2a00-\u2aff]"

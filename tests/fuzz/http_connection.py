@@ -149,7 +149,7 @@ def _origin_form(target: bytes) -> bytes:
 
 def _answer(connection: h11.Connection) -> None:
     """A wish for another protocol is not granted, as by the relay."""
-    status = 405 if connection.their_state is h11.MIGHT_SWITCH_PROTOCOL else 200
+    status = 405 if str(connection.their_state) == "MIGHT_SWITCH_PROTOCOL" else 200
     connection.send(h11.Response(status_code=status, headers=[("content-length", "2")]))
     connection.send(h11.Data(b"ok"))
     connection.send(h11.EndOfMessage())
