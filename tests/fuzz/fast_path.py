@@ -12,6 +12,10 @@ from tabrelay.ticker import Ticker
 _ADDRESS: Final = re.compile(rb"/[a-z]+")
 
 
+def has_one_host(headers: Any) -> bool:
+    return [name for name, _ in headers].count(b"host") == 1
+
+
 class FakeLane:
     def __init__(self, requests: list[tuple[bytes, bytes, bytes]]) -> None:
         self._requests = requests
@@ -22,7 +26,7 @@ class FakeLane:
         return True
 
     def take(self, url: bytes, headers: Any, body: bytes) -> tuple[Any, bytes] | None:
-        if _ADDRESS.fullmatch(url) is None:
+        if _ADDRESS.fullmatch(url) is None or not has_one_host(headers):
             return None
         return self._begin(url, body), url
 

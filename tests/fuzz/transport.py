@@ -17,9 +17,13 @@ class FakeTransport(asyncio.Transport):
         self.written = bytearray()
         self.is_closed = False
         self.is_half_closed = False
+        self.protocol: asyncio.BaseProtocol | None = None  # the next one, after an upgrade
 
     def write(self, data: Any) -> None:
         self.written += data
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def write_eof(self) -> None:
         self.is_half_closed = True
