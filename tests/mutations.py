@@ -657,6 +657,15 @@ MUTATIONS: Final = (
         "servers=servers,",
         "relay/test_hosted.py::test_the_status_shows_only_servers_of_the_tokens_audience",
     ),
+    *(
+        _m(f"hidden text: {what}", f"{RELAY}/inspection.py", before, after, "relay/test_inspection.py")
+        for what, before, after in (
+            ("in a list", "if has_hidden_in_json(text.decode()):", "if False:"),
+            ("in what a server says of itself", "    return _without_hidden(about)\n", "    return about\n"),
+            ("names that look alike", "if other != name:", "if False:"),
+            ("discovery", 'frozenset({*KEYS, "server/discover"})', "frozenset(KEYS)"),
+        )
+    ),
     _m(
         "a full disk uses up an approval",
         f"{RELAY}/faces/pairs.py",

@@ -41,6 +41,7 @@ ATTACKERS = {
     "a thief of tokens",
     "a thief of sessions",
     "a token that was given back",
+    "a malicious server: text that models read and people do not see",
     "a guessed or forged pairing ticket",
     "a program that keeps other pages from being paired",
     "a full disk at the moment a page collects its token",

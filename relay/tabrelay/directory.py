@@ -21,7 +21,7 @@ def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[st
     members = registry.members(entry.name) if entry.instances is not None else []
     info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
     presence = _presence(entry, base_url, now, entry.up.is_set() if entry.instances is not None else _is_up(entry))
-    flaws = [flaws for one in (entry, *members) for flaws in one.flaws.values()]
+    flaws = [flaw for one in (entry, *members) for found in one.flaws.values() for flaw in found.values()]
     row = {
         "name": entry.name,
         **presence,
@@ -32,7 +32,8 @@ def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[st
             {key: tool[key] for key in ("name", "title", "description") if key in tool}
             for tool in (entry.catalogue.tools if entry.catalogue else ())
         ],
-        "left_out": [{"name": name, "why": why} for left in flaws for name, why in left.items()],
+        "left_out": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if flaw.is_left_out],
+        "suspicious": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if not flaw.is_left_out],
         # What is not as it was at the first use, until somebody accepts it.
         "drift": next((one.drift.describe() for one in (entry, *members) if one.drift), None),
         "in_flight": sum(_in_flight(one) for one in (entry, *members)),

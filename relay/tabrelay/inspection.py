@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay.confusables import skeleton
 from tabrelay.depth import is_deeper_than
+from tabrelay.hidden_text import has_hidden_in_json, has_hidden_in_value
 from tabrelay.policy import shown
 from tabserver.wire import jsonrpc
 
@@ -35,6 +37,8 @@ KEYS: Final = {
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
+# The answers that are checked before clients get them: lists, and what a server says of itself.
+SIFTED: Final = frozenset({*KEYS, "server/discover"})
 # Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
 _TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
 # In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.
@@ -60,17 +64,18 @@ ANY_SIZE: Final = Bounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 4
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What was left out, and why. `name` is safe to show."""
+    """What is wrong with an item of a list. `name` is safe to show. `is_left_out`: clients do not get the item."""
 
     name: str
     why: str
+    is_left_out: bool = True
 
 
 def read_about(said: object) -> dict[str, Any]:
     """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
 
-    A member of another type is left out, as if the server had not sent it. Other members stay, unless they nest so
-    deeply that the result could not be written as JSON again.
+    A member of another type is left out, as if the server had not sent it, and so is one with hidden text. Other
+    members stay, unless they nest so deeply that the result could not be written as JSON again.
     """
     given = said if isinstance(said, dict) else {}
     about = {name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)}
@@ -84,7 +89,14 @@ def read_about(said: object) -> dict[str, Any]:
         about["serverInfo"] = info
     if isinstance(instructions, str) and len(instructions) <= MAX_INSTRUCTIONS:
         about["instructions"] = instructions
-    return about
+    if isinstance(about.get("_meta"), dict):
+        about["_meta"] = _without_hidden(about["_meta"])
+    return _without_hidden(about)
+
+
+def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
+    """What models and users get to read has nothing in it that they do not see."""
+    return {name: value for name, value in members.items() if not has_hidden_in_value({name: value})}
 
 
 def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +122,8 @@ def _server_info(said: object) -> dict[str, Any] | None:
     if len(orjson.dumps(said)) > MAX_CAPABILITIES:
         return None
     wrong = {name for name in texts if name in said and not isinstance(said[name], str)}
-    return {"version": "0"} | {name: value for name, value in said.items() if name not in wrong}
+    seen = _without_hidden({name: value for name, value in said.items() if name not in wrong})
+    return {"version": "0"} | seen if "name" in seen else None
 
 
 def told(flaws: Sequence[Flaw], most: int = 3) -> str:
@@ -127,6 +140,7 @@ def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]],
     kept: list[dict[str, Any]] = []
     flaws: list[Flaw] = []
     names: set[str] = set()
+    alike: dict[str, str] = {}  # skeleton -> the first name that has it
     size = 0
     for item in items:
         why = _flaw(key, item, bounds)
@@ -136,14 +150,19 @@ def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]],
         if why is None and len(kept) >= most:
             why = f"is one of more than {most}"
         if why is None:
-            item_bytes = len(orjson.dumps(item))
-            size += item_bytes
-            if size > bounds.list_bytes:
+            text = orjson.dumps(item)
+            if has_hidden_in_json(text.decode()):
+                why = "has characters that are not seen"
+            elif size + len(text) > bounds.list_bytes:
                 why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
-                size -= item_bytes
+            else:
+                size += len(text)
         if why is None:
             kept.append(item)
             names.add(name)
+            other = alike.setdefault(skeleton(name), name)
+            if other != name:
+                flaws.append(Flaw(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
         else:
             flaws.append(Flaw(shown(name), why))
     return kept, flaws
@@ -233,17 +252,21 @@ def is_plain(text: str) -> bool:
 
 
 def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
-    """A list's answer without what can't be believed; the very same text if there is nothing to leave out.
+    """The answer to a method of SIFTED without what can't be believed.
 
-    Raises ValueError for an answer that is not JSON.
+    It is always written anew: of a member that comes twice, clients get the one that was checked. Raises ValueError for
+    an answer that is not JSON.
     """
-    key = KEYS[method]
     message = orjson.loads(payload)
     result = message.get("result") if isinstance(message, dict) else None
-    if not isinstance(result, dict) or key not in result:
+    if not isinstance(result, dict):
+        return payload, ()
+    key = KEYS.get(method)
+    if key is None:
+        return orjson.dumps(jsonrpc.result_message(message.get("id"), read_about(result))).decode(), ()
+    if key not in result:
         return payload, ()
     kept, flaws = inspect(key, result[key], bounds)
-    if not flaws:
-        return payload, ()
     others = {name: value for name, value in result.items() if name != key and not is_deeper_than(value, MAX_DEPTH)}
-    return orjson.dumps(jsonrpc.result_message(message.get("id"), {**others, key: kept})).decode(), flaws
+    whole = _without_hidden(others) | {key: kept}
+    return orjson.dumps(jsonrpc.result_message(message.get("id"), whole)).decode(), flaws

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tabrelay.calls import Peer
 from tabrelay.drift import Baseline, Drift
 from tabrelay.errors import RelayError
+from tabrelay.inspection import Flaw
 from tabrelay.instances import Instances, Tab
 from tabrelay.shelf import Catalogue
 from tabserver.wire.names import server_of
@@ -52,7 +53,7 @@ class Entry:
     is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
     # What it offered and nobody was told of: by the list it stood in, name -> why.
-    flaws: dict[str, dict[str, str]] = field(default_factory=dict)
+    flaws: dict[str, dict[str, Flaw]] = field(default_factory=dict)
     size: int = 0  # of the catalogue, as JSON
     # Did a client list or call anything? From then on its tools are compared with those that it had.
     is_used: bool = False

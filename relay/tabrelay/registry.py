@@ -133,8 +133,8 @@ class Registry:
         return self._room.is_for(name, self._entries)
 
     def flag(self, name: str, method: str, flaws: Sequence[Flaw], *, is_whole: bool) -> None:
-        """What was left out of a list: told in the log when it is something else than before, and in the status until
-        it is offered no longer.
+        """What is wrong in a list: told in the log when it is something else than before, and in the status until it
+        is offered no longer.
 
         `is_whole`: the list has no other pages, so what was left out of it before no longer counts.
         """
@@ -143,12 +143,12 @@ class Registry:
         if entry is None or not (before or flaws):
             return
         now = {} if is_whole else dict(before)
-        now.update((flaw.name, flaw.why) for flaw in flaws[: MAX_FLAWS - len(now)])
+        now.update((flaw.name, flaw) for flaw in flaws[: MAX_FLAWS - len(now)])
         entry.flaws[method] = now
-        news = [flaw for flaw in flaws if before.get(flaw.name) != flaw.why]
-        # Beyond those that are remembered nobody knows which are new.
+        news = [flaw for flaw in flaws if before.get(flaw.name) != flaw]
+        # Which are new is known only of those that are kept.
         if any(flaw.name in now for flaw in news) and self._may_log(f"{name} {method}"):
-            log.warning("%s: left out of %s: %s", name, method, told(news))
+            log.warning("%s: wrong in %s: %s", name, method, told(news))
 
     def _may_log(self, what: str) -> bool:
         return not self._lines.take(what, self._wall())

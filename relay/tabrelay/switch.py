@@ -21,7 +21,7 @@ from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, mem
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
 from tabrelay.errors import BadAnswer, Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
-from tabrelay.inspection import KEYS, Bounds, sift
+from tabrelay.inspection import SIFTED, Bounds, sift
 from tabrelay.lease import Entry
 from tabrelay.registry import Registry
 from tabrelay.ticker import Ticker
@@ -150,7 +150,7 @@ class Switch:
             place, peer = await self._reach(server, call)
             if call.trace is not None:
                 call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
-            if call.method in KEYS:
+            if call.method in SIFTED:
                 pending.sift = lambda reply: self._sift(place, call, reply)
             peer.start(pending)
         except BaseException:

@@ -69,7 +69,7 @@ async def _by_relay(reads: list[bytes], kind: type[LimitedHttp]) -> End:
             await settle()
     await settle()
     statuses = _statuses(bytes(transport.written))
-    (transport.protocol or connection).connection_lost(None)  # type: ignore[attr-defined]
+    (transport.protocol or connection).connection_lost(None)
     await settle()
     return app.requests, statuses, app.comparable
 

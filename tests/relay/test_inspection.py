@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabrelay.depth import is_deeper_than
-from tabrelay.inspection import Bounds, Flaw, inspect, sift
+from tabrelay.inspection import Bounds, Flaw, inspect, read_about, sift
 from tabrelay.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
 from tabrelay.shelf import Catalogue, Shelf
 from tests.support.relay import RunningRelay
@@ -74,6 +75,75 @@ def test_a_tool_that_is_too_much_or_misleading_is_left_out(more: dict[str, Any],
     assert flaws[0].name == "bad" and why in flaws[0].why
 
 
+HIDDEN = "\U000e0069\U000e0067"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"inputSchema": {"type": "object", "properties": {"a": {"description": f"A{HIDDEN}"}}}},
+        {"inputSchema": {"type": "object", "properties": {f"a{HIDDEN}": {}}}},
+        {"outputSchema": {"enum": ["a", "b\x1b[31m"]}},
+        {"inputSchema": {"default": "a\u202eb"}},
+        {"annotations": {"note": f"a{HIDDEN}"}},
+        {"_meta": {"x": "a\u200bb"}},
+        {"icons": [{"src": f"a{HIDDEN}"}]},
+        {"description": "Does it.\ufe0f\ufe0e"},
+        {"title": "Emoji ✔\U000e0154"},
+    ],
+)
+def test_a_tool_with_hidden_text_anywhere_is_left_out(more: dict[str, Any]) -> None:
+    kept, flaws = inspect("tools", [tool("bad", **more), tool("fine")], BOUNDS)
+    assert [item["name"] for item in kept] == ["fine"] and [flaw.name for flaw in flaws] == ["bad"]
+
+
+def test_names_that_look_alike_are_kept_and_flagged() -> None:
+    kept, flaws = inspect("tools", [tool("scope"), tool("sc\u043epe"), tool("other")], BOUNDS)
+    assert [item["name"] for item in kept] == ["scope", "sc\u043epe", "other"]
+    [flaw] = flaws
+    assert (flaw.is_left_out, flaw.why) == (False, 'looks like "scope"') and flaw.name.isascii()
+
+
+def test_of_a_member_that_comes_twice_clients_get_the_one_that_was_checked() -> None:
+    text = (
+        '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"b","name":"a","inputSchema":{}}],"tools":[{"name":"c"}]}}'
+    )
+    sifted, flaws = sift("tools/list", text, BOUNDS)
+    assert (json.loads(sifted)["result"], list(flaws)) == ({"tools": [{"name": "c"}]}, [])
+    assert sifted.count('"tools"') == 1
+    twice = '{"jsonrpc":"2.0","id":1,"result":{"instructions":"a\\u202eb","instructions":"fine"}}'
+    assert sift("server/discover", twice, BOUNDS)[0].count("instructions") == 1
+
+
+def test_what_a_server_says_of_itself_has_no_hidden_text() -> None:
+    about = read_about(
+        {
+            "instructions": f"Be kind.{HIDDEN}",
+            "serverInfo": {"name": "notes", "version": "1", "title": "a\u202eb", "icons": [{"src": HIDDEN}]},
+            "capabilities": {"tools": {}},
+            "_meta": {"a": HIDDEN, "b": 1},
+            f"x{HIDDEN}": 1,
+        }
+    )
+    assert about == {"serverInfo": {"name": "notes", "version": "1"}, "capabilities": {"tools": {}}, "_meta": {"b": 1}}
+    assert "serverInfo" not in read_about({"serverInfo": {"name": "a\x1bb", "version": "1"}})
+
+
+async def test_no_client_gets_hidden_instructions_and_the_status_shows_names_that_look_alike(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path) as relay:
+        worker = SyntheticWorker(relay.url, relay.token, "notes")
+        worker.tools = [tool("scope"), tool("sc\u043epe")]
+        worker.instructions = f"Be kind.{HIDDEN}"
+        async with worker:
+            status = await relay.has_read("notes")
+            assert [row["why"] for row in status["suspicious"]] == ['looks like "scope"'] and not status["left_out"]
+            found = await relay.http.post("/notes", **relay.modern("server/discover"))
+            assert found.status_code == 200 and "Be kind" not in found.text
+            await relay.http.post("/notes", **relay.modern("tools/list"))
+        found = await relay.http.post("/notes", **relay.modern("server/discover"))
+        assert "Be kind" not in found.text
+
+
 def test_what_is_at_the_limit_is_kept() -> None:
     fine = tool("t", description="x" * 50, inputSchema=nested(4), title="Emoji 👩‍💻 and\u00a0more")
     assert inspect("tools", [fine, tool("u", description="Two\nlines,\tand a tab")], BOUNDS)[1] == []
@@ -111,9 +181,10 @@ def test_resources_templates_and_prompts_are_looked_at_too() -> None:
     assert [item["name"] for item in inspect("prompts", prompts, BOUNDS)[0]] == ["p"]
 
 
-def test_an_answer_with_nothing_to_leave_out_is_passed_on_as_it_came() -> None:
-    payload = '{"jsonrpc": "2.0",  "id": 1, "result": {"tools": [ {"name": "a"} ]}}'
-    assert sift("tools/list", payload, BOUNDS) == (payload, ())
+def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
+    payload = '{"jsonrpc": "2.0",  "id": 1, "result": {"tools": [ {"name": "a"} ], "nextCursor": "x"}}'
+    sifted, flaws = sift("tools/list", payload, BOUNDS)
+    assert (json.loads(sifted), list(flaws)) == (json.loads(payload), [])
     error = '{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}'
     assert sift("tools/list", error, BOUNDS) == (error, ())
 
@@ -173,7 +244,7 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
 
     flag("a", "b", "c", "d", "e")
     [line] = [record.getMessage() for record in caplog.records]
-    assert line == 'notes: left out of tools/list: "a" is strange, "b" is strange, "c" is strange; and 2 more'
+    assert line == 'notes: wrong in tools/list: "a" is strange, "b" is strange, "c" is strange; and 2 more'
     for _ in range(9):
         flag("a", "b", "c", "d", "e")
     assert len(caplog.records) == 1

@@ -66,6 +66,7 @@ class SyntheticWorker:
         self.on_call: Answer = SyntheticWorker.echo
         self.on_listen: Callable[[Received[str]], None] = lambda event: None
         self.tools: list[dict[str, Any]] = [ECHO_TOOL]
+        self.instructions: str | None = None
         self.close_code: int | None = None
         self._socket: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -181,17 +182,18 @@ class SyntheticWorker:
             return
         method = message["method"]
         if method == "initialize":
-            about = {"name": "synthetic", "version": "1"}
             result: dict[str, Any] = {
                 "protocolVersion": "2025-11-25",
                 "capabilities": {"tools": {}},
-                "serverInfo": about,
+                "serverInfo": {"name": "synthetic", "version": "1"},
+                **self._instructions(),
             }
             self.answer(event, result)
         elif method == "tools/list":
             self.answer(event, {"tools": self.tools} | (MODERN if event.caller is not None else {}))
         elif method == "server/discover":
-            self.answer(event, MODERN | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+            about = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **self._instructions()}
+            self.answer(event, MODERN | about)
         elif method == "subscriptions/listen":
             self.on_listen(event)
         elif method == "tools/call":
@@ -200,6 +202,9 @@ class SyntheticWorker:
         else:
             error = jsonrpc.error_message(message["id"], jsonrpc.METHOD_NOT_FOUND, "no such method")
             self.send(event, Kind.RES, error)
+
+    def _instructions(self) -> dict[str, Any]:
+        return {} if self.instructions is None else {"instructions": self.instructions}
 
     def echo(self, event: Received[str], message: dict[str, Any]) -> None:
         text = json.dumps(message["params"].get("arguments"))

@@ -69,8 +69,6 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
     message = orjson.loads(reply.payload)
     required = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": server, "version": "0"}}
     result = required | read_about(message["result"])
-    if result == message["result"]:
-        return reply.payload.encode()
     return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
 

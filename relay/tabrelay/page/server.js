@@ -27,6 +27,7 @@ import { duration, element, setText } from "./element.js";
  * @property {number} calls
  * @property {{ added: string[], removed: string[], changed: string[] } | null} [drift] since the first use
  * @property {{ name: string, why: string }[]} [left_out]
+ * @property {{ name: string, why: string }[]} [suspicious]
  * @property {import("./browsers.js").Instance[]} [instances] the browsers that share the name, where several may
  */
 
@@ -95,8 +96,8 @@ export function serverCard(name, { accept, reconnect }) {
       setText(plan, planOf(server));
       warning.hidden = !server.drift;
       setText(drift, server.drift ? driftOf(server.drift) : "");
-      leftOut.hidden = !server.left_out?.length;
-      setText(leftOut, leftOutOf(server.left_out ?? []));
+      leftOut.hidden = !server.left_out?.length && !server.suspicious?.length;
+      setText(leftOut, flawsOf(server.left_out ?? [], server.suspicious ?? []));
       panel.update({ name, url: server.mcp_url, tokenCommand });
       browsers.update(server.instances ?? []);
       const next = JSON.stringify(server.tools);
@@ -156,9 +157,17 @@ function driftOf({ changed, added, removed }) {
   return `Its tools are not those that were first used. ${said.join("; ")}.`;
 }
 
-/** @param {{ name: string, why: string }[]} flaws */
-function leftOutOf(flaws) {
-  return `Not passed on: ${flaws.map(({ name, why }) => `“${name}” ${why}`).join("; ")}.`;
+/**
+ * @param {{ name: string, why: string }[]} leftOut
+ * @param {{ name: string, why: string }[]} suspicious
+ */
+function flawsOf(leftOut, suspicious) {
+  const list = (/** @type {{ name: string, why: string }[]} */ flaws) =>
+    flaws.map(({ name, why }) => `“${name}” ${why}`).join("; ");
+  const parts = [];
+  if (leftOut.length) parts.push(`Not passed on: ${list(leftOut)}.`);
+  if (suspicious.length) parts.push(`Names to compare: ${list(suspicious)}.`);
+  return parts.join(" ");
 }
 
 /** @param {Tool} tool */
