@@ -20,9 +20,11 @@ METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIO
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 _TEXT: Final = rb"[\t -~\x80-\xff]"
-_REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) ([!-~]++) HTTP/([0-9])\.([0-9])\r\n")
+# RFC 9112, 3.2: a target has no fragment, so there is no "#" in it.
+_TARGET: Final = rb"[!\x22$-~]"
+_REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) (" + _TARGET + rb"++) HTTP/([0-9])\.([0-9])\r\n")
 # The beginning of a request line that is not complete.
-_REQUEST_LINE_START: Final = re.compile(rb"[A-Z]{1,16}(?: (?:[!-~]++(?: [HTP/0-9.]{0,8}\r?)?)?)?")
+_REQUEST_LINE_START: Final = re.compile(rb"[A-Z]{1,16}(?: (?:" + _TARGET + rb"++(?: [HTP/0-9.]{0,8}\r?)?)?)?")
 _START_LOOKED_AT: Final = 512
 _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"++):(" + _TEXT + rb"*+)\r\n")
 _FIELDS: Final = re.compile(rb"(?:" + _TOKEN + rb"++:" + _TEXT + rb"*+\r\n)*+")

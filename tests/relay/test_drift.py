@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from tabrelay.cli import main
 from tabrelay.drift import MOST_SHOWN, Baseline, Drift
@@ -167,16 +168,22 @@ async def test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls(tm
     async with RunningRelay(tmp_path) as relay:
         mine, theirs = (relay.tokens.make(name, ["serve"]) for name in ("mine", "theirs"))
         worker = SyntheticWorker(relay.url, mine, "notes", inst="w1")
-        worker.on_call = lambda worker, event, message: None
+        asked: list[Any] = []
+        worker.on_call = lambda worker, event, message: asked.append((event, message))
         async with worker:
             await relay.has_read("notes")
             asking = asyncio.create_task(relay.call("notes", "echo", {"to": "the first"}))
             await worker.until(lambda: bool(worker.calls))
             await worker.cut()
-            async with SyntheticWorker(relay.url, theirs, "notes", inst="w1") as thief:
-                answer = (await asking).json()
-                assert answer["error"]["data"]["reason"] == "browser_gone"
-                assert thief.calls == []
+            thief = SyntheticWorker(relay.url, theirs, "notes", inst="w1")
+            with pytest.raises(InvalidStatus, match="403"):  # the name is its principal's during the grace
+                await thief.dial()
+            await worker.dial()
+            await worker.until(lambda: worker.link.is_up)
+            worker.echo(*asked[0])
+            await worker.flush()
+            assert "the first" in (await asking).text
+            assert thief.calls == []
 
 
 @pytest.mark.parametrize("differs", ["token", "inst", "origin"])
@@ -199,6 +206,11 @@ async def test_a_stolen_session_id_resumes_nothing(tmp_path: Path, differs: str)
                 origin="https://a.example" if differs == "origin" else None,
             )
             thief.link.sid = sid
+            if differs == "token":
+                with pytest.raises(InvalidStatus, match="403"):
+                    await thief.dial()
+                asking.cancel()
+                return
             async with thief:
                 [welcome] = [event for event in thief.seen if isinstance(event, Welcomed)]
                 assert not welcome.resumed and thief.link.sid != sid
