@@ -1516,6 +1516,60 @@ MUTATIONS: Final = (
             ),
         )
     ),
+    *(
+        _m(f"bounds: {what}", f"{RELAY}/{file}", before, after, f"relay/test_container_bounds.py::{test}")
+        for what, file, before, after, test in (
+            (
+                "subscriptions of a plain page's callers",
+                "peers/socket.py",
+                "if (refusal := self._audience.refusal(channel, uri)) is not None:",
+                "if (refusal := None) is not None:",
+                "test_a_plain_page_is_asked_for_no_more_subscriptions_than_a_caller_may_have",
+            ),
+            (
+                "subscriptions of one caller",
+                "translation/audience.py",
+                "if self._counts[channel] >= MAX_SUBSCRIPTIONS:",
+                "if False:",
+                "test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+            ),
+            (
+                "subscriptions of all callers",
+                "translation/audience.py",
+                "if uri not in self._subscribers and len(self._subscribers) >= MAX_URIS:",
+                "if False:",
+                "test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+            ),
+            (
+                "calls of names that are gone",
+                "peers/door.py",
+                "            del self._rosters[name]\n",
+                "            pass\n",
+                "test_of_browsers_that_are_gone_no_table_of_calls_is_kept",
+            ),
+            (
+                "messages on the bus that are not whole",
+                "backplane/envelope.py",
+                "if len(mine) > MAX_MESSAGES or sum",
+                "if sum",
+                "test_a_node_has_so_many_messages_that_are_not_whole",
+            ),
+            (
+                "connections in a conductor's report",
+                "faces/editors.py",
+                "said[:MAX_CONNECTIONS]",
+                "said",
+                "test_what_conductors_report_is_bounded",
+            ),
+        )
+    ),
+    _m(
+        "bounds: what a page offers",
+        f"{WORKER}/presence.py",
+        "len(tab.offers[kind]) >= MOST_OFFERS:",
+        "False:",
+        "tabserver/test_presence.py::test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again",
+    ),
     _m(
         "an end that is told before what came first",
         f"{RELAY}/faces/diary.py",

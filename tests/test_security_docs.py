@@ -34,6 +34,7 @@ ATTACKERS = {
     "a page or client that makes state files large",
     "a client that opens sessions until",
     "a server that asks its clients without end",
+    "a client or page that fills a table",
     "a server whose lists are many small values",
     "a client without a token that takes all connections",
     "request smuggling",

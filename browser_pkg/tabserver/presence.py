@@ -21,6 +21,7 @@ from .timing import DEFAULTS
 from .wire.notes import MAX_TAB_ID
 
 MOST_TABS: Final = 512
+MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay passes no longer list on
 # Characters of what a page says of itself. Callers and the relay's status show it.
 MAX_TITLE: Final = 256
 MAX_URL: Final = 2048
@@ -166,6 +167,11 @@ class Presence:
                     name = given.get(KINDS[kind]) if isinstance(given, dict) else None
                     tab.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
                 else:
+                    if item[KINDS[kind]] not in tab.offers[kind] and len(tab.offers[kind]) >= MOST_OFFERS:
+                        text = f"A page offers at most {MOST_OFFERS:,} {kind}."
+                        name = str(item[KINDS[kind]])
+                        tab.send({"t": "refused", "kind": kind, "name": name, "message": text})
+                        break
                     self._put(tab, kind, item, given)
         self._changed()
 

@@ -39,6 +39,7 @@ from .wire.names import check_instance, check_server_name
 # Long enough for a page to offer its tools one after the other, too short for anybody to notice.
 COALESCE_S: Final = 0.02
 MODULE_TIMEOUT_S: Final = 10.0
+MOST_MODULES: Final = 256
 _PLAIN_WORDS: Final = {
     "connecting": "Connecting to the relay",
     "stopped": "The connection was closed by a page.",
@@ -276,6 +277,8 @@ class Modules:
 
     async def load(self, url: str) -> str | None:
         """Import the file behind a URL; returns what went wrong. A file that failed is tried again when asked for."""
+        if url not in self._loads and len(self._loads) >= MOST_MODULES:
+            return f"At most {MOST_MODULES} files are loaded into one worker."
         if url not in self._loads:
             self._loads[url] = asyncio.get_running_loop().create_task(self._load(url))
         problem = await self._loads[url]

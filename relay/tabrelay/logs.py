@@ -30,18 +30,24 @@ _SECRETS = re.compile(
 )
 # What moves a terminal's cursor, begins another line, or turns text round.
 _TRICKS: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_known: set[str] = set()
+MOST_KNOWN: Final = 1024  # secrets; of more, the oldest are not taken out any longer
+_known: dict[str, None] = {}
+_version = 0
 
 
 def conceal(secret: str) -> None:
     """A secret that has no shape of its own is to be taken out too."""
-    if len(secret) >= SHORTEST:
-        _known.add(secret)
+    global _version
+    if len(secret) >= SHORTEST and secret not in _known:
+        _known[secret] = None
+        _version += 1
+        if len(_known) > MOST_KNOWN:
+            del _known[next(iter(_known))]
 
 
 def secrets_known() -> int:
-    """It only ever grows."""
-    return len(_known)
+    """Another number whenever they are others."""
+    return _version
 
 
 def redact(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tabserver import presence
 from tabserver.hub import Hub
-from tabserver.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_TABS
+from tabserver.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_OFFERS, MOST_TABS
 from tabserver.toolbox import Toolbox
 from tabserver.wire.notes import MAX_TAB_ID
 from tests.support.port import FakePort
@@ -63,3 +63,16 @@ def test_of_tabs_that_are_gone_the_last_are_known_by_name() -> None:
 
 def test_javascript_stores_no_longer_id() -> None:
     assert re.findall(r"^const MAX_ID = (\d+);$", JS.read_text(), re.MULTILINE) == [str(MAX_TAB_ID)]
+
+
+def test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again() -> None:
+    house = hub()
+    port = attach(house, "a")
+    tools = [{"name": f"t{number}", "inputSchema": {"type": "object"}} for number in range(MOST_OFFERS + 50)]
+    house.receive(port, {"t": "offer", "tools": tools})
+    [refused] = port.of("refused")
+    assert refused["message"] == f"A page offers at most {MOST_OFFERS:,} tools."
+    [tab] = house.tabs
+    assert len(tab.offers["tools"]) == MOST_OFFERS
+    house.receive(port, {"t": "offer", "tools": tools[:10]})
+    assert len(port.of("refused")) == 1

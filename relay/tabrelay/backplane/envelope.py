@@ -15,6 +15,7 @@ HEADER_ROOM: Final = 4096
 # One sender's messages that are not whole yet, together.
 MAX_UNFINISHED: Final = 64 * 1024 * 1024
 MAX_PARTS: Final = 4096
+MAX_MESSAGES: Final = 1024  # of one node, that are not whole
 
 
 class BadEnvelope(ValueError):
@@ -99,7 +100,7 @@ class Assembly:
         if index == count - 1:
             del mine[number]
             return b"".join(whole.parts)
-        if sum(one.size for one in mine.values()) > MAX_UNFINISHED:
+        if len(mine) > MAX_MESSAGES or sum(one.size for one in mine.values()) > MAX_UNFINISHED:
             mine.clear()
             raise BadEnvelope("too much that is not whole")
         return None

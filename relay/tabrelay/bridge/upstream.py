@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 10.0
 MAX_REDIRECTS: Final = 5
 MAX_IDLE_CONNECTIONS: Final = 20
+MAX_LEFT: Final = 8  # clients of addresses where the relay was before
 
 
 class Answer:
@@ -80,6 +81,7 @@ class Upstream:
         self._made_for: tuple[Address, bytes | None] | None = None
         self._proven: ProvenConnections | None = None
         self._left: list[tuple[httpx2.AsyncClient, ProvenConnections | None]] = []
+        self._closing: set[asyncio.Task[None]] = set()
 
     @property
     def where(self) -> str:
@@ -136,6 +138,10 @@ class Upstream:
         if self._client is None or (address, key) != self._made_for:
             if self._client is not None:
                 self._left.append((self._client, self._proven))  # its streams may still be read
+                if len(self._left) > MAX_LEFT:
+                    closing = asyncio.get_running_loop().create_task(_close(*self._left.pop(0)))
+                    self._closing.add(closing)
+                    closing.add_done_callback(self._closing.discard)
             self._made_for = address, key
             self._client, self._proven = make_client(address, key)
         return self._client
@@ -145,9 +151,13 @@ class Upstream:
             self._left.append((self._client, self._proven))
             self._client = self._proven = self._made_for = None
         for client, proven in self._left:
-            await client.aclose()
-            if proven is not None:
-                await proven.close()
+            await _close(client, proven)
+
+
+async def _close(client: httpx2.AsyncClient, proven: ProvenConnections | None) -> None:
+    await client.aclose()
+    if proven is not None:
+        await proven.close()
 
 
 def key_to_prove(address: Address, authorization: str | None) -> bytes | None:

@@ -20,6 +20,7 @@ HEADER: Final = b"tabrelay-acp"
 FORGET_S: Final = 90.0
 MAX_CONDUCTORS: Final = 256
 MAX_ROWS: Final = 1024  # servers of all sessions of one conductor
+MAX_CONNECTIONS: Final = 64  # of one server in one session
 MAX_TEXT: Final = 256
 MAX_CALLED: Final = 4096
 
@@ -141,7 +142,8 @@ def _read(told: Any) -> list[Row]:
         for one in servers if isinstance(servers, list) else ():
             server, id = (_text(one.get("server")), _text(one.get("server_id"))) if isinstance(one, dict) else ("", "")
             if server and id:
-                connections = tuple(_text(text) for text in one.get("connections") or ())
+                said = one.get("connections")
+                connections = tuple(_text(text) for text in said[:MAX_CONNECTIONS]) if isinstance(said, list) else ()
                 how, is_used = _text(one.get("how")), one.get("is_used") is True
                 rows.append(Row(agent, _text(session.get("session")) or None, server, id, how, connections, is_used))
     if len(rows) > MAX_ROWS:

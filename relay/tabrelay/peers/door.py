@@ -44,7 +44,7 @@ from tabserver.wire.frames import (
 )
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.names import OF, check_instance, check_server_name, server_of
+from tabserver.wire.names import OF, check_instance, check_server_name
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -320,11 +320,15 @@ class Door:
     def _gone(self, peer: TabPeer) -> None:
         self._sessions.pop(peer.link.sid or "", None)
         self._registry.release(peer.server, peer)
-        if peer.server != server_of(peer.server) and self._registry.holder(peer.server) is None:
-            del self._rosters[peer.server]  # other than names, browsers come anew for ever
+        asyncio.get_running_loop().call_soon(self._forget_roster, peer.server)  # when its calls have failed
         log.info("%s: gone", peer.server)
         self._on_gone(peer.server)
         self._plain.reclaim(peer.server)
+
+    def _forget_roster(self, name: str) -> None:
+        """New names and browsers come without end: of those that are gone nothing is kept."""
+        if self._registry.holder(name) is None and not self._rosters.get(name, True):
+            del self._rosters[name]
 
     def _tabs(self, peer: TabPeer, said: object) -> None:
         known = read_tabs(said)

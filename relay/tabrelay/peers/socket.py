@@ -249,6 +249,9 @@ class SocketPeer:
         uri, channel = params.get("uri"), pending.call.channel
         if isinstance(uri, str):
             if pending.call.method == "resources/subscribe":
+                if (refusal := self._audience.refusal(channel, uri)) is not None:
+                    pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                    return
                 self._audience.subscribe(channel, uri)
             elif not self._audience.unsubscribe(channel, uri):
                 pending.answer({})  # another caller still wants to hear of it

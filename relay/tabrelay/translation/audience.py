@@ -5,11 +5,16 @@ The server has one level and one set of subscriptions; each caller gets what it 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from tabrelay.calls import Notice
+from tabrelay.inspection import MAX_URI
 from tabrelay.translation import envelope
+
+MAX_SUBSCRIPTIONS: Final = 256  # of one caller
+MAX_URIS: Final = 4096  # of all callers of one server
 
 
 class Audience:
@@ -19,6 +24,7 @@ class Audience:
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._levels: dict[str, str] = {}
         self._subscribers: dict[str, set[str]] = {}
+        self._counts: Counter[str] = Counter()  # subscriptions of each caller
 
     @property
     def level(self) -> str | None:
@@ -58,16 +64,34 @@ class Audience:
         level = self._levels.get(channel)
         return level is None or envelope.is_loud_enough(params, level)
 
+    def refusal(self, channel: str, uri: str) -> str | None:
+        """Why this caller can't subscribe to that; None if it can."""
+        if len(uri) > MAX_URI:
+            return f"The URI has {len(uri):,} characters, and at most {MAX_URI:,} can be subscribed to."
+        if channel in self._subscribers.get(uri, ()):
+            return None
+        if self._counts[channel] >= MAX_SUBSCRIPTIONS:
+            return f"This session has {MAX_SUBSCRIPTIONS} subscriptions already. Unsubscribe from one first."
+        if uri not in self._subscribers and len(self._subscribers) >= MAX_URIS:
+            return f"Clients of this server have subscribed to {MAX_URIS:,} resources already. Try again later."
+        return None
+
     def subscribe(self, channel: str, uri: str) -> bool:
-        """True if nobody had asked for it before."""
+        """True if nobody had asked for it before. Ask `refusal` first."""
         channels = self._subscribers.setdefault(uri, set())
-        channels.add(channel)
+        if channel not in channels:
+            channels.add(channel)
+            self._counts[channel] += 1
         return len(channels) == 1
 
     def unsubscribe(self, channel: str, uri: str) -> bool:
         """True if nobody wants to hear of it any more."""
         channels = self._subscribers.get(uri, set())
-        channels.discard(channel)
+        if channel in channels:
+            channels.discard(channel)
+            self._counts[channel] -= 1
+            if not self._counts[channel]:
+                del self._counts[channel]
         if not channels:
             self._subscribers.pop(uri, None)
         return not channels

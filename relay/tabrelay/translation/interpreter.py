@@ -26,6 +26,7 @@ from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
 MAX_ROUNDS: Final = 10
+MAX_QUESTIONS: Final = 64  # in one round
 RELISTEN_S: Final = 1.0
 DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides then, and this is what most would say
 UNKNOWN: Final = frozenset({"server/discover", "subscriptions/listen"})
@@ -255,6 +256,8 @@ class Interpreter:
         """Why these questions can't be asked."""
         if talk.rounds >= MAX_ROUNDS:
             return f"The server asked more than {MAX_ROUNDS - 1} times without an end."
+        if len(asked) > MAX_QUESTIONS:
+            return f"The server asks {len(asked):,} questions at once, and at most {MAX_QUESTIONS} are passed on."
         if not asked and talk.state is None:
             return "The server wants an answer, and asks nothing."
         for request in asked.values():
@@ -303,6 +306,9 @@ class Interpreter:
             outer.refuse(jsonrpc.INVALID_PARAMS, "params.uri is missing.")
             return
         if outer.call.method == "resources/subscribe":
+            if (refusal := self._audience.refusal(outer.call.channel, uri)) is not None:
+                outer.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                return
             self._audience.subscribe(outer.call.channel, uri)
         else:
             self._audience.unsubscribe(outer.call.channel, uri)

@@ -308,6 +308,9 @@ class Upstream:
             else:
                 self._go(pending, {**params, "level": self._audience.level})
         elif call.method == "resources/subscribe" and params is not None and isinstance(params.get("uri"), str):
+            if (refusal := self._audience.refusal(call.channel, params["uri"])) is not None:
+                pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                return
             self._audience.subscribe(call.channel, params["uri"])
             self._go(pending, params)
         elif call.method == "resources/unsubscribe" and params is not None and isinstance(params.get("uri"), str):

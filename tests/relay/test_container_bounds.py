@@ -1,0 +1,131 @@
+"""Tables that grow with callers, names and messages: each is filled past its bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tabrelay import logs
+from tabrelay.backplane.envelope import MAX_MESSAGES, Assembly, BadEnvelope
+from tabrelay.calls import Call
+from tabrelay.faces.editors import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, Editors
+from tabrelay.inspection import MAX_URI
+from tabrelay.meter import MAX_KNOWN, Meter
+from tabrelay.translation.audience import MAX_SUBSCRIPTIONS, MAX_URIS, Audience
+from tabrelay.upstreams.floor import MAX_HABITS, Habits
+from tabserver.wire import jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+from tests.support.page import ScriptedPage
+from tests.support.relay import RunningRelay
+from tests.support.waiting import until
+from tests.support.worker import SyntheticWorker
+
+CALLER = Caller(Era.MODERN, "2026-07-28", "token:me", {"name": "c", "version": "1"})
+
+
+def test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many() -> None:
+    audience = Audience()
+
+    def subscribe(channel: str, uri: str) -> str | None:
+        refusal = audience.refusal(channel, uri)
+        if refusal is None:
+            audience.subscribe(channel, uri)
+        return refusal
+
+    assert "characters" in str(subscribe("a", "x" * (MAX_URI + 1)))
+    refused = [subscribe("a", f"x:{number}") for number in range(MAX_SUBSCRIPTIONS + 1)]
+    assert refused[:-1] == [None] * MAX_SUBSCRIPTIONS and "Unsubscribe from one first" in str(refused[-1])
+    assert subscribe("a", "x:0") is None  # which it has already
+    channels = [f"c{number}" for number in range(2 * MAX_URIS // MAX_SUBSCRIPTIONS)]
+    for channel in channels:
+        for number in range(MAX_SUBSCRIPTIONS):
+            subscribe(channel, f"{channel}:{number}")
+    assert len(audience.uris) == MAX_URIS
+    assert "already" in str(subscribe("late", "x:late"))
+    assert subscribe("late", "x:0") is None  # which the server was asked for already
+    for channel in ("a", "late", *channels):
+        audience.leave(channel)
+    assert (len(audience.uris), len(audience._counts)) == (0, 0)
+
+
+async def test_a_plain_page_is_asked_for_no_more_subscriptions_than_a_caller_may_have(tmp_path: Path) -> None:
+    async with (
+        RunningRelay(tmp_path, plain=("notes",), rate_s=0) as relay,
+        ScriptedPage(relay.url, "notes", subprotocol=None) as page,
+    ):
+        _, headers = await relay.initialize("notes")
+        body = jsonrpc.request(1, "resources/subscribe", {"uri": "x" * 100_000})
+        answer = (await relay.http.post("/notes", json=body, headers=headers)).json()
+        assert answer["error"]["code"] == jsonrpc.INVALID_PARAMS
+        assert not page.has("resources/subscribe")
+
+
+async def test_of_browsers_that_are_gone_no_table_of_calls_is_kept(tmp_path: Path) -> None:
+    async with RunningRelay(tmp_path, max_servers=5, grace_s=0) as relay:
+        door = relay.app._app._app._door
+        for number in range(20):
+            async with SyntheticWorker(relay.url, relay.token, f"n{number}", inst=f"w{number}"):
+                pass
+        await until(lambda: not door._sessions)
+        assert door._rosters == {}
+
+
+def test_what_conductors_report_is_bounded() -> None:
+    editors = Editors(clock=lambda: 0.0)
+    server = {"server": "notes", "server_id": "s", "connections": [f"c{number}" for number in range(10_000)]}
+    editors.report("one", {"agent": "a", "sessions": [{"session": "x", "servers": [server]}]})
+    [row] = editors.describe(lambda name: True)
+    assert len(row["connections"]) == MAX_CONNECTIONS
+    with pytest.raises(ValueError, match="at most"):
+        editors.report("one", {"agent": "a", "sessions": [{"servers": [server] * (MAX_ROWS + 1)}]})
+    for number in range(MAX_CONDUCTORS - 1):
+        editors.report(f"c{number}", {"sessions": []})
+    with pytest.raises(ValueError, match="already"):
+        editors.report("one more", {"sessions": []})
+    for number in range(2 * MAX_CALLED):
+        editors.stamp(f"id-{number}", {"id": 1, "method": "x", "params": {}})
+    assert len(editors._called) == MAX_CALLED
+
+
+def test_a_node_has_so_many_messages_that_are_not_whole() -> None:
+    assembly = Assembly()
+
+    def part(number: int) -> bytes:
+        return orjson.dumps({"op": "part", "from": "n", "x": number, "q": 0, "n": 2}) + b"\nx"
+
+    for number in range(MAX_MESSAGES):
+        assembly.add(part(number))
+    with pytest.raises(BadEnvelope):
+        assembly.add(part(MAX_MESSAGES))
+    assert assembly._unfinished["n"] == {}
+
+
+def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
+    meter = Meter(most_servers=3)
+    for number in range(2 * MAX_KNOWN):
+        call = Call("c", 1, f"made/up{number}", "{}", CALLER)
+        meter.ended(f"s{number}", call, 0.1, (None, ""))
+    assert len(meter._known) <= MAX_KNOWN
+    assert (len(meter._servers), len(meter._series)) == (3, 4)
+
+
+def test_habits_of_tools_are_so_many() -> None:
+    habits = Habits()
+    for number in range(2 * MAX_HABITS):
+        habits.learn(f"tools/call t{number}", asks=False)
+    assert len(habits._asks) == MAX_HABITS
+
+
+def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, Any] = {}
+    monkeypatch.setattr(logs, "_known", known)
+    before = logs.secrets_known()
+    for number in range(logs.MOST_KNOWN + 5):
+        logs.conceal(f"made-up-{number:06}")
+    assert len(known) == logs.MOST_KNOWN
+    assert logs.secrets_known() == before + logs.MOST_KNOWN + 5
+    assert "made-up" not in logs.redact(f"the last one is made-up-{logs.MOST_KNOWN + 4:06}")

@@ -1,0 +1,129 @@
+"""docs/limits.md names every container that grows while a program runs, what bounds it, and a test that reaches it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tabrelay.config import Settings
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "limits.md"
+PACKAGES = {"relay/tabrelay": "", "browser_pkg/tabserver": "tabserver/"}
+# Programs that run once and end, and values that are made from one file.
+SHORT_LIVED = ("verbs/", "configfile/", "clients/", "bridge/oauth/", "tabserver/micropython/")
+GROWING = {
+    *("dict", "list", "set", "deque", "OrderedDict", "defaultdict", "Counter", "bytearray", "Queue"),
+    *("WeakSet", "WeakKeyDictionary", "WeakValueDictionary"),
+}
+
+
+def _is_growing(value: ast.expr | None) -> bool:
+    """Does it begin as an empty container?"""
+    match value:
+        case ast.Dict(keys=[]) | ast.List(elts=[]):
+            return True
+        case ast.Call(func=ast.Name(id="field"), keywords=keywords):
+            factory = next((word.value for word in keywords if word.arg == "default_factory"), None)
+            return factory is not None and any(
+                isinstance(node, ast.Name) and node.id in GROWING for node in ast.walk(factory)
+            )
+        case ast.Call(func=func):
+            func = func.value if isinstance(func, ast.Subscript) else func
+            name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+            return name in GROWING and not any(
+                isinstance(argument, ast.GeneratorExp | ast.ListComp) for argument in value.args
+            )
+    return False
+
+
+def _assigned(node: ast.AST) -> tuple[ast.expr | None, ast.expr | None]:
+    match node:
+        case ast.Assign(targets=[target], value=value):
+            return target, value
+        case ast.AnnAssign(target=target, value=value):
+            return target, value
+    return None, None
+
+
+def _of_class(owner: ast.ClassDef) -> Iterator[str]:
+    for node in ast.walk(owner):
+        target, value = _assigned(node)
+        if not _is_growing(value):
+            continue
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+            yield target.attr
+        elif isinstance(target, ast.Name) and node in owner.body:
+            yield target.id
+
+
+@cache
+def containers() -> frozenset[str]:
+    """As `module.Class.attribute`, or `module.name` for one of a module."""
+    found = set()
+    for folder, prefix in PACKAGES.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            place = prefix + path.relative_to(ROOT / folder).as_posix()
+            if place.startswith(SHORT_LIVED):
+                continue
+            module = place.removesuffix(".py").replace("/", ".")
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    found |= {f"{module}.{node.name}.{name}" for name in _of_class(node)}
+            for node in tree.body:
+                target, value = _assigned(node)
+                if isinstance(target, ast.Name) and _is_growing(value):
+                    found.add(f"{module}.{target.id}")
+    return frozenset(found)
+
+
+@cache
+def rows() -> list[list[str]]:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| `")]
+    return [row for row in cells if len(row) == 4]
+
+
+def test_every_container_that_grows_is_in_the_table() -> None:
+    """A new one without a row fails: say what it grows with and what bounds it, or why it does not grow."""
+    listed = [name for row in rows() for name in re.findall(r"`([\w.]+)`", row[0])]
+    assert sorted(containers() - set(listed)) == []
+    assert sorted(set(listed) - containers()) == []
+    assert sorted({name for name in listed if listed.count(name) > 1}) == []
+
+
+@cache
+def _constants() -> frozenset[str]:
+    texts = [path.read_text(encoding="utf-8") for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    return frozenset(name for text in texts for name in re.findall(r"^([A-Z][A-Z_]+)\b[^=\n]* = ", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
+def test_every_bound_is_a_setting_or_a_constant_that_exists(row: list[str]) -> None:
+    settings = {item.name for item in fields(Settings)}
+    named = re.findall(r"`(\w+)`", row[2])
+    assert row[1] and row[2]
+    assert [name for name in named if name not in settings and name not in _constants()] == []
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][:60])
+def test_every_bound_that_a_stranger_can_reach_has_a_test_that_does(row: list[str]) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", row[3])
+    assert named or row[3].startswith("none:"), "name the test that reaches the bound, or say why there is none"
+    gone = [f"{path}::{test}" for path, test in named if f"def {test}(" not in (ROOT / path).read_text()]
+    assert gone == []
+
+
+UNBOUNDED = re.compile(r"^\s*@(?:functools\.)?(?:cache|lru_cache)\s*$|lru_cache\((?:maxsize=)?None\)", re.MULTILINE)
+
+
+def test_every_cache_of_a_function_has_a_size() -> None:
+    files = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    assert [path.name for path in files if UNBOUNDED.search(path.read_text(encoding="utf-8"))] == []
