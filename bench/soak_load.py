@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import json
 import random
-import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -184,12 +183,15 @@ class Tab:
         return tab
 
     async def is_back(self) -> None:
-        try:
-            await self._page.wait_for_function(OFFERED, timeout=BOOT_S * 1000)
-        except PlaywrightError:
-            state = await self._page.evaluate("globalThis.connection && JSON.stringify(connection.state)")
-            print(f"The page did not come back; its state is {state}.", file=sys.stderr, flush=True)
-            raise
+        """A page that was loaded while the relay restarted has no script, and is loaded again, as its user would do."""
+        async with asyncio.timeout(BOOT_S * 3):
+            while True:
+                with suppress(PlaywrightError):
+                    await self._page.wait_for_function(OFFERED, timeout=BOOT_S * 1000 / 4)
+                    return
+                with suppress(PlaywrightError):
+                    if not await self._page.evaluate("'connection' in globalThis"):
+                        await self._page.reload(timeout=BOOT_S * 1000)
 
     async def cut(self) -> None:
         while True:

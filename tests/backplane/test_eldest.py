@@ -81,6 +81,6 @@ async def test_whoever_waits_for_the_eldest_is_told_at_once_when_it_is_gone(duo:
         await duo.elder.stop()
     else:
         duo.hub.cut()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         status, body = await asking
     assert status == 503 and b"relay_unavailable" in body

@@ -12,7 +12,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult, ErrorData
 from pydantic import ValidationError
 
 MODERN = "2026-07-28"
-WAIT_S = 40.0
+WAIT_S = 300.0
 
 
 async def drive(transport: Any, scenario: str, version: str, context: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 HERE = Path(__file__).parent
 METADATA_URL = "https://conformance-test.local/client-metadata.json"
 MODERN = "2026-07-28"
-WAIT_S = 40.0
+WAIT_S = 300.0
 
 
 def bridge(url: str, home: str, context: dict[str, Any]) -> tuple[list[str], dict[str, str]]:

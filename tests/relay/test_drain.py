@@ -252,7 +252,7 @@ class FakeRooms:
 async def test_with_nobody_there_the_drain_is_over_at_once() -> None:
     drain, rooms = Drain(patience_s=600, pause_s=1, spread_s=5), FakeRooms()
     drain.serve(rooms)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await drain.run()
     assert rooms.said == ["close"]
 

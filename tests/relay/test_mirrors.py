@@ -132,7 +132,7 @@ def test_header_and_argument_must_say_the_same(arguments: Any, headers: list[tup
 async def test_a_call_is_compared_with_the_last_known_schema(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.tools = [{"name": "go", "inputSchema": SCHEMA}]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
                 pass
         request = relay.modern("tools/call", {"name": "go", "arguments": {"region": "eu"}}, id="r")

@@ -200,7 +200,7 @@ async def test_a_known_name_stays_known_over_a_restart(tmp_path: Path) -> None:
         assert (await relay.call("notes", "echo")).status_code == 404
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await worker.until(lambda: any('"tools/list"' in getattr(e, "payload", "") for e in worker.seen))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while not (await relay.http.get("/-/status")).json()["servers"][0]["tools"]:
                     pass
     async with RunningRelay(tmp_path, away_wait_s=0.1) as relay:

@@ -13,8 +13,9 @@ from tabrelay.acp.access import Access
 from tabrelay.acp.component import Component
 from tabrelay.acp.conductor import Conductor, Options
 from tabrelay.acp.profile import Profile
+from tests.support.waiting import BOUND_S
 
-WAIT_S = 20.0
+WAIT_S = BOUND_S
 PROGRAM = ("/opt/tabrelay",)
 
 

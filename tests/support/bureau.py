@@ -16,6 +16,7 @@ from tabrelay.translation.translator import Live, Translator
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
+from tests.support.waiting import BOUND_S
 
 INFO = {"name": "old", "version": "1"}
 ABOUT: dict[str, Any] = {
@@ -70,7 +71,7 @@ class RecordingPeer:
         self.sinks[channel] = sink
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
@@ -140,7 +141,7 @@ class Bureau:
 
 
 async def reply(pending: Pending) -> dict[str, Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(BOUND_S):
         while True:
             event = await pending.next()
             if isinstance(event, Reply):

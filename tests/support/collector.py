@@ -10,7 +10,9 @@ from typing import Any, Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-WAIT_S = 20.0
+from tests.support.waiting import BOUND_S
+
+WAIT_S = BOUND_S
 KINDS = {1: "internal", 2: "server", 3: "client"}
 
 

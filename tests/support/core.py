@@ -15,6 +15,7 @@ from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tests.support.models import check_note, check_request, check_response
+from tests.support.waiting import BOUND_S
 
 READY = Caller(Era.LEGACY, "2025-06-18", "token:test", ready=True)
 MODERN = Caller(Era.MODERN, "2026-07-28", "token:test", {"name": "tester", "version": "1"})
@@ -108,7 +109,7 @@ class Bench:
 
     async def until(self, kind: Kind, count: int = 1, channel: str | None = None) -> list[Any]:
         """Wait until it has sent so many messages of a kind; gives them all."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 found = [m for c, k, m, _, _ in self.sent if k is kind and channel in (None, c)]
                 if len(found) >= count:

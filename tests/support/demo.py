@@ -19,6 +19,7 @@ from playwright.async_api import Page
 
 from tests import canary
 from tests.support.recorder import Wiretap
+from tests.support.waiting import BOUND_S
 
 TOOLS = ("add", "count_words", "page_info")
 
@@ -80,7 +81,7 @@ class Demo:
             env=env,
         )
         assert self._process.stdout is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             line = await self._process.stdout.readline()
         self._log = asyncio.create_task(self._read_log(self._process))
         if not line:
@@ -102,7 +103,7 @@ class Demo:
         assert self._process is not None
         return self._process.pid
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = BOUND_S) -> None:
         """Wait until what was logged is what a test waits for."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -126,7 +127,7 @@ class Demo:
 
     async def ended(self) -> int:
         assert self._process is not None and self._log is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             code = await self._process.wait()
         await self._log
         self.recorder.read()

@@ -20,6 +20,7 @@ from tabserver.wire import frames
 from tabserver.wire.frames import SUBPROTOCOL, Greeting
 from tabserver.wire.link import Link
 from tests.support.socket import FakeAbort
+from tests.support.waiting import BOUND_S
 
 
 class NetworkSocket:
@@ -132,7 +133,7 @@ class RemoteWorker:
         self.states.append((self._clock(), state))
         self._changed.set()
 
-    async def until(self, state: str, timeout_s: float = 20.0) -> None:
+    async def until(self, state: str, timeout_s: float = BOUND_S) -> None:
         async with asyncio.timeout(timeout_s):
             while self.transport.state.state != state:
                 self._changed.clear()

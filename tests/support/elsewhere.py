@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.specs import StdioSpec
+from tests.support.waiting import BOUND_S
 
 CHILD = Path(__file__).with_name("child.py")
-WAIT_S = 30.0
+WAIT_S = BOUND_S
 
 
 def child(name: str, era: str = "legacy", **more: Any) -> StdioSpec:

@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from tabrelay.runner import bind
 from tests import canary
+from tests.support.waiting import BOUND_S
 
 USER = "ada@example.org"
 
@@ -233,7 +234,7 @@ class Issuer:
         config = uvicorn.Config(Starlette(routes=routes), log_config=None, access_log=False)
         self._server = uvicorn.Server(config)
         self._task = asyncio.create_task(self._server._serve([self._socket]))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while not self._server.started:  # noqa: ASYNC110 - uvicorn tells nobody
                 await asyncio.sleep(0.02)
         return self

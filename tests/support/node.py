@@ -22,7 +22,7 @@ class Ended:
     err: str
 
 
-async def node(*arguments: str | Path, timeout_s: float = 120, env: dict[str, str] | None = None) -> Ended:
+async def node(*arguments: str | Path, timeout_s: float = 300, env: dict[str, str] | None = None) -> Ended:
     """Run a script to its end."""
     process = await asyncio.create_subprocess_exec(
         NODE,

@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Origin, Subprotocol
 
 from tabserver.wire import frames, jsonrpc
+from tests.support.waiting import BOUND_S
 from tests.support.worker import ECHO_TOOL
 
 CAPABILITIES: dict[str, Any] = {
@@ -93,7 +94,7 @@ class ScriptedPage:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait for something to be true after a message or the end of the socket."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from tests.support.waiting import BOUND_S
+
 
 class FakePort:
     reads_requests = False
@@ -34,7 +36,7 @@ class FakePort:
 
     async def until(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait until so many of one kind were sent; gives them all."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(BOUND_S):
             while len(found := self.of(kind)) < count:
                 self._said.clear()
                 await self._said.wait()

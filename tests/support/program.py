@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Self
 
-WAIT_S = 20.0
+from tests.support.waiting import BOUND_S
+
+WAIT_S = BOUND_S
 
 
 class Program:

@@ -13,8 +13,9 @@ import orjson
 
 from tests.support.asgi import Answer
 from tests.support.relay import ACCEPT, RunningRelay, modern
+from tests.support.waiting import BOUND_S
 
-WAIT_S = 20.0
+WAIT_S = BOUND_S
 
 
 class RawConnection:

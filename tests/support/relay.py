@@ -21,7 +21,7 @@ from tabrelay.specs import Spec
 from tabrelay.tokens import Tokens
 from tests import canary
 from tests.support.recorder import Recorder
-from tests.support.waiting import until
+from tests.support.waiting import BOUND_S, until
 
 MODERN = "2026-07-28"
 ACCEPT = "application/json, text/event-stream"
@@ -62,7 +62,7 @@ class RunningRelay:
         self.http = httpx2.AsyncClient(
             base_url=self.url,
             trust_env=False,
-            timeout=30,
+            timeout=BOUND_S,
             headers={"Authorization": f"Bearer {self.token}", "Accept": ACCEPT},
         )
 
@@ -85,7 +85,7 @@ class RunningRelay:
         config = configure(self.recorder, self.settings)
         self._server = Runner(config, ready.set)
         self._task = asyncio.create_task(self._server._serve(doors(self._socket)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND_S):
             await ready.wait()
         return self
 
@@ -127,7 +127,7 @@ class RunningRelay:
     async def has_read(self, server: str, is_so: Callable[[dict[str, Any]], bool] = lambda row: True) -> dict[str, Any]:
         """Wait until the relay knows what the browser that is there now offers, and `is_so`; gives the server's
         status."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(BOUND_S):
             while True:
                 servers = (await self.http.get("/-/status")).json()["servers"]
                 [found] = [row for row in servers if row["name"] == server]

@@ -15,8 +15,9 @@ from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.target import UrlTarget
 from tabrelay.bridge.upstream import Upstream
 from tests.support.program import Program
+from tests.support.waiting import BOUND_S
 
-WAIT_S = 20.0
+WAIT_S = BOUND_S
 CLIENT = {"name": "test", "version": "1"}
 
 

@@ -13,9 +13,13 @@ from tests.support.node import SUITE, node
 
 # What the suite writes down about what it said and heard, in the form of checks.
 TRAFFIC = frozenset({"outgoing-request", "incoming-response", "incoming-sse-event", "stream-closed"})
-# The one check that a clock decides: the suite gives a call 600 ms to say something, however busy the machine is.
-CLOCKED = "sep-2575-server-no-log-without-loglevel"
-TRIES = 4
+# The one scenario whose verdicts depend on a clock: it gives streams 500 to 1500 ms to say something, however busy the
+# machine is. It is run again, alone, before a failure counts.
+CLOCKED = "server-stateless"
+TRIES = 6
+# How long a run of the whole suite may take, which starts up to 32 clients at once, and one client of it.
+RUN_S = 1800
+CLIENT_S = 1700
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +42,24 @@ async def scored(revision: str, side: Literal["Server", "Client"] = "Server") ->
 
 async def run(url: str, revision: str, folder: Path) -> dict[str, Scenario]:
     required = await scored(revision)
-    ended = await node(SUITE, "server", "--url", url, "--requirements", revision, "-o", folder)
+    ended = await node(SUITE, "server", "--url", url, "--requirements", revision, "-o", folder, timeout_s=RUN_S)
     found = _read(folder, required)
     assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
-    for name in [name for name, scenario in found.items() if _is_late(scenario)]:
-        for attempt in range(1, TRIES):
-            apart = folder.with_name(f"{folder.name}-{name}-{attempt}")
-            await node(SUITE, "server", "--url", url, "--scenario", name, "--spec-version", revision, "-o", apart)
-            found |= _read(apart, required)
-            if not _is_late(found[name]):
-                break
+    for attempt in range(1, TRIES):
+        if CLOCKED not in found or not found[CLOCKED].problems:
+            break
+        apart = folder.with_name(f"{folder.name}-{CLOCKED}-{attempt}")
+        flags = ("--scenario", CLOCKED, "--spec-version", revision, "-o", apart)
+        await node(SUITE, "server", "--url", url, *flags, timeout_s=RUN_S)
+        found |= _read(apart, required)
     return found
-
-
-def _is_late(scenario: Scenario) -> bool:
-    """Did that check fail, and no other?"""
-    return [problem.partition(":")[0] for problem in scenario.problems] == [CLOCKED]
 
 
 async def run_clients(command: str, revision: str, folder: Path, env: dict[str, str]) -> dict[str, Scenario]:
     """`command` is started once per scenario, with the address of the suite's server behind it."""
     required = await scored(revision, "Client")
-    flags = ("--command", command, "--requirements", revision, "--timeout", "280000", "-o", folder)
-    ended = await node(SUITE, "client", *flags, timeout_s=300, env=env)
+    flags = ("--command", command, "--requirements", revision, "--timeout", str(CLIENT_S * 1000), "-o", folder)
+    ended = await node(SUITE, "client", *flags, timeout_s=RUN_S, env=env)
     found = _read(folder, required)
     assert required <= found.keys(), f"not run: {required - found.keys()}\n{ended.out}\n{ended.err}"
     return found
@@ -76,11 +75,11 @@ async def run_client(command: str, scenario: str, revision: str, folder: Path, e
         "--spec-version",
         revision,
         "--timeout",
-        "60000",
+        "300000",
         "-o",
         folder,
     )
-    ended = await node(SUITE, "client", *flags, timeout_s=90, env=env)
+    ended = await node(SUITE, "client", *flags, timeout_s=400, env=env)
     found = _read(folder, frozenset({scenario}))
     assert scenario in found, f"not run: {scenario}\n{ended.out}\n{ended.err}"
     return found[scenario]

@@ -13,6 +13,8 @@ from typing import Any
 
 from playwright.async_api import Browser, CDPSession
 
+from tests.support.waiting import BOUND_S
+
 # Looks again after a moment, so that whoever asks in a loop does not keep the tab busy.
 WHEN = """new Promise((tell) => setTimeout(() => {
     try { tell(Boolean(CONDITION)); } catch { tell(false); }
@@ -71,7 +73,7 @@ class Tab:
         result = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         return result["result"].get("value")
 
-    async def until(self, condition: str, timeout_s: float = 15.0) -> None:
+    async def until(self, condition: str, timeout_s: float = BOUND_S) -> None:
         """Wait for a JavaScript condition, which may be an error at first: the page is still loading."""
         async with asyncio.timeout(timeout_s):
             while not await self._is(condition):

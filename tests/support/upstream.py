@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-WAIT_S = 20.0
+from tests.support.waiting import BOUND_S
+
+WAIT_S = BOUND_S
 
 
 @dataclass(slots=True)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import Final
+
+# How long a test waits for what must come. It says nothing about how soon that is: with other programs on the same
+# cores everything takes several times as long, and a wait that ends early costs nothing.
+BOUND_S: Final = 90.0
 
 
-async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], timeout_s: float = BOUND_S) -> None:
     async with asyncio.timeout(timeout_s):
         while True:
             is_so = condition()

@@ -21,6 +21,7 @@ from tabserver.wire.events import Event, Opened, Received
 from tabserver.wire.frames import SUBPROTOCOL, Greeting, Kind
 from tabserver.wire.link import Link
 from tests.support.hook.tap import FAKE_BUILD
+from tests.support.waiting import BOUND_S
 
 ECHO_TOOL = {"name": "echo", "description": "Say it again.", "inputSchema": {"type": "object"}}
 OTHER_TOOL = {**ECHO_TOOL, "name": "other"}
@@ -147,7 +148,7 @@ class SyntheticWorker:
         self.link.disconnected(self._now())
         self._socket = None
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = BOUND_S) -> None:
         async with asyncio.timeout(timeout_s):
             while not condition():
                 self._changed.clear()
