@@ -8,10 +8,10 @@ Two relays run beside each other, with 20 CPython workers (the real transport an
     restarted   5 workers and their callers. It is restarted every few minutes for the whole time.
 
 The warm-up takes ten minutes (a third of a shorter run). At its end, and again at the end of the run, all load pauses
-for a while, and the descriptors and tasks of the steady relay are counted. Both counts must be the same. The slope of
-its memory is the Theil-Sen estimate (the median of the slopes between all pairs of samples) over the samples between
-the two pauses. It must be under 1 MB per hour, resident and unique. Runs that measure less than 20 minutes report the
-slope and do not judge it: it is noise.
+for a while, and the descriptors (but for log files, which are opened when they are first written) and tasks of the
+steady relay are counted. Both counts must be the same. The slope of its memory is the Theil-Sen estimate (the median of
+the slopes between all pairs of samples) over the samples between the two pauses. It must be under 1 MB per hour,
+resident and unique. Runs that measure less than 20 minutes report the slope and do not judge it: it is noise.
 
 Other violations: a call without an answer, with another call's answer, or that ran twice; a revoked token that works;
 an exception in a relay's log or the page. The exit code is 1 if there is any.
@@ -98,6 +98,17 @@ class Relay:
     def figures(self) -> dict[str, int]:
         assert self._child is not None
         return process_figures(self._child.pid)
+
+    def open_files(self) -> dict[str, int]:
+        """Descriptors by what they are. A log file is opened by the first line that is written to it."""
+        assert self._child is not None
+        found: Counter[str] = Counter()
+        for path in Path(f"/proc/{self._child.pid}/fd").iterdir():
+            with suppress(OSError):
+                target = path.readlink()
+                is_log = target.parent == self.home / "log"
+                found["log files" if is_log else str(target).partition(":")[0]] += 1
+        return dict(found)
 
     async def tasks(self, http: httpx2.AsyncClient) -> dict[str, int]:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -240,7 +251,7 @@ class Soak:
                 if task.done():
                     task.result()
 
-    async def _rest(self) -> dict[str, int]:
+    async def _rest(self) -> dict[str, Any]:
         """Stop the load, wait until everything is connected and quiet, and count."""
         await self._tell_crew("rest")
         for task in self._load:
@@ -251,14 +262,16 @@ class Soak:
             await self._tab.is_back()
             await self._tab.count_runs()
         await asyncio.sleep(REST_S)
-        seen: list[dict[str, int]] = []
+        seen: list[dict[str, Any]] = []
         async with asyncio.timeout(SETTLED_S):
             while len(seen) < 5 or any(one != seen[-1] for one in seen[-5:]):
                 crew = await self._tell_crew("")
-                figures, tasks = self._steady.figures(), await self._steady.tasks(self._http)
+                opened, tasks = self._steady.open_files(), await self._steady.tasks(self._http)
                 is_quiet = tasks["in_flight"] == 0 and crew["connected"] == self._plan.workers
                 if is_quiet:
-                    seen.append({"fds": figures["fds"], "tasks": tasks["tasks"], "worker_tasks": crew["tasks"]})
+                    fds = sum(count for kind, count in opened.items() if kind != "log files")
+                    rest = {"fds": fds, "tasks": tasks["tasks"], "worker_tasks": crew["tasks"], "open": opened}
+                    seen.append(rest)
                 await asyncio.sleep(2)
         await self._tell_crew("cut")
         return seen[-1]

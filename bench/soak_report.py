@@ -55,6 +55,7 @@ def report(file: Path, plot: Path) -> int:
     first, last = result["rests"]
     at_rest = [[name, str(first[name]), str(last[name])] for name in ("fds", "tasks", "worker_tasks")]
     print("\n" + table(["at rest", "after the warm-up", "at the end"], at_rest))
+    print(f"\nopen at rest: {first['open']}, then {last['open']}")
     outcomes = result["outcomes"]
     print("\n" + ", ".join(f"{count:,} {name}" for name, count in sorted(outcomes.items()) if count) + "\n")
     found = [f"{outcomes[name]:,} × {name}" for name in VIOLATIONS if outcomes.get(name)]

@@ -81,8 +81,12 @@ class Demo:
             env=env,
         )
         assert self._process.stdout is not None
-        async with asyncio.timeout(BOUND_S):
-            line = await self._process.stdout.readline()
+        try:
+            async with asyncio.timeout(BOUND_S):
+                line = await self._process.stdout.readline()
+        except BaseException:
+            self._process.kill()
+            raise
         self._log = asyncio.create_task(self._read_log(self._process))
         if not line:
             await self._log
