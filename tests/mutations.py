@@ -153,6 +153,27 @@ MUTATIONS: Final = (
                 "tabserver/test_reconnect.py -k timer",
             ),
             (
+                "a pong that waited unread is read before the socket is cut",
+                f"{RELAY}/sockets.py",
+                "PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)",
+                "self.loop.call_later(self.ping_timeout, self.keepalive_timeout)",
+                "relay/test_time_jumps.py -k pong",
+            ),
+            (
+                "the time of day is set back, and idle sessions are put away",
+                f"{RELAY}/faces/sessions.py",
+                "session.last_used = min(session.last_used, now)",
+                "pass",
+                "relay/test_sessions.py -k set_back",
+            ),
+            (
+                "the time of day is set, and the worker's waits go on",
+                f"{WORKER}/browser.py",
+                "return steady_ms(js.performance.timeOrigin + js.performance.now(), now_s)",
+                "return lambda: time.time() * 1000",
+                "relay/test_time_jumps.py -k time_of_day",
+            ),
+            (
                 "a close has room where nothing else has",
                 f"{WORKER}/wire/sender.py",
                 'all_size > limits.replay_bytes) and kind != "close":',

@@ -14,6 +14,7 @@ class _Location:
     origin: str
 
 class _Performance:
+    timeOrigin: float
     def now(self) -> float: ...
 
 class _Date:

@@ -19,6 +19,7 @@ from pyodide.ffi import JsException, create_proxy, to_js
 
 from .slate import Slate
 from .sockets import Abort, DialError
+from .timing import steady_ms
 from .wire.frames import BEARER_PREFIX, SUBPROTOCOL, split
 
 _HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
@@ -45,9 +46,9 @@ class Shim(Protocol):
 now_s: Final = time.monotonic
 
 
-def now_ms() -> float:
-    """Milliseconds since 1970, as pages understand time."""
-    return time.time() * 1000
+def steady_clock() -> Callable[[], float]:
+    """See `steady_ms`. `express.js` reads the same clock."""
+    return steady_ms(js.performance.timeOrigin + js.performance.now(), now_s)
 
 
 def report(error: BaseException, while_doing: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -49,3 +49,10 @@ class Timing:
 
 
 DEFAULTS: Final = Timing()
+
+
+def steady_ms(since_1970_ms: float, now_s: Callable[[], float]) -> Callable[[], float]:
+    """Milliseconds since 1970, as pages understand time, by a clock that goes on evenly. The time of day is read once:
+    it may be set at any time, forwards or backwards, and waits and durations must not depend on it."""
+    offset_ms = since_1970_ms - now_s() * 1000
+    return lambda: offset_ms + now_s() * 1000

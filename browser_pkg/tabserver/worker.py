@@ -12,6 +12,7 @@ import random
 import re
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -59,7 +60,7 @@ class Worker:
         self._shim, self._slate = shim, browser.make_slate(shim)
         dialer = partial(browser.Dialer, shim, self._slate, relay)
         self._new_service = partial(Service, shim=shim, new_dialer=dialer, build=build, version=version)
-        self._hub = Hub(default_toolbox, now_ms=browser.now_ms, defer=_defer, later=_later)
+        self._hub = Hub(default_toolbox, now_ms=browser.steady_clock(), defer=_defer, later=_later)
         self._modules = Modules()
         self._service: Service | None = None
         self._has_notebook = False
@@ -263,7 +264,7 @@ def describe_state(state: State, server: str) -> dict[str, Any]:
         "message": state.message or _PLAIN_WORDS.get(state.state),
         "retry_in_ms": state.retry_in_ms,
         "server": server,
-        "since_ms": browser.now_ms(),
+        "since_ms": time.time() * 1000,
         "attempts": state.attempts,
     }
 

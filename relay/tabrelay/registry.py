@@ -55,6 +55,7 @@ class Registry:
         most: int = 512,
         catalogue_budget: int = 32 * 1024 * 1024,
         wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`static_tools`: the names that have those, from before their first browser. `instances`: the names that
         several browsers share. `most`: how many names are remembered. `catalogue_budget`: bytes of memory for
@@ -65,7 +66,7 @@ class Registry:
         self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
         self.on_use: Callable[[str], None] = lambda name: None
         self.is_remote: Callable[[Peer], bool] = lambda peer: False  # Is its browser connected to another relay?
-        self._wall = wall
+        self._wall, self._clock = wall, clock
         self._static_tools = frozenset(static_tools)
         self._catalogue_budget = catalogue_budget
         self._room = Room(most, declared := frozenset(declared))
@@ -151,7 +152,7 @@ class Registry:
             log.warning("%s: wrong in %s: %s", name, method, told(news))
 
     def _may_log(self, what: str) -> bool:
-        return not self._lines.take(what, self._wall())
+        return not self._lines.take(what, self._clock())
 
     def used(self, entry: Entry) -> None:
         """A client uses the server for the first time: what it offers now is what is expected of it."""

@@ -23,6 +23,7 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from tabrelay.conduit import CONDUIT
+from tabrelay.patient_timer import PatientTimer
 from tabrelay.pieces import Pieces
 from tabrelay.tally import Tally
 from tabrelay.turnstile import Turnstile
@@ -341,6 +342,14 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True  # it was refused in words: that is no error to log
+
+    def send_keepalive_ping(self) -> None:
+        super().send_keepalive_ping()
+        if self.pong_timer is not None and self.ping_timeout is not None:
+            # After a stall the pong may wait unread: it is read before the socket is taken for dead.
+            self.pong_timer.cancel()
+            timer: Any = PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)
+            self.pong_timer = timer
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()

@@ -237,7 +237,7 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
-    registry = Registry(Shelf(tmp_path / "servers.json"), declared=["notes"], wall=lambda: now)
+    registry = Registry(Shelf(tmp_path / "servers.json"), declared=["notes"], clock=lambda: now)
 
     def flag(*names: str) -> None:
         registry.flag("notes", "tools/list", [Flaw(name, "is strange") for name in names], is_whole=True)

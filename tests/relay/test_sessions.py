@@ -372,3 +372,15 @@ async def test_a_level_that_is_none_is_not_kept(relay: RunningRelay) -> None:
     path = relay.settings.home / "sessions.json"
     await until(lambda: path.exists() and '"error"' in path.read_text())
     assert "xxx" not in path.read_text()
+
+
+def test_sessions_are_put_away_when_idle_also_after_the_time_of_day_was_set_back(tmp_path: Path) -> None:
+    wall, ended = Wall(), list[str]()
+    table = sessions(tmp_path, wall, ended, session_idle_s=1800.0)
+    table.open("notes", "c", CALLER)
+    wall.now -= 86_400
+    table.put_away()
+    assert ended == []
+    wall.now += 1801
+    table.put_away()
+    assert ended == ["idle"]

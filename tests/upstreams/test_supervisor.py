@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +22,7 @@ from tabrelay.upstreams.ladder import Ladder
 from tabrelay.upstreams.line import Report, Streams
 from tabrelay.upstreams.supervisor import Supervisor
 from tabserver.wire.eras import Era
-from tests.support.clock import Clock, settle
+from tests.support.clock import JUMPS_S, Clock, settle
 from tests.support.elsewhere import until
 
 
@@ -257,3 +258,26 @@ async def test_a_transport_that_never_opens_is_given_up_after_a_while(stage: Sta
     stage.supervisor.start()
     await until(lambda: stage.supervisor.status.error is not None)
     assert "could not be reached within" in str(stage.supervisor.status.error)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_server_that_comes_and_goes_is_connected_again_however_time_jumps(seed: int) -> None:
+    stage, chance = Stage(probes=True), random.Random(seed)
+    stage.supervisor.start()
+    for _ in range(30):
+        stage.transport.is_there = chance.random() < 0.5
+        if stage.transport.open_now and chance.random() < 0.3:
+            await stage.flap()
+        await stage.clock.jump(chance.choice(JUMPS_S), chance)
+        assert stage.state in ("connected", "connecting", "waiting", "suspended")
+        if stage.state == "suspended":
+            stage.supervisor.reconnect()
+    stage.transport.is_there = True
+    await stage.clock.jump(86_400, chance)
+    if stage.state != "connected":
+        stage.supervisor.reconnect()
+        await settle()
+    assert stage.state == "connected"
+    assert stage.news.count("up") - stage.news.count("away") == 1
+    await stage.supervisor.stop()
+    assert stage.transport.open_now == 0

@@ -202,7 +202,7 @@ export class Express {
       return false; // Python meets it too, and says so
     }
     this.#calls.set(name, { grant, call });
-    this.#sent.set(name, `sent\n${grant.number}\n${name}\n${Date.now()}\n${call.channel}\n${call.id}\n${call.request}`);
+    this.#sent.set(name, `sent\n${grant.number}\n${name}\n${performance.timeOrigin + performance.now()}\n${call.channel}\n${call.id}\n${call.request}`);
     this.#took(call);
     this.#bookSoon();
     return true;

@@ -224,6 +224,7 @@ class Sessions:
         """Free the memory of sessions that are idle. Their ids stay good."""
         self._swept = now = self._wall()
         for session in list(self._sessions.values()):
+            session.last_used = min(session.last_used, now)  # the time of day was set back
             if not session.is_in_use and now - session.last_used > self._idle_s:
                 self._put_away(session, "idle")
 
