@@ -1207,7 +1207,7 @@ MUTATIONS: Final = (
     _m(
         "lines of the log that one server makes",
         f"{RELAY}/registry.py",
-        "return not self._lines.take(what, self._wall())",
+        "return not self._lines.take(what, self._clock())",
         "return True",
         "relay/test_inspection.py::test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log",
     ),
