@@ -68,7 +68,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "access tokens with ever new key names": (hosted.unknown_keys, "keys are asked for every 10 s", 0),
     "requests as fast as possible": (clients.requests, "`rate_s`", 0),
     "JSON that nests 2 million levels": (clients.deep_json, "`max_json_depth`", LIMITS.body_budget),
-    "calls of half a million objects": (clients.many_values, "two million values, `max_body`", VALUES),
+    "calls of half a million objects": (clients.many_values, "`max_values`, `max_body`", VALUES),
     "300 calls of 1 MB without an answer": (
         clients.in_flight,
         "`call_budget`, `body_budget`",
@@ -87,7 +87,9 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "frames that never end, from 300 browsers": (browsers.half_frames, "`body_budget`", FRAMES),
     "frames that never end, from 1,100 browsers": (browsers.many_half_frames, "`body_budget`", FRAMES),
     "frames in fragments of a byte, and of none": (browsers.crumbs, "`max_part`", 0),
-    "messages of two million objects": (browsers.values, "two million values", VALUES),
+    "messages of two million objects": (browsers.values, "`max_values`", VALUES),
+    "tool lists of 1.9 million numbers": (browsers.numbers, "`max_values`", VALUES),
+    "tool lists of as many values as may be": (browsers.most_values, "`max_values`", VALUES),
     # Each list is 7 MB on its way: until all of it has come and was read, it counts as what links hold.
     "5,000 poisoned tools, ever new": (
         browsers.poisoned_lists,

@@ -168,6 +168,37 @@ async def poisoned_lists(target: Target, until: float) -> None:
         socket.cut()
 
 
+class Listing(Poisonous):
+    """Lists this in place of tools, and says all the time that they have changed."""
+
+    def __init__(self, server: str, tools: str) -> None:
+        super().__init__(server)
+        self._tools = tools
+
+    def _answer(self, event: Received[str]) -> str:
+        if '"tools/list"' not in event.payload:
+            return super()._answer(event)
+        return f'{{"jsonrpc":"2.0","id":{json.loads(event.payload)["id"]},"result":{{"tools":{self._tools}}}}}'
+
+
+async def _lists(target: Target, until: float, tools: str) -> None:
+    made = [(f"list-{number}", Listing(f"list-{number}", tools)) for number in range(4)]
+    sockets = [await behind(target, browser, name) for name, browser in made]
+    await asyncio.sleep(max(0.0, until - monotonic()))
+    for socket in sockets:
+        socket.cut()
+
+
+async def numbers(target: Target, until: float) -> None:
+    """Lists of numbers, which are no tools."""
+    await _lists(target, until, "[" + "1," * 1_900_000 + "1]")
+
+
+async def most_values(target: Target, until: float) -> None:
+    """Lists that are just small enough to be parsed, with a key of its own for each value."""
+    await _lists(target, until, "[" + ",".join(f'{{"{number:x}":1}}' for number in range(45_000)) + "]")
+
+
 async def deaf(target: Target, until: float) -> None:
     """Browsers that never read, and calls to them."""
 

@@ -65,7 +65,8 @@ def memory_of(payload: Payload) -> int:
 @dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
 class Call:
     """One request on its way to a server; nobody changes it. `payload` is the JSON-RPC message as one line of text.
-    `name`: the tool, prompt or resource that it is for, where somebody has looked already."""
+    `name`: the tool, prompt or resource that it is for, where somebody has looked already. `values`: the message as
+    values, only while the call is being started: parsed once, however many need it."""
 
     channel: str
     id: RequestId
@@ -74,6 +75,13 @@ class Call:
     caller: Caller
     trace: Trace | None = None
     name: str | None = None
+    values: dict[str, Any] | None = None
+
+    def message(self) -> dict[str, Any]:
+        values = self.values
+        if values is None:
+            values = orjson.loads(self.payload)
+        return values
 
 
 @dataclass(slots=True)
@@ -81,7 +89,8 @@ class Reply:
     """The final response, as it came (`said`); `error_code` is set when it is a JSON-RPC error.
 
     `is_plain`: somebody has read it, and it is a result that is neither a tool's error nor a question. `purse`: what it
-    counts in as so much memory (`cost`), until the caller has it.
+    counts in as so much memory (`cost`), until the caller has it. `values`: the message as values, if the peer has
+    them; they are not kept.
     """
 
     said: Payload
@@ -89,6 +98,11 @@ class Reply:
     is_plain: bool = False
     purse: Budget | None = None
     cost: int = 0
+    values: dict[str, Any] | None = None
+
+    def message(self) -> dict[str, Any]:
+        values: Any = self.values
+        return orjson.loads(self.payload) if values is None else values  # type: ignore[no-any-return]
 
     def release(self) -> None:
         """Called once, when the caller has it."""
@@ -154,8 +168,8 @@ class Pending:
         # The worker that may have been asked this before, by another way. Only it can be asked again: its ledger knows.
         self.asked_of: str | None = None
         self.on_done: Callable[[Pending], None] | None = None
-        # What the caller gets of a reply, if not all of it as it came.
-        self.sift: Callable[[Reply], Reply] | None = None
+        # Takes the reply in the caller's place, and finishes the call with what the caller gets of it.
+        self.sift: Callable[[Reply], None] | None = None
         # What the relay can say in the server's place when that is silent; None: nothing.
         self.rescue: Callable[[], str | None] | None = None
         # The server says that the caller's later requests shall go to one tab, or to any again.
@@ -192,8 +206,13 @@ class Pending:
     def finish(self, reply: Reply) -> None:
         if self.is_done or self._is_released:
             reply.release()
+        elif self.sift is not None:
+            sift, self.sift = self.sift, None
+            sift(reply)  # which finishes the call, now or after a few turns of the event loop
+            return
         else:
-            self._reply = reply if self.sift is None else self.sift(reply)
+            reply.values = None
+            self._reply = reply
         if not self.is_done:
             self._end()
 

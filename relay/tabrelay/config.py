@@ -113,6 +113,7 @@ class Settings:
     call_budget: int = _setting(128 * MIB, "messages of all calls that have no answer yet, together")
     max_connections: int = _setting(1024, "open connections, HTTP and WebSocket together")
     max_json_depth: int = _setting(64, "levels of nesting in a client's message")
+    max_values: int = _setting(200_000, "values in one message; a key or a list counts as two, 64 bytes of text as one")
     rate_s: float = _setting(200.0, "requests per second of one token, sustained; 0: any number")
     rate_burst: int = _setting(1000, "requests that one token may send at once")
     max_tools: int = _setting(256, "tools of one server")

@@ -4,7 +4,7 @@ Nearly all of what is large is one long string: a picture, a file, a page. To lo
 everybody waiting for tens of milliseconds. Here each slice is looked at when it comes; what is parsed in the end is the
 little around those strings. A text whose gist is valid JSON is valid JSON, and the other way round.
 
-What the text means is not known here.
+What the text means is not known here, except for the key `id`: its string may be long and is kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from typing import Final
 
 import orjson
 
-SHORT: Final = 16 * 1024
-"""A string of no more characters stays: somebody may want to know what it says."""
+from tabrelay.json_weight import Weight
+
+SHORT: Final = 64
+"""A string of no more characters stays: keys, and what a few of them say. Longer ones take time to parse."""
+LONGEST_ID: Final = 16 * 1024
+MAX_KEPT: Final = 6 * 1024 * 1024
+"""Bytes of what is left. orjson takes up to 4 ms for each MiB of digits or spaces."""
 
 # Outside of strings, with small strings. What is tried once is not tried again, however it ends.
-_OUTSIDE: Final = re.compile(r'(?:[^"]++|"[^"\\]{0,1000}+(?:\\.[^"\\]{0,1000}+){0,10}+")*+', re.DOTALL)
+_OUTSIDE: Final = re.compile(r'(?:[^"]++|"[^"\\]{0,64}+(?:\\.[^"\\]{0,8}+){0,4}+")*+', re.DOTALL)
+_ID: Final = re.compile(r'"id"\s*:\s*\Z')
+_BEFORE: Final = 32  # characters before a string in which its key must be
 # RFC 8259, 7: what may stand in a string. Of surrogates, as orjson has it, only pairs.
 _ESCAPE: Final = (
     r'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
@@ -29,13 +36,21 @@ _PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
 
 
 class Gist:
-    """`is_bad`: whatever still comes, it will not be JSON. `cost`: bytes of memory that it takes."""
+    """`is_bad`: whatever still comes, it will not be JSON. `is_heavy`: what is left weighs more than `most`, and
+    nothing of it is kept. `cost`: bytes of memory that it takes."""
 
-    __slots__ = ("_begun", "_carried", "_is_inside", "_kept", "_length", "cost", "is_bad")
+    __slots__ = (
+        *("_before", "_begun", "_carried", "_is_inside", "_kept", "_length", "_longest", "_most", "_weight"),
+        *("cost", "is_bad", "is_heavy"),
+    )
 
-    def __init__(self) -> None:
-        self.is_bad = False
+    def __init__(self, most: int) -> None:
+        self.is_bad = self.is_heavy = False
         self.cost = 0
+        self._most = most
+        self._weight = Weight()
+        self._before = ""  # the end of what was kept
+        self._longest = SHORT  # of the string that lasts, if it is to be kept
         self._kept: list[str] = []
         self._is_inside = False
         self._begun: list[str] = []  # of the string that lasts, while it may be a short one
@@ -43,14 +58,23 @@ class Gist:
         self._carried = ""  # an escape that has only begun
 
     def add(self, slice: str) -> None:
-        text, at = self._carried + slice, 0
+        if self.is_bad or self.is_heavy:
+            return
+        text, at, kept = self._carried + slice, 0, len(self._kept)
         self._carried = ""
         while at < len(text) and not self.is_bad:
             at = self._inside(text, at) if self._is_inside else self._outside(text, at)
+        self._weigh("".join(self._kept[kept:]))
+
+    def _weigh(self, text: str) -> None:
+        self._weight.add(text.encode("utf-8", "surrogatepass"))
+        if self._weight.total > self._most or self._weight.size > MAX_KEPT:
+            self.is_heavy = True
+            self._kept.clear()
 
     def text(self) -> str | None:
-        """When all slices have come; None if they are no JSON."""
-        if self.is_bad or self._is_inside:
+        """When all slices have come; None if they are no JSON, or heavy."""
+        if self.is_bad or self.is_heavy or self._is_inside:
             return None
         return "".join(self._kept)
 
@@ -62,6 +86,7 @@ class Gist:
         if end == len(text):
             return end
         self._is_inside, self._length = True, 0
+        self._longest = LONGEST_ID if _ID.search(self._before) else SHORT
         return end + 1
 
     def _inside(self, text: str, at: int) -> int:
@@ -79,17 +104,18 @@ class Gist:
                 self._carried = text[end:]
                 self.is_bad = text[end] != "\\" or len(self._carried) >= _PAIR
         self._length += end - at
-        if self._length <= SHORT:
+        if self._length <= self._longest:
             self._begun.append(text[at:end])
         if self._carried or end == len(text):
             return len(text)
-        self._keep(f'"{"".join(self._begun) if self._length <= SHORT else ""}"')
+        self._keep(f'"{"".join(self._begun) if self._length <= self._longest else ""}"')
         self._begun.clear()
         self._is_inside = False
         return end + 1
 
     def _keep(self, text: str) -> None:
         self._kept.append(text)
+        self._before = (self._before + text)[-_BEFORE:] if len(text) < _BEFORE else text[-_BEFORE:]
         # One letter outside of ASCII can make Python give four bytes to each of the others.
         self.cost += len(text) if text.isascii() else 4 * len(text)
 

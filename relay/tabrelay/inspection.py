@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -29,6 +29,8 @@ MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
 MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
 # The members of an `initialize` result that the relay itself reads.
 ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
+MAX_FLAWS: Final = 1000  # items that are left out; what follows in the list is not looked at
+MAX_ARGUMENTS: Final = 256  # of a prompt
 
 # method -> the list's key in the result
 KEYS: Final = {
@@ -46,6 +48,9 @@ _IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_TRICKS}]")
 _IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_TRICKS}]")
 # In a name nothing that is not seen: control, format, surrogate, private use and separator characters.
 _IN_NAME: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,20 @@ def told(flaws: Sequence[Flaw], most: int = 3) -> str:
 
 def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]], list[Flaw]]:
     """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
+    return finished(inspecting(key, items, bounds))
+
+
+def finished(steps: Generator[None, None, Found]) -> Found:
+    """What a generator of steps finds, without a stop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tuple[list[dict[str, Any]], list[Flaw]]]:
+    """The same, with a `yield` after each item, so that the caller can stop for a moment."""
     if not isinstance(items, list):
         return [], [Flaw(key, "is no list")]
     most = bounds.tools if key == "tools" else MAX_ITEMS
@@ -142,7 +161,7 @@ def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]],
     names: set[str] = set()
     alike: dict[str, str] = {}  # skeleton -> the first name that has it
     size = 0
-    for item in items:
+    for index, item in enumerate(items):
         why = _flaw(key, item, bounds)
         name = _name(key, item)
         if why is None and name in names:
@@ -165,6 +184,11 @@ def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]],
                 flaws.append(Flaw(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
         else:
             flaws.append(Flaw(shown(name), why))
+            if len(flaws) >= MAX_FLAWS:
+                if (rest := len(items) - index - 1) > 0:
+                    flaws.append(Flaw(key, f"has {rest:,} more items, which were not looked at"))
+                break
+        yield
     return kept, flaws
 
 
@@ -209,6 +233,8 @@ def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
     texts: list[Any] = [item.get("description")]
     arguments = item.get("arguments")
     if isinstance(arguments, list):  # a prompt's
+        if len(arguments) > MAX_ARGUMENTS:
+            return f"has more than {MAX_ARGUMENTS} arguments"
         texts += [each.get("description") for each in arguments if isinstance(each, dict)]
         for each in arguments:
             if why := _flaw_in_name(each.get("name") if isinstance(each, dict) else None, is_needed=True):
@@ -248,25 +274,32 @@ def is_title(text: Any) -> bool:
 
 def is_plain(text: str) -> bool:
     """Is everything in it seen as what it is?"""
+    if text.isascii():
+        return text.isprintable()
     return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
 
 
 def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
-    """The answer to a method of SIFTED without what can't be believed.
+    """The answer to a method of SIFTED without what can't be believed. Raises ValueError for one that is not JSON."""
+    sifted, flaws = finished(sifting(method, orjson.loads(payload), bounds))
+    return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
 
-    It is always written anew: of a member that comes twice, clients get the one that was checked. Raises ValueError for
-    an answer that is not JSON.
+
+def sifting(
+    method: str, message: Any, bounds: Bounds
+) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Flaw]]]:
+    """The same on values; None if the answer is passed on as it came. Yields as `inspecting`.
+
+    A list is always written anew: of a member that comes twice, clients get the one that was checked.
     """
-    message = orjson.loads(payload)
     result = message.get("result") if isinstance(message, dict) else None
     if not isinstance(result, dict):
-        return payload, ()
+        return None, ()
     key = KEYS.get(method)
     if key is None:
-        return orjson.dumps(jsonrpc.result_message(message.get("id"), read_about(result))).decode(), ()
+        return jsonrpc.result_message(message.get("id"), read_about(result)), ()
     if key not in result:
-        return payload, ()
-    kept, flaws = inspect(key, result[key], bounds)
+        return None, ()
+    kept, flaws = yield from inspecting(key, result[key], bounds)
     others = {name: value for name, value in result.items() if name != key and not is_deeper_than(value, MAX_DEPTH)}
-    whole = _without_hidden(others) | {key: kept}
-    return orjson.dumps(jsonrpc.result_message(message.get("id"), whole)).decode(), flaws
+    return jsonrpc.result_message(message.get("id"), _without_hidden(others) | {key: kept}), flaws

@@ -9,12 +9,14 @@ from tabrelay.gist import Gist
 
 
 class Slices:
-    """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON."""
+    """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON or heavy. `is_heavy`: it has
+    more values than the relay parses."""
 
-    __slots__ = ("_size", "_slices", "gist")
+    __slots__ = ("_size", "_slices", "gist", "is_heavy")
 
-    def __init__(self, slices: Sequence[bytes], gist: str | None) -> None:
+    def __init__(self, slices: Sequence[bytes], gist: str | None, *, is_heavy: bool = False) -> None:
         self._slices = slices
+        self.is_heavy = is_heavy
         self._size = sum(map(len, slices))
         self.gist = gist
 
@@ -47,9 +49,9 @@ class _Gathering:
 
     __slots__ = ("_gist", "_slices", "cost")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
         self.cost = 0
-        self._gist = Gist()
+        self._gist = Gist(most)
         self._slices: list[bytes] = []
 
     def add(self, slice: Payload) -> None:
@@ -61,11 +63,14 @@ class _Gathering:
         self.cost += len(data) + self._gist.cost - before
 
     def whole(self) -> Payload:
-        return Slices(self._slices, self._gist.text())
+        return Slices(self._slices, self._gist.text(), is_heavy=self._gist.is_heavy)
 
 
 class Sliced:
     """How the relay's links handle payloads: as text, but what comes in slices stays in them."""
+
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
 
     def size(self, payload: Payload) -> int:
         return len(payload)
@@ -78,4 +83,4 @@ class Sliced:
         return text_of(payload)[start:end]
 
     def gather(self) -> _Gathering:
-        return _Gathering()
+        return _Gathering(self._max_values)

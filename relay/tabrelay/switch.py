@@ -10,9 +10,8 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Final, Protocol
 
 import orjson
@@ -20,9 +19,10 @@ import orjson
 from tabrelay.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, memory_of
 from tabrelay.config import Settings
 from tabrelay.drain import unavailable
-from tabrelay.errors import BadAnswer, Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
-from tabrelay.inspection import SIFTED, Bounds, sift
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
+from tabrelay.inspection import SIFTED, Bounds, Flaw
 from tabrelay.lease import Entry
+from tabrelay.list_filter import ListFilter
 from tabrelay.registry import Registry
 from tabrelay.ticker import Ticker
 from tabserver.wire import eras, jsonrpc
@@ -38,6 +38,8 @@ LIST_WAIT_S: Final = 1.0
 # What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
 # has just gone is no reason for a client to give up, or to believe that the server is of another era.
 DISCOVERY_S: Final = 3.0
+# Characters of a call that is written by its face and started by its peer in two turns of the event loop.
+LARGE: Final = 64 * 1024
 # What a server does for somebody: these calls are written down.
 NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
@@ -78,12 +80,13 @@ class Switch:
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
-        self._bounds = Bounds(
+        bounds = Bounds(
             tools=settings.max_tools,
             list_bytes=settings.max_list,
             description=settings.max_description,
             schema_depth=settings.max_schema_depth,
         )
+        self._filter = ListFilter(bounds, settings.max_values)
         self._channels = itertools.count(1)
         # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
         self._prefix = secrets.token_hex(5)
@@ -147,11 +150,13 @@ class Switch:
         try:
             if call.trace is not None:
                 call.trace.sought(server)
+            if len(call.payload) > LARGE:
+                await asyncio.sleep(0)  # writing it took a while, and so may starting it
             place, peer = await self._reach(server, call)
             if call.trace is not None:
                 call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
             if call.method in SIFTED:
-                pending.sift = lambda reply: self._sift(place, call, reply)
+                pending.sift = lambda reply: self._sift(place, pending, reply)
             peer.start(pending)
         except BaseException:
             self._release(call, cost)
@@ -235,17 +240,14 @@ class Switch:
         if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
             self._count(call, self.registry.find(entry.server))
 
-    def _sift(self, server: str, call: Call, reply: Reply) -> Reply:
+    def _sift(self, server: str, pending: Pending, reply: Reply) -> None:
         """Nobody is told of a tool that can't be believed."""
-        try:
-            payload, flaws = sift(call.method, reply.payload, self._bounds)
-        except ValueError:
-            error = BadAnswer("The server's list is not valid JSON.")
-            sorry = jsonrpc.error_message(call.id, error.code, error.message, error.data(server))
-            return replace(reply, said=orjson.dumps(sorry).decode(), error_code=error.code, is_plain=False)
-        is_whole = '"cursor"' not in call.payload and '"nextCursor"' not in payload
-        self.registry.flag(server, call.method, flaws, is_whole=is_whole)
-        return replace(reply, said=payload)
+
+        def flag(flaws: Sequence[Flaw], payload: str) -> None:
+            is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
+            self.registry.flag(server, pending.call.method, flaws, is_whole=is_whole)
+
+        self._filter.take(pending, reply, flag)
 
     async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
         if self.elsewhere is not None and not self.elsewhere.is_held(server):

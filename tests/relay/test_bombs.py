@@ -17,10 +17,11 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
-from tabrelay.bulk import FEW, MAX_VALUES, is_bulky
 from tabrelay.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
+from tabrelay.config import Settings
 from tabrelay.faces.events import Memory, Stream
 from tabrelay.headers import LimitedHttp
+from tabrelay.json_weight import PIECE, Weight, is_heavy
 from tabrelay.sockets import LimitedWebSocket
 from tabserver.wire import jsonrpc
 from tabserver.wire.budget import Budget
@@ -33,6 +34,7 @@ from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker, bearer
 
 CALLER = Caller(era=Era.MODERN, version="2026-07-28", principal="me", client=None, capabilities={})
+MAX_VALUES = Settings().max_values
 WIDE = "\U0001f980"
 
 
@@ -195,25 +197,60 @@ def test_what_waits_for_a_browser_is_paid_for_and_given_back(size: int) -> None:
 @pytest.mark.parametrize(
     ("text", "is_much"),
     [
-        ("[" + "{}," * (MAX_VALUES // 5 + 1) + "0]", True),
-        ("[" + "[]," * (MAX_VALUES // 2 + 1) + "0]", True),
+        ("[" + "{}," * (MAX_VALUES // 2 + 1) + "0]", True),
+        ("[" + "[]," * (MAX_VALUES // 3 + 1) + "0]", True),
         ("[" + "1," * (MAX_VALUES + 1) + "0]", True),
-        ("[" + "1," * (MAX_VALUES - 2) + "0]", False),
-        ('["' + "a,b\\n{[" * (MAX_VALUES // 2) + '"]', False),  # a table in a text is one value
-        ('["\\\\","' + "a,b{" * (MAX_VALUES // 2) + '\\""]', False),
-        ('["' + "x" * 9_000_000 + '"]', False),
+        ("{" + '"a":1,' * (MAX_VALUES // 3) + '"b":0}', True),
+        ("[" + "1," * (MAX_VALUES * 9 // 10) + "0]", False),
+        ('["' + "a,b\\n{[" * MAX_VALUES + '"]', False),  # a table in a text is one value
+        ('["\\\\","' + "a,b{" * MAX_VALUES + '\\""]', False),
+        ('["' + "x" * (MAX_VALUES * 60) + '"]', False),
+        ('["' + "x" * (MAX_VALUES * 70) + '"]', True),
         # No JSON at all, and made to take long
         ('["' + ",{" * MAX_VALUES, False),
-        ("," * MAX_VALUES + '"' + '\\"' * MAX_VALUES, False),
+        ("," * (MAX_VALUES // 2) + '"' + '\\"' * MAX_VALUES, False),
         ('"' * MAX_VALUES + ",{" * MAX_VALUES + "\\", True),
     ],
 )
 def test_values_are_counted_and_letters_are_not(text: str, is_much: bool) -> None:
-    assert is_bulky(text) is is_bulky(text.encode()) is is_much
+    assert is_heavy(text, MAX_VALUES) is is_heavy(text.encode(), MAX_VALUES) is is_much
+
+
+TEXTS = ['{"a,":[1,"[{:,"],"b\\"{":{"c\\\\":"\\\\\\","}}', '["é","🦀,",",",{"":[]}]', '[[],{},"",",",":"]']
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_weight_of_a_text_is_the_same_wherever_it_is_cut(text: str) -> None:
+    data = text.encode()
+    whole = Weight()
+    whole.add(data)
+    value = json.loads(text)
+    assert whole.total == expected(value) + len(data) // 64
+    for first in range(len(data) + 1):
+        for second in range(first, len(data) + 1):
+            cut = Weight()
+            for piece in (data[:first], data[first:second], data[second:]):
+                cut.add(piece)
+            assert cut.total == whole.total
+
+
+def expected(value: Any) -> int:
+    """The weight of a value, counted on the value: commas, keys and lists twice, and objects."""
+    if isinstance(value, dict):
+        return 1 + 2 * len(value) + max(0, len(value) - 1) + sum(map(expected, value.values()))
+    if isinstance(value, list):
+        return 2 + max(0, len(value) - 1) + sum(map(expected, value))
+    return 0
+
+
+def test_a_long_text_is_weighed_in_pieces() -> None:
+    text = '["' + ",[" * PIECE + '",' + "1," * 1000 + "1]"
+    assert is_heavy(text, len(text) // 64 + 1000)
+    assert not is_heavy(text, len(text) // 64 + 1010)
 
 
 async def test_messages_of_too_many_values_are_refused_from_both_sides(tmp_path: Path) -> None:
-    many = "[" + "{}," * (MAX_VALUES // 5 + 1) + "0]"
+    many = "[" + "{}," * (MAX_VALUES // 2 + 1) + "0]"
 
     def answer(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         text = f'{{"jsonrpc":"2.0","id":{message["id"]},"result":{{"content":[],"more":{many}}}}}'
@@ -227,7 +264,7 @@ async def test_messages_of_too_many_values_are_refused_from_both_sides(tmp_path:
         assert (refused.status_code, refused.json()["error"]["data"]["reason"]) == (413, "too_large")
         before, worker.on_call = worker.on_call, answer
         said = (await relay.call("notes", "echo", {"n": 1})).json()
-        assert said["error"]["data"]["reason"] == "bad_answer"
+        assert said["error"]["data"]["reason"] == "result_too_large"
         worker.on_call = before
         assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
 
@@ -377,10 +414,3 @@ async def test_what_a_client_says_of_itself_is_short(tmp_path: Path, said: str) 
         refused = await relay.http.post("/notes", **request)
         assert (refused.status_code, refused.json()["error"]["data"]["reason"]) == (413, "too_large")
         assert "result" in (await relay.call("notes", "echo", {"n": 1})).json()
-
-
-@pytest.mark.parametrize("marks", [0, FEW - 1, FEW, FEW + 1])
-@pytest.mark.parametrize("mark", [",", "[", "{", '"'])
-def test_what_is_large_and_has_few_values_is_not_bulky_however_it_is_found_out(mark: str, marks: int) -> None:
-    assert not is_bulky("x" * MAX_VALUES + mark * marks + "x" * MAX_VALUES)
-    assert is_bulky("x" + mark * marks + "{},".join(["x"] * MAX_VALUES)) is (mark != '"' or marks % 2 == 0)

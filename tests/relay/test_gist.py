@@ -30,6 +30,7 @@ BITS = [
     "\x7f",
 ]
 BITS += ["{", "}", "[", "]", ",", ":", "1", "-", "null", " ", "a", "é", "🦀", '"k":', '"abcdefghijklmnop"', "x" * 20]
+MOST = 100_000
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=30),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=4),
@@ -63,7 +64,7 @@ TEXTS = (
 
 
 def gist_of(text: str, cuts: list[int]) -> str | None:
-    made = Gist()
+    made = Gist(MOST)
     cuts = sorted(min(cut, len(text)) for cut in cuts)
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         made.add(text[start:end])
@@ -115,7 +116,7 @@ def test_long_strings_in_one_slice_are_taken_out_too() -> None:
 
 
 def test_what_can_not_become_json_any_more_is_not_looked_at_further() -> None:
-    made = Gist()
+    made = Gist(MOST)
     made.add('{"text": "' + "x" * 50 + "\x01")
     assert made.is_bad
     made.add('"}')

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tabrelay import inspection
 from tabrelay.depth import is_deeper_than
 from tabrelay.inspection import Bounds, Flaw, inspect, read_about, sift
 from tabrelay.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
@@ -187,6 +188,12 @@ def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
     assert (json.loads(sifted), list(flaws)) == (json.loads(payload), [])
     error = '{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}'
     assert sift("tools/list", error, BOUNDS) == (error, ())
+
+
+def test_of_a_list_of_garbage_only_the_beginning_is_looked_at() -> None:
+    kept, flaws = inspect("tools", [*[1] * 5000, tool("late")], BOUNDS)
+    assert kept == [] and len(flaws) == inspection.MAX_FLAWS + 1
+    assert flaws[-1].why == "has 4,001 more items, which were not looked at"
 
 
 def test_depth_is_counted_without_recursion() -> None:

@@ -175,7 +175,7 @@ def test_what_is_held_of_a_message_that_is_not_complete_counts(
     monkeypatch.setattr(gist, "SHORT", 8)
     budget, limits = Budget(1 << 20), Limits(max_part=100, max_message=10_000)
     worker: Link[str] = Link.dialer(Greeting("s", "w", "b"), limits)
-    relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, Sliced(), budget)
+    relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, Sliced(200_000), budget)
     used = [0]
 
     def cross() -> None:

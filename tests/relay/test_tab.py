@@ -232,6 +232,7 @@ def peer_on(link: Link[Any], on_up: Callable[[TabPeer], None] = lambda peer: Non
         roster=Roster(),
         budget=Budget(1024),
         in_flight_limit=1,
+        max_values=200_000,
         on_up=on_up,
         on_away=lambda peer: None,
         on_gone=lambda peer: None,

@@ -42,6 +42,7 @@ class House:
             in_flight_limit=1,
             repeat_s=1.0,
             limits=limits_of(Settings()),
+            max_values=200_000,
             on_up=lambda peer: None,
             on_away=lambda peer: None,
         )

@@ -53,9 +53,10 @@ class Exchange(Heading):
 
     # -- the request --------------------------------------------------------------------------------------------------
 
-    async def body(self, limit: int, budget: Budget) -> bytes:
+    async def body(self, limit: int, budget: Budget, check: Callable[[bytes], None] | None = None) -> bytes:
         """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
-        all bodies that are being read leave no room."""
+        all bodies that are being read leave no room. `check` is called with each piece of a body that comes in pieces,
+        and may raise an error."""
         announced = self.header(b"content-length")
         if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
             raise too_large(limit)
@@ -73,6 +74,8 @@ class Exchange(Heading):
                     raise _no_room()
                 size += len(chunk)
                 chunks.append(chunk)
+                if check is not None:
+                    check(chunk)
                 if not message.get("more_body", False):
                     return b"".join(chunks)
                 message = await self._receive()

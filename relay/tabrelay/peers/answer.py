@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.bulk import SMALL, is_bulky
-from tabrelay.errors import BadAnswer
-from tabrelay.gist import SHORT
+from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
+from tabrelay.gist import LONGEST_ID
+from tabrelay.json_weight import is_heavy
 from tabrelay.slices import Payload, Slices
 from tabserver.wire.jsonrpc import RequestId
 
@@ -16,10 +16,10 @@ ESCAPED: Final = 12
 """So many characters may one take as it is written: a pair of surrogates."""
 
 
-def read(payload: str) -> dict[str, Any] | None:
-    """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has too
-    many values would take all memory."""
-    if "\n" in payload or "\r" in payload or (len(payload) > SMALL and is_bulky(payload)):
+def read(payload: str, most: int) -> dict[str, Any] | None:
+    """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has more
+    than `most` values would take too long to parse."""
+    if "\n" in payload or "\r" in payload or is_heavy(payload, most):
         return None
     try:
         message = orjson.loads(payload)
@@ -28,12 +28,22 @@ def read(payload: str) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else None
 
 
-def judge(payload: Payload, id: RequestId) -> tuple[int | None, bool]:
+def skim(payload: Payload, most: int) -> dict[str, Any] | None:
+    """The same of a message that may be long: then without its long strings, but for an `id`."""
+    if isinstance(payload, str):
+        return read(payload, most)
+    gist, payload.gist = payload.gist, None  # it may be as large as the rest
+    return None if gist is None else read(gist, most)
+
+
+def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
     """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
-    truth about an answer that is none."""
-    message = read(payload) if isinstance(payload, str) else _skimmed(payload, id)
+    truth about an answer that is none, or has more than `most` values."""
+    message = skim(payload, most)
+    if message is not None and type(payload) is Slices and isinstance(id, str) and len(id) * ESCAPED > LONGEST_ID:
+        message["id"] = (read(payload.decode(), most) or {}).get("id")
     if message is None or message.get("id") != id:
-        raise BadAnswer("The browser's answer is not a JSON-RPC response to this request.")
+        raise _refusal(payload, most)
     if "error" in message:
         error = message["error"]
         code = error.get("code") if isinstance(error, dict) else None
@@ -46,10 +56,10 @@ def judge(payload: Payload, id: RequestId) -> tuple[int | None, bool]:
     return None, is_plain
 
 
-def _skimmed(payload: Slices, id: RequestId) -> dict[str, Any] | None:
-    """A long answer without its long strings, in which is nothing that anybody asks for: unless the id is one."""
-    gist, payload.gist = payload.gist, None  # it may be as large as the rest
-    message = None if gist is None else read(gist)
-    if message is not None and isinstance(id, str) and len(id) * ESCAPED > SHORT:
-        message["id"] = (read(payload.decode()) or {}).get("id")
-    return message
+def _refusal(payload: Payload, most: int) -> RelayError:
+    if payload.is_heavy if isinstance(payload, Slices) else is_heavy(payload, most):
+        return ResultTooLarge(
+            f"The browser's answer has more than {most:,} values, where keys and lists count twice. "
+            "Ask for less at once, or let the tool return them as one text."
+        )
+    return BadAnswer("The browser's answer is not a JSON-RPC response to this request.")

@@ -12,6 +12,8 @@ import asyncio
 import itertools
 import json
 import logging
+import re
+import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +22,9 @@ from typing import Any, Final, Protocol
 import orjson
 
 from tabrelay import __version__
-from tabrelay.bulk import is_bulky
 from tabrelay.calls import Notice, Pending, Reply
-from tabrelay.errors import BadAnswer, BrowserGone
+from tabrelay.errors import BadAnswer, BrowserGone, ResultTooLarge
+from tabrelay.gist import Gist
 from tabrelay.inspection import read_about
 from tabrelay.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.roll import Roll, Running
@@ -37,6 +39,24 @@ log = logging.getLogger(__name__)
 CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 MAX_REPEAT_S: Final = 30.0
 MAX_GREETINGS: Final = 64  # whose answer is still taken
+# Characters of a message that is checked and parsed in one callback of the event loop. A longer one is checked in
+# slices of this size, with a callback for each step.
+LARGE: Final = 64 * 1024
+# A message that is not parsed, because it is no JSON or has too many values, still says which request it answers.
+_VERSION: Final = r'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
+_NUMBER: Final = r'"id"\s*+:\s*+([0-9]{1,15})\s*+'
+_FIRST_ID: Final = re.compile(rf"\s*+\{{\s*+(?:{_VERSION},\s*+)?{_NUMBER},")
+_LAST_ID: Final = re.compile(rf",\s*+{_NUMBER}(?:,\s*+{_VERSION})?\}}\s*+\Z")
+_NEAR_AN_END: Final = 1024
+# Bytes that a message takes in memory: one letter outside of ASCII can make Python give four to each of the others.
+MAX_MEMORY: Final = 17 * 1024 * 1024
+MAX_ESCAPES: Final = 1_500_000
+# Characters of a page's notification or request, which is written and parsed again for a modern caller.
+MAX_NOTICE: Final = 2 * 1024 * 1024
+
+
+# The text of an answer, the code of its error, and its values; no text if it can't be passed on.
+Written = tuple[str | None, int | None, dict[str, Any] | None]
 
 
 class Socket(Protocol):
@@ -81,8 +101,10 @@ class Conversation:
         *,
         repeat_s: float,
         limits: QuestionLimits,
+        max_values: int,
     ) -> None:
         """`repeat_s`: an `initialize` without an answer is sent again after this. `limits`: of the page's questions."""
+        self._max_values = max_values
         self.server = server
         self.principal = principal
         self.about: dict[str, Any] | None = None
@@ -170,11 +192,49 @@ class Conversation:
 
     # -- from the page ------------------------------------------------------------------------------------------------
 
-    def receive(self, text: str) -> None:
+    async def receive(self, text: str) -> None:
+        """Take one message of the page. A large one takes several turns of the event loop."""
+        if await self._is_heavy(text):
+            self._refuse(text)
+            return
         message = _read(text)
         if message is None:
             log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
             return
+        if len(text) <= LARGE:
+            self._take(message)
+            return
+        if "method" in message and len(text) > MAX_NOTICE:
+            log.warning("%s: the page sent a notification or request of %s characters", self.server, f"{len(text):,}")
+            if jsonrpc.is_request_id(message.get("id")):
+                error = f"A request has at most {MAX_NOTICE:,} characters."
+                self._write(jsonrpc.error_message(message["id"], jsonrpc.INVALID_REQUEST, error))
+            return
+        del text
+        await asyncio.sleep(0)
+        running = self._roll.get(message.get("id")) if "method" not in message else None
+        written = _written(message, running.pending.call.id) if running is not None else None
+        await asyncio.sleep(0)
+        self._take(message, written)
+
+    async def _is_heavy(self, text: str) -> bool:
+        gist = Gist(self._max_values)
+        for start in range(0, len(text), LARGE) if len(text) > LARGE else ():
+            gist.add(text[start : start + LARGE])
+            await asyncio.sleep(0)
+        return gist.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
+
+    def _refuse(self, text: str) -> None:
+        """The message has more values than the relay parses. If it is an answer, its caller is told."""
+        found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+        log.warning("%s: the page sent a message of more than %s values", self.server, f"{self._max_values:,}")
+        running = self._roll.take(int(found[1])) if found is not None else None
+        if running is not None:
+            self._forget_questions(running)
+            text = f"The page's answer has more than {self._max_values:,} values, where keys and lists count twice."
+            running.pending.fail(ResultTooLarge(f"{text} Ask for less at once."))
+
+    def _take(self, message: dict[str, Any], written: Written | None = None) -> None:
         method, id = message.get("method"), message.get("id")
         # websocket-mcp adds members to the message itself; this one is useful, and none of them goes any further.
         related = message.get("relatedRequestId")
@@ -183,9 +243,9 @@ class Conversation:
         elif isinstance(method, str) and jsonrpc.is_request_id(id):
             self._asked(id, method, message.get("params"), related)
         elif jsonrpc.is_request_id(id):
-            self._answered(id, message)
+            self._answered(id, message, written)
 
-    def _answered(self, id: RequestId, message: dict[str, Any]) -> None:
+    def _answered(self, id: RequestId, message: dict[str, Any], written: Written | None) -> None:
         if id in self._greetings:
             self._introduced(message.get("result"))
             return
@@ -193,18 +253,12 @@ class Conversation:
         if running is None:
             return  # cancelled, or one of our own
         self._forget_questions(running)
-        pending, error = running.pending, message.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        if isinstance(code, int):
-            text = envelope.text({"jsonrpc": "2.0", "id": pending.call.id, "error": error})
-        elif "result" in message:
-            text = envelope.text(jsonrpc.result_message(pending.call.id, message["result"]))
-        else:
-            text = None
+        pending = running.pending
+        text, code, said = written or _written(message, pending.call.id)
         if text is None:
             pending.fail(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
         else:
-            pending.finish(Reply(text, code if isinstance(code, int) else None))
+            pending.finish(Reply(text, code, values=said))
 
     def _introduced(self, result: object) -> None:
         if not isinstance(result, dict):
@@ -287,13 +341,27 @@ class Conversation:
             self._close_question(id)
 
 
+def _written(message: dict[str, Any], id: RequestId) -> Written:
+    """A page's answer as the caller gets it."""
+    error = message.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int):
+        said = {"jsonrpc": "2.0", "id": id, "error": error}
+        return envelope.text(said), code, said
+    if "result" not in message:
+        return None, None, None
+    said = jsonrpc.result_message(id, message["result"])
+    return envelope.text(said), None, said
+
+
 def _read(text: str) -> dict[str, Any] | None:
     """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
-    if is_bulky(text):
-        return None
     try:
         message = orjson.loads(text)
     except orjson.JSONDecodeError:
+        if len(text) > LARGE:  # the standard library is several times slower
+            found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+            return {"id": int(found[1])} if found is not None else None
         try:
             lenient = json.loads(text)
         except (ValueError, RecursionError):

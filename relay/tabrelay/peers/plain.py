@@ -59,7 +59,7 @@ class Plain:
         conversation = peer.attach(socket, principal.id)
         try:
             while (text := await next_text()) is not None:
-                conversation.receive(text)
+                await conversation.receive(text)
         finally:
             peer.detach(conversation)
 
@@ -81,6 +81,7 @@ class Plain:
                 in_flight_limit=self._settings.in_flight_server,
                 repeat_s=self._settings.greet_s,
                 limits=limits_of(self._settings),
+                max_values=self._settings.max_values,
                 on_up=self._up,
                 on_away=self._away,
             )

@@ -43,6 +43,7 @@ class SocketPeer:
         in_flight_limit: int,
         repeat_s: float,
         limits: QuestionLimits,
+        max_values: int,
         on_up: Callable[[SocketPeer], None],
         on_away: Callable[[SocketPeer], None],
     ) -> None:
@@ -50,6 +51,7 @@ class SocketPeer:
         self._in_flight_limit = in_flight_limit
         self._repeat_s = repeat_s
         self._limits = limits
+        self._max_values = max_values
         self._on_up = on_up
         self._on_away = on_away
         self._translator = Translator(self, parking)
@@ -78,7 +80,15 @@ class SocketPeer:
         return len(self._sockets) < MAX_SOCKETS
 
     def attach(self, socket: Socket, principal: str) -> Conversation:
-        conversation = Conversation(self._server, principal, socket, self, repeat_s=self._repeat_s, limits=self._limits)
+        conversation = Conversation(
+            self._server,
+            principal,
+            socket,
+            self,
+            repeat_s=self._repeat_s,
+            limits=self._limits,
+            max_values=self._max_values,
+        )
         self._sockets.add(conversation)
         conversation.greet()
         return conversation
@@ -153,7 +163,7 @@ class SocketPeer:
             self._translator.start(pending)
             return
         page = self._introduced[-1]
-        params = orjson.loads(call.payload).get("params")
+        params = call.message().get("params")
         params = params if isinstance(params, dict) else None
         if call.method == "initialize":
             pending.answer({**self.about, "protocolVersion": self._version(call.caller)})

@@ -15,15 +15,17 @@ from typing import Any, Final, Protocol
 import orjson
 
 from tabrelay.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
-from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, doubtful
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
+from tabrelay.json_weight import is_heavy
 from tabrelay.peers import answer
-from tabrelay.slices import Payload, text_of
+from tabrelay.slices import Payload, Slices, text_of
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Violation, Welcomed
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
-from tabserver.wire.jsonrpc import notification
+from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
+from tabserver.wire.limits import LARGEST_PART
 from tabserver.wire.link import Link, Phase
 from tabserver.wire.notes import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.roster import Roster
@@ -32,6 +34,10 @@ log = logging.getLogger(__name__)
 
 LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
+# Characters of a browser's notification or request. Others parse it again, whole.
+MAX_NOTICE: Final = 4 * 1024 * 1024
+# Weight of a frame's header, which may repeat a long request id. The standard library parses it.
+MAX_HEADER_VALUES: Final = 32_000
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
 # and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
 AT_ONCE: Final = 8
@@ -65,6 +71,7 @@ class TabPeer:
         roster: Roster[Pending],
         budget: Budget,
         in_flight_limit: int,
+        max_values: int,
         on_up: Callable[[TabPeer], None],
         on_away: Callable[[TabPeer], None],
         on_gone: Callable[[TabPeer], None],
@@ -82,6 +89,7 @@ class TabPeer:
         self._roster = roster
         self._budget = budget
         self._in_flight_limit = in_flight_limit
+        self._max_values = max_values
         self._on_up = on_up
         self._on_away = on_away
         self._on_gone = on_gone
@@ -184,7 +192,8 @@ class TabPeer:
         def say(now: float) -> None:
             self._open(channel, caller)
             # A response may hold a key called "method" somewhere inside, so a look at the text would not do.
-            kind = Kind.NOTE if "method" in orjson.loads(payload) else Kind.RES
+            is_note = '"method"' in payload and "method" in orjson.loads(payload)
+            kind = Kind.NOTE if is_note else Kind.RES
             self.link.send(channel, kind, payload, now)
 
         self._say(say)
@@ -236,9 +245,15 @@ class TabPeer:
         if socket is not self._socket:
             return
         header, newline, payload = text.partition("\n")  # as `frames.split` does
+        if len(payload) > LARGEST_PART:
+            self._handle(Violation(f"a frame of more than {LARGEST_PART:,} characters", too_much=True))
+            return
         answered = self.link.answer(header, payload, self._loop.time()) if newline else None
         if answered is None:
-            self.receive(socket, header, payload if newline else None)
+            if is_heavy(header, MAX_HEADER_VALUES):
+                self._handle(Violation("a frame's header has too many values", too_much=True))
+            else:
+                self.receive(socket, header, payload if newline else None)
             return
         # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
         pending = self._roster.pop(answered, None)
@@ -362,23 +377,30 @@ class TabPeer:
     def _received(self, event: Received[Any]) -> None:
         if event.kind is Kind.RES and event.id is not None:
             pending = self._roster.pop((event.channel, event.id), None)
-            if pending is not None:
+            if pending is not None and isinstance(event.payload, Slices):
+                # In a turn of its own: in this one, the last slices were checked.
+                self._loop.call_soon(self._settle, pending, event.payload)
+            elif pending is not None:
                 self._settle(pending, event.payload)
         elif event.kind is not Kind.RES:
-            self._spoke(event, text_of(event.payload))
+            self._spoke(event, event.payload)
 
-    def _spoke(self, event: Received[Any], payload: str) -> None:
+    def _spoke(self, event: Received[Any], said: Payload) -> None:
         """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
-        message = answer.read(payload)
+        message = answer.skim(said, self._max_values) if len(said) <= MAX_NOTICE else None
         # Only a session can be asked something. What is not what its header says is nobody's.
         is_question = event.kind is Kind.REQ
-        if message is None or ("id" in message) is not is_question:
+        if is_question and event.channel not in self._opened:
             return
+        if message is None or ("id" in message) is not is_question:
+            self._refuse(event)
+            return
+        payload = text_of(said)
+        if isinstance(said, Slices) and message.get("method") in (TABS, PIN):
+            message = answer.read(payload, self._max_values) or {}  # with its long strings
         method, params = message.get("method"), message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
             return  # JSON-RPC allows an array of params, MCP does not
-        if is_question and event.channel not in self._opened:
-            return
         related = self._roster.get((event.channel, event.related)) if event.related is not None else None
         if method == CLOSE_STREAM:
             if related is not None and related.call.caller.era is Era.LEGACY:
@@ -396,11 +418,19 @@ class TabPeer:
         elif event.channel in self._sinks:
             self._sinks[event.channel](Notice(payload))
 
+    def _refuse(self, event: Received[Any]) -> None:
+        """A notification or a request of the browser's is dropped; the browser waits for the answer to a request."""
+        log.debug("%s: dropped a %s of the browser's: not JSON-RPC, or too large", self.server, event.kind.value)
+        if event.kind is Kind.REQ and event.id is not None:
+            text = f"Not one JSON-RPC request of at most {MAX_NOTICE:,} characters and {self._max_values:,} values."
+            payload = orjson.dumps(error_message(event.id, INVALID_REQUEST, text)).decode()
+            self._say(lambda now: self.link.send(event.channel, Kind.RES, payload, now))
+
     def _settle(self, pending: Pending, payload: Payload) -> None:
         """Give the caller its answer, or the truth about an answer that is none."""
         try:
-            code, is_plain = answer.judge(payload, pending.call.id)
-        except BadAnswer as error:
+            code, is_plain = answer.judge(payload, pending.call.id, self._max_values)
+        except (BadAnswer, ResultTooLarge) as error:
             pending.fail(error)
             return
         # Until the caller has it, the answer is memory that the links' budget must know of.

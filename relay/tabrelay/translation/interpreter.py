@@ -79,7 +79,7 @@ class Round(Pending):
         """Raises ValueError when it can't be read, and is not finished then."""
         reply.release()
         if not self.is_done:
-            message = orjson.loads(reply.payload)
+            message = reply.message()
             self.is_done = True
             self.whose.answered(self.talk, message)
 
@@ -137,7 +137,7 @@ class Interpreter:
 
     def start(self, outer: Pending) -> None:
         """Put a legacy call on its way. Raises a RelayError when nothing was sent."""
-        method, params = outer.call.method, orjson.loads(outer.call.payload).get("params")
+        method, params = outer.call.method, outer.call.message().get("params")
         params = params if isinstance(params, dict) else {}
         if method == "initialize":
             outer.answer(envelope.initialized(self._peer.discovered, outer.call.caller.version))
@@ -210,8 +210,12 @@ class Interpreter:
         talk.answers = {}
         request = jsonrpc.request(call.id, call.method, params)
         inner = Call(self._channel(), call.id, call.method, orjson.dumps(request).decode(), caller)
+        inner.values = request
         talk.round = Round(inner, talk, self)
-        self._peer.start(talk.round)
+        try:
+            self._peer.start(talk.round)
+        finally:
+            inner.values = None
 
     def answered(self, talk: Talk, message: dict[str, Any]) -> None:
         """The server's answer: it may be questions."""

@@ -66,14 +66,13 @@ class Live(Pending):
     """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
 
     __slots__ = (
-        *("asks", "digest", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
+        *("asks", "expiry", "handle", "keys", "level", "offered", "outcome", "outer", "timer", "token"),
         *("asking_since", "whose"),
     )
 
-    def __init__(self, call: Call, outer: Pending, digest: str, whose: Translator) -> None:
+    def __init__(self, call: Call, outer: Pending, whose: Translator) -> None:
         super().__init__(call)
         self.outer: Pending | None = outer
-        self.digest = digest
         self.whose = whose
         self.level: str | None = None
         self.token: object = None  # the progress token of the request that waits now
@@ -94,7 +93,7 @@ class Live(Pending):
         reply.release()
         if not self.is_done:
             self.is_done = True
-            self.whose.ended(self, orjson.loads(reply.payload))
+            self.whose.ended(self, reply.message())
 
     def fail(self, error: RelayError) -> None:
         if not self.is_done:
@@ -117,7 +116,7 @@ class Translator:
 
     def start(self, outer: Pending) -> None:
         """Put a modern call on its way. Raises a RelayError when nothing was sent."""
-        message = orjson.loads(outer.call.payload)
+        message = outer.call.message()
         method, params = outer.call.method, message.get("params")
         params = params if isinstance(params, dict) else {}
         if method == "server/discover":
@@ -159,8 +158,9 @@ class Translator:
             return
         told = envelope.legacy_params(params)
         request = jsonrpc.request(call.id, call.method, told or None)
-        inner = Call(call.channel, call.id, call.method, orjson.dumps(request).decode(), _as_legacy(call.caller))
-        live = Live(inner, outer, envelope.digest(self._peer.server, call.method, params), self)
+        # Its text stays the modern one: the peer sends the values, and a retry is compared without the envelope.
+        inner = Call(call.channel, call.id, call.method, call.payload, _as_legacy(call.caller), values=request)
+        live = Live(inner, outer, self)
         live.token = envelope.progress_token(params)
         live.offered = list((offered or {}).values())
         if isinstance(level, str) and "logging" in envelope.visible_capabilities(self._peer.about):
@@ -173,6 +173,8 @@ class Translator:
             self._lives.pop(outer, None)
             self._close(live)
             raise
+        finally:
+            inner.values = None
 
     def heard(self, live: Live, message: dict[str, Any]) -> None:
         """The server said something before its answer."""
@@ -275,7 +277,9 @@ class Translator:
             return
         self._lives.pop(outer, None)
         live.outer = None
-        live.handle = self._parking.park(live, principal, live.digest, self._loop.time())
+        # Computed only here: few calls ask, and it takes 30 ms for the largest.
+        digest = envelope.digest(self._peer.server, live.call.method, live.call.message().get("params") or {})
+        live.handle = self._parking.park(live, principal, digest, self._loop.time())
         live.expiry = self._loop.call_later(self._parking.ttl_s, self._expired, live)
         requests = {key: envelope.modern_ask(ask.method, ask.params) for key, ask in live.asks.items()}
         outer.answer({"resultType": "input_required", "inputRequests": requests, "requestState": live.handle})

@@ -148,14 +148,16 @@ class Upstream:
         call = pending.call
         if self._connection is None:
             raise ServerOffline(f'Server "{self._server}" is not connected.', retry_after_ms=3000)
-        params = orjson.loads(call.payload).get("params")
-        params = params if isinstance(params, dict) else None
         if call.caller.era is Era.MODERN and self._connection.era is Era.LEGACY:
             self._translator.start(pending)
-        elif call.caller.era is Era.LEGACY and self._connection.era is Era.MODERN:
+            return
+        if call.caller.era is Era.LEGACY and self._connection.era is Era.MODERN:
             self._check(pending)
             self._interpreter.start(pending)
-        elif call.caller.era is Era.MODERN:
+            return
+        params = call.message().get("params")
+        params = params if isinstance(params, dict) else None
+        if call.caller.era is Era.MODERN:
             self._go(pending, params)
         else:
             self._share(pending, params)

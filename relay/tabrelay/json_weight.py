@@ -1,0 +1,75 @@
+"""Weight of JSON text: how much CPU time it takes to parse, estimated from the text before it is parsed.
+
+The unit is one small number in a list. A key weighs 2, so does a list, an object weighs 1, and so does every
+`TEXT_BYTES` bytes of text. The estimate uses operations that run at C speed over a whole piece of text. Marks inside
+strings do not count. orjson takes 3 to 21 ms for a text of weight 200,000, depending on its shape. Pure; does not check
+whether the text is JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT_BYTES: Final = 64
+# No character weighs more than this.
+DENSEST: Final = 3
+PIECE: Final = 256 * 1024
+"""Bytes that `Weight.add` takes in one callback: up to 4 ms."""
+_MARKS: Final = b',:[{"'
+_OTHERS: Final = bytes(byte for byte in range(256) if byte not in _MARKS)
+
+
+class Weight:
+    """Weight of one text that is added piece by piece, in UTF-8. `total` is complete after the last piece. `size`: in
+    bytes."""
+
+    __slots__ = ("_carried", "_is_inside", "_units", "size")
+
+    def __init__(self) -> None:
+        self._units = 0
+        self.size = 0
+        self._carried = b""  # a backslash whose second character is in the next piece
+        self._is_inside = False  # of a string
+
+    @property
+    def total(self) -> int:
+        return self._units + self.size // TEXT_BYTES
+
+    def add(self, piece: bytes) -> None:
+        self.size += len(piece)
+        if self._carried:
+            piece, self._carried = self._carried + piece, b""
+        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
+            piece, self._carried = piece[:-1], b"\\"
+        if b"\\" in piece:
+            # From left to right: what is left of a backslash after the first step escapes what follows it.
+            piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
+        marks = piece.translate(None, _OTHERS)
+        if b'"' in marks:
+            marks = self._outside(marks)
+        elif self._is_inside:
+            return
+        count = marks.count
+        self._units += count(b",") + count(b"{") + 2 * (count(b":") + count(b"["))
+
+    def _outside(self, marks: bytes) -> bytes:
+        """`marks`, which has a quote, without those inside strings."""
+        if self._is_inside:
+            marks = marks[marks.index(b'"') + 1 :]
+        # Most strings contain no mark. In JSON, a mark is between the end of a string and the next string.
+        parts = marks.replace(b'""', b"").split(b'"')
+        self._is_inside = len(parts) % 2 == 0
+        return b"".join(parts[::2])
+
+
+def is_heavy(text: str | bytes, most: int) -> bool:
+    """Does the text weigh more than `most`? The answer is exact for JSON; other text is left to the parser."""
+    if len(text) * DENSEST <= most:
+        return False
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    weight, view = Weight(), memoryview(data)
+    for start in range(0, len(data), PIECE):
+        weight.add(bytes(view[start : start + PIECE]))
+        if weight.total > most:
+            return True
+    return False
