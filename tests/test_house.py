@@ -121,6 +121,7 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
         "relay/test_census.py",  # who gets through the gate; nothing behind it answers
         "relay/test_cli.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
+        "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it
         "support/hook/sitecustomize.py",  # the tap itself
         "support/program.py",  # the verbs stdio and acp, which are no relays
         "support/relay.py",  # RunningRelay, with a Recorder

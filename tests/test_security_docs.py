@@ -28,6 +28,7 @@ ATTACKERS = {
     "a malicious server: reaching into another",
     "payload bombs",
     "many who come at once",
+    "one message that takes long to parse",
     "whoever does not read",
     "a malicious client",
     "slow connections",
