@@ -20,7 +20,7 @@ from tabrelay.errors import (
     UpstreamFailed,
     UpstreamGone,
 )
-from tabrelay.slices import Body, Payload, text_of
+from tabrelay.slices import Body, Payload, Slices, text_of
 from tabrelay.traces import Trace
 from tabserver.wire import jsonrpc
 from tabserver.wire.budget import Budget
@@ -231,7 +231,10 @@ class Pending:
         if self._failure is not None:
             return self._failure
         reply = self._reply
-        return PLAIN if reply is None or reply.is_plain else (reply.error_code, reply.payload)
+        if reply is None or reply.is_plain:
+            return PLAIN
+        said = reply.said
+        return reply.error_code, said.brief if isinstance(said, Slices) else said
 
     @property
     def is_success(self) -> bool:

@@ -38,6 +38,9 @@ MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
 MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of them
 MAX_RECENT: Final = 100  # for the relay's page
 MAX_ARGUMENTS: Final = 4096  # characters of one call's
+MAX_PARSED: Final = 64 * 1024  # characters of an answer that is parsed
+_FAILED: Final = re.compile(r'"isError"\s*:\s*true')
+_ASKED: Final = re.compile(r'"resultType"\s*:\s*"input_required"')
 MAX_TEXT: Final = 200
 MAX_SECRET: Final = 4096
 TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recent ones
@@ -242,8 +245,12 @@ def _ended(began: float, took_s: float, server: str, call: Call, outcome: RelayE
     if isinstance(outcome, RelayError):
         return Ended(began, took_s * 1000, server, call, outcome, None, None)
     code, text = outcome
-    # A plain result needs no second look, and is not held.
+    # A plain result needs no second look, and is not held. A long text is not parsed: its outcome is told by its marks.
     reply = text if '"isError"' in text or '"input_required"' in text else None
+    if reply is not None and len(reply) > MAX_PARSED:
+        is_question = _ASKED.search(reply) is not None
+        kind = {"isError": _FAILED.search(reply) is not None, "resultType": "input_required" if is_question else ""}
+        reply = orjson.dumps({"result": kind}).decode()
     return Ended(began, took_s * 1000, server, call, None, code, reply)
 
 

@@ -17,7 +17,7 @@ from tests.support.relay import modern
 from tests.support.worker import SyntheticWorker
 
 LIMIT_MS = 50.0
-TRIES = 3
+TRIES = 5
 MOST = Settings().max_values
 # A little is left for what is around the values.
 VALUES = MOST - 2_000
@@ -70,7 +70,7 @@ async def slowest(relay: MeasuredRelay, attack: Callable[[], Awaitable[None]]) -
         await relay.reset()
         await attack()
         found.append((await relay.longest())[0])
-        if found[-1].ms < LIMIT_MS / 2:
+        if found[-1].ms < LIMIT_MS * 0.9:
             break
     return min(found, key=lambda each: each.ms)
 

@@ -53,6 +53,9 @@ def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]
         raise BadAnswer("The browser's answer has neither a result nor an error.")
     result = message["result"]
     is_plain = type(result) is dict and not result.get("isError") and result.get("resultType") != "input_required"
+    if not is_plain and isinstance(payload, Slices) and type(result) is dict:
+        kind = {key: result[key] for key in ("isError", "resultType") if type(result.get(key)) in (bool, str)}
+        payload.brief = orjson.dumps({"result": kind}).decode()
     return None, is_plain
 
 

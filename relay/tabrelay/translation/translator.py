@@ -158,8 +158,8 @@ class Translator:
             return
         told = envelope.legacy_params(params)
         request = jsonrpc.request(call.id, call.method, told or None)
-        # Its text stays the modern one: the peer sends the values, and a retry is compared without the envelope.
-        inner = Call(call.channel, call.id, call.method, call.payload, _as_legacy(call.caller), values=request)
+        payload = orjson.dumps(request).decode()
+        inner = Call(call.channel, call.id, call.method, payload, _as_legacy(call.caller), values=request)
         live = Live(inner, outer, self)
         live.token = envelope.progress_token(params)
         live.offered = list((offered or {}).values())
