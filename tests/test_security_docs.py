@@ -39,6 +39,7 @@ ATTACKERS = {
     "a server whose lists are many small values",
     "a client without a token that takes all connections",
     "request smuggling",
+    "a stop of the relay under load",
     "trailers, tiny chunks and pipelined requests without end",
     "a thief of tokens",
     "a thief of sessions",

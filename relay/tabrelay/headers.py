@@ -12,13 +12,13 @@ take, uvicorn gets as if it had come just now. The next one with the same header
 from __future__ import annotations
 
 import asyncio
-import select
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 import httptools
 
 from tabrelay.connection_slots import ConnectionSlots
+from tabrelay.listener_close import has_unread
 from tabrelay.patient_timer import PatientTimer
 from tabrelay.request_framing import BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
 from tabrelay.stencil import Stencil, cut
@@ -319,9 +319,8 @@ class LimitedHttp(Street):
         self.flow.resume_reading()
         if not self._ahead:
             self._stir()
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            wait_s = self.idle_leave_s if self.is_leaving else self.timeout_keep_alive
+            self.timeout_keep_alive_task = self.loop.call_later(wait_s, self.timeout_keep_alive_handler)
         elif self._next is None:
             self._next = self.loop.call_soon(self._read_ahead)  # other connections have their turn in between
 
@@ -453,10 +452,4 @@ class LimitedHttp(Street):
 def _has_unread(transport: asyncio.Transport) -> bool:
     """Did bytes come, or the end, that the event loop has not read yet?"""
     sock = transport.get_extra_info("socket")
-    if sock is None or sock.fileno() < 0:
-        return False
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(sock.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([sock.fileno()], [], [], 0)[0])
+    return sock is not None and has_unread(sock.fileno())

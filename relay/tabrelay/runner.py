@@ -25,6 +25,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tabrelay.config import Settings
 from tabrelay.connection_slots import ConnectionSlots
 from tabrelay.headers import LimitedHttp
+from tabrelay.listener_close import empty_queue, stop_handshakes
 from tabrelay.sockets import LimitedWebSocket
 from tabrelay.ticket import fits
 from tabserver.wire.limits import LARGEST_PART
@@ -92,10 +93,17 @@ class Runner(uvicorn.Server):
     """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
 
     def __init__(
-        self, config: uvicorn.Config, on_ready: Callable[[], None], drain: Callable[[], Awaitable[None]] | None = None
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        drain: Callable[[], Awaitable[None]] | None = None,
+        *,
+        shares_port: bool = False,
     ) -> None:
-        """`drain` runs after the first stop signal, while everything still works; the end comes when it returns."""
+        """`drain` runs after the first stop signal, while everything still works; the end comes when it returns.
+        `shares_port`: other processes accept connections from the same listening socket, and go on with it."""
         super().__init__(config)
+        self._shares_port = shares_port
         self._on_ready = on_ready
         self._drain = drain
         self._draining: asyncio.Task[None] | None = None
@@ -108,6 +116,10 @@ class Runner(uvicorn.Server):
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stop_keeping()
+        if sockets and not self.force_exit and not self._shares_port:
+            stop_handshakes(sockets[0])
+            await empty_queue(sockets[0])
         # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
         # the application finish in its own way, where uvicorn would cancel it and log a traceback.
         timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._cut)
@@ -115,6 +127,16 @@ class Runner(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             timer.cancel()
+
+    def _stop_keeping(self) -> None:
+        """From now on every answer closes its connection, so that no client sends its next request on one that is
+        about to be closed."""
+        protocol: Any = self.config.http_protocol_class
+        if issubclass(protocol, LimitedHttp):
+            protocol.is_leaving = True
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, LimitedHttp):
+                connection.leave()
 
     def _cut(self) -> None:
         for connection in list(self.server_state.connections):
@@ -146,6 +168,7 @@ class Runner(uvicorn.Server):
 
     def _leave(self, drain: Callable[[], Awaitable[None]]) -> None:
         async def leave() -> None:
+            self._stop_keeping()
             try:
                 await drain()
             finally:
@@ -198,7 +221,7 @@ def run(
     drain: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until a signal comes."""
-    runner = Runner(configure(app, settings), on_ready, drain)
+    runner = Runner(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
     calm_collector()
     # Processes that share a port take connections one by one, so that each of them gets some.
     runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])

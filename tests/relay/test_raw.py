@@ -136,6 +136,15 @@ async def test_a_request_that_is_no_handshake_of_a_websocket_is_answered_and_let
 
 
 @pytest.mark.requirement("bad-input")
+async def test_bytes_behind_the_handshake_of_a_websocket_are_refused_with_it(relay: RunningRelay) -> None:
+    async with Line(relay) as line:
+        handshake = line.written(b"", WEBSOCKET, "GET", "/maps").replace(b"Content-Length: 0\r\n", b"")
+        line.send(handshake + line.written(*good()))
+        assert (await line.answer("GET")).status == 400
+        assert await line.is_over()
+
+
+@pytest.mark.requirement("bad-input")
 async def test_headers_that_say_two_things_are_refused(relay: RunningRelay) -> None:
     body, headers = good()
     async with Line(relay) as line:
