@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from bench import machine, stage
-from bench.siege import browsers, clients, connections, hosted
+from bench.siege import browsers, clients, connections, hosted, tables
 from bench.siege.target import Target
 from bench.table import table
 from tabrelay.config import MIB, Settings
@@ -77,7 +77,20 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     ),
     "900 listeners": (clients.listeners, "512 for each server", 0),
     "subscriptions of one session": (clients.subscriptions, "256 for each session, 16 MiB for all", 0),
-    "sessions that nobody uses": (clients.sessions, "`max_sessions`", LIMITS.max_sessions * 4096),
+    "sessions that nobody uses": (clients.sessions, "`max_sessions_token`", LIMITS.max_sessions_token * 4096),
+    "tabs with ids of 1 MB, pinned by ever new clients": (tables.pins, "64 characters", LIMITS.max_message),
+    "state of 32 sessions, changed all the time": (tables.states, "`max_subscribed`", LIMITS.max_subscribed),
+    # The lists are read, checked and kept: while one is read, it is there as text and as values.
+    "40 names with lists of small values": (
+        tables.catalogues,
+        "`catalogue_budget`, `max_list`",
+        LIMITS.catalogue_budget + LIMITS.body_budget,
+    ),
+    "questions of a plain page without end": (
+        tables.questions,
+        "`max_questions_server`, `question_budget`",
+        LIMITS.question_budget + LIMITS.body_budget,
+    ),
     "240 streams that nobody reads": (clients.unread_streams, "64 MiB for all", 64 * MIB),
     "60 sessions' streams that nobody reads": (clients.unread_sessions, "64 MiB for all", 64 * MIB),
     "results of 15 MB that nobody reads": (clients.unread_answers, "`replay_budget`", LIMITS.replay_budget),
@@ -164,6 +177,7 @@ def measure(name: str, seconds: float) -> list[str]:
     is_hosted = attack is hosted.unknown_keys
     with contextlib.ExitStack() as stack:
         flags = stack.enter_context(authority.running()) if is_hosted else ()
+        flags = ("--plain", tables.PLAIN_SERVER) if attack is tables.questions else flags
         server = stack.enter_context(
             stage.lone_relay(env=PLAIN, flags=flags, servers=(stage.SERVER,), program="bench.siege.besieged")
         )
