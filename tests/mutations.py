@@ -1376,8 +1376,8 @@ MUTATIONS: Final = (
     _m(
         "a question about what a page offered before it was left",
         f"{WORKER}/traffic.py",
-        "if asked is None or not place.is_ready:",
-        "if asked is None:",
+        "if asked is None or not place.is_ready or",
+        "if asked is None or",
         "tabserver/test_approvals.py"
         "::test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left",
     ),
@@ -1698,6 +1698,39 @@ MUTATIONS: Final = (
                 '.then(() => this.#post({ t: "retry" }))',
                 "",
                 "e2e/test_boot.py::test_a_worker_that_failed_to_start_is_started_again_by_itself",
+            ),
+        )
+    ),
+    *(
+        _m(f"a busy tab: {what}", f"{WORKER}/{file}", before, after, f"tabserver/{tests}")
+        for what, file, before, after, tests in (
+            (
+                "a call that another tab could take waits until its tab reads",
+                "traffic.py",
+                "return tab is not None and place.has_rivals and tab.is_awake and not",
+                "return False and not",
+                "test_responsiveness.py",
+            ),
+            (
+                "an answer to an older ping shows nothing",
+                "responsiveness.py",
+                "is_pong and signs.is_ping_last and signs.pongs >= signs.pings",
+                "is_pong",
+                "test_responsiveness.py",
+            ),
+            (
+                "a call shows nothing until it is answered",
+                "tabs.py",
+                "self.signs.is_ping_last = self.signs.is_current = False",
+                "pass",
+                "test_responsiveness.py",
+            ),
+            (
+                "calls that JavaScript carries out wait too",
+                "js/express.js",
+                "(!grant.hasRivals || this.#responds(grant.port)) && ",
+                "",
+                "test_express_js.py",
             ),
         )
     ),

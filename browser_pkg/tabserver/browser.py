@@ -34,7 +34,7 @@ class Shim(Protocol):
     def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...
     def poster(self, port: Any, asText: bool) -> Callable[[str], None]: ...
     def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any, *books: Any) -> Any: ...
-    def allow(self, port: Any, number: int, channel: str, words: str, meta: str) -> None: ...
+    def allow(self, port: Any, number: int, channel: str, words: str, meta: str, hasRivals: bool) -> None: ...
     def revoke(self) -> None: ...
     def unbooked(self) -> str: ...
     def sender(self, socket: Any) -> Callable[[str], int]: ...
@@ -78,7 +78,7 @@ def make_slate(shim: Shim) -> Slate:
 
 def allow(shim: Shim, number: int, channel: str, meta: str) -> None:
     """Let calls to a tool of the worker's own be run like that on this channel: see express.py."""
-    shim.allow(None, number, channel, "", meta)
+    shim.allow(None, number, channel, "", meta, False)
 
 
 class Books(Protocol):
@@ -127,8 +127,8 @@ class Port:
         self._proxies += proxies
         self._shim.listen(self._port, *proxies)
 
-    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
-        self._shim.allow(self._port, number, channel, words, meta)
+    def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
+        self._shim.allow(self._port, number, channel, words, meta, has_rivals)
 
     def use_text(self) -> None:
         """The page reads JSON text, which costs both sides less than an object does."""

@@ -82,7 +82,7 @@ class Express:
             self._allow(number, grant.channel, meta)
         elif tab.port is not None:
             words = f'"caller":{grant.words},"kind":"tools","name":"{grant.place.key}"'
-            tab.port.allow(number, grant.channel, words, meta)
+            tab.port.allow(number, grant.channel, words, meta, grant.place.has_rivals)
 
     def revoke(self) -> None:
         if self._grants:

@@ -113,9 +113,9 @@ class Hub:
         tab = self._presence.at(port)
         if tab is None:
             return
-        self.traffic.heard(tab)
-        self._presence.heard(tab)
         kind = message.get("t")
+        self.traffic.heard(tab, kind == "pong")
+        self._presence.heard(tab)
         if kind == "tab":
             self._presence.describe(tab, message)
             if tab.is_frozen:
@@ -133,16 +133,19 @@ class Hub:
             self.revoke()
         elif kind in ("required", "error", "progress", "log", "ask"):
             self.traffic.hear(tab, kind, message)
+        self.traffic.release_held()
 
     def receive_result(self, port: Port, call: str, json: str, is_plain: bool) -> None:
         """A page's answer to a call, as JSON text. `is_plain`: it may be passed on unread."""
         if self.finish_plain(port, call, json, is_plain):
+            self.traffic.release_held()
             return
         tab = self._presence.at(port)
         if tab is not None:
             self._presence.heard(tab)
             self.traffic.hear_result(tab, call, json, is_plain)
             self.traffic.heard(tab)
+            self.traffic.release_held()
 
     def broadcast(self, message: Message) -> None:
         for port in self._presence.ports:

@@ -147,7 +147,7 @@ class Lane:
     def _post(self, event: Received[str], caller: Caller, name: str, place: Place, arguments: dict[str, Any]) -> bool:
         tab = place.tab
         port = None if tab is None else tab.port
-        if tab is None or port is None or tab.is_frozen or tab.is_silent:
+        if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place):
             return False
         call = self._traffic.next_call()
         # What was read once as JSON is not written again.
@@ -173,7 +173,7 @@ class Lane:
         if plain is None or plain.port is not port or plain.tab is None:
             return False
         tab, event = plain.tab, plain.event
-        if not is_plain or tab.is_frozen or tab.is_silent or self._presence.watchers:
+        if not is_plain or tab.is_frozen or tab.is_silent or tab.is_busy or self._presence.watchers:
             self._unfold(plain)
             return False
         assert event.id is not None

@@ -25,11 +25,14 @@ _STATES: Final = {True: ("is frozen by the browser", "tab_frozen"), False: ("doe
 
 
 class Place(NamedTuple):
-    """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading."""
+    """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading.
+    `has_rivals`: the request names no tab, and another tab that is awake has the thing too.
+    """
 
     tab: Tab | None
     key: str
     is_ready: bool = True
+    has_rivals: bool = False
 
 
 class Astray(Exception):
@@ -75,7 +78,10 @@ def find_place(
     if target is None or target.tab is None:
         if entry is None:
             return None
-        return Place(None, entry.own_key) if is_own else _in_tab(entry.tabs[0], kind, entry.own_key)
+        if is_own:
+            return Place(None, entry.own_key)
+        has_rivals = any(rival.is_awake and _is_ready(rival, kind, entry.own_key) for rival in entry.tabs[1:])
+        return _in_tab(entry.tabs[0], kind, entry.own_key)._replace(has_rivals=has_rivals)
     tab = tabs.get(target.tab)
     if tab is not None and key in tab.offers[kind]:
         return _in_tab(tab, kind, key)
@@ -122,7 +128,11 @@ def stayed_away(tab: Tab, key: str) -> Astray:
 
 
 def _in_tab(tab: Tab, kind: str, key: str) -> Place:
-    return Place(tab, key, is_ready=tab.port is not None and not tab.offers[kind][key].is_kept)
+    return Place(tab, key, _is_ready(tab, kind, key))
+
+
+def _is_ready(tab: Tab, kind: str, key: str) -> bool:
+    return tab.port is not None and not tab.offers[kind][key].is_kept
 
 
 def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> Astray:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from .listing import KINDS
 from .offers import CHECKS
 from .pulse import Later
-from .tabs import Message, Offer, Port, Tab, mark_of
+from .tabs import Message, Offer, Port, Signs, Tab, mark_of
 from .timing import DEFAULTS
 from .wire.notes import MAX_TAB_ID
 
@@ -84,8 +84,10 @@ class Presence:
         elif tab.port is not None and tab.port is not port:
             # A page that had to connect a second time: its first port is deaf and must get no calls.
             self.leave(tab.port, returns=True, is_expected=True)
+        if tab.port is not port:
+            tab.signs = Signs()
         tab.port = port
-        tab.is_frozen = tab.is_silent = False
+        tab.is_frozen = tab.is_silent = tab.is_busy = False
         # A page with an older copy of the client does not say, and is told.
         tab.watches = info.get("watches") is not False
         # Before anybody is told of a change: calls that waited go on then.
@@ -153,8 +155,8 @@ class Presence:
 
     def heard(self, tab: Tab) -> None:
         """It said something, so it is awake."""
-        if not tab.is_awake:
-            tab.is_frozen = tab.is_silent = False
+        if not tab.is_awake or tab.is_busy:
+            tab.is_frozen = tab.is_silent = tab.is_busy = False
             self._changed()
 
     def offer(self, tab: Tab, message: Message) -> None:

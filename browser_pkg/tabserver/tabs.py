@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ class Port(Protocol):
     def post(self, json: str) -> None:
         """The same, of a message that is JSON text already."""
 
-    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
+    def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
         """Calls like that on this channel need not be asked about: see express.py."""
 
 
@@ -40,13 +41,28 @@ class Offer:
     is_kept: bool = False
 
 
+@dataclass(slots=True)
+class Signs:
+    """What shows that a page reads what it is sent: see responsiveness.py. `is_current`: it has answered all that it
+    was sent. `is_ping_last`: the last thing that it was sent is a ping. `is_awaited`: a call waits for a sign of it.
+    """
+
+    heard_ms: float = -math.inf
+    is_current: bool = False
+    pings: int = 0
+    pongs: int = 0
+    is_ping_last: bool = False
+    is_awaited: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Tab:
     """A browser's tab, by the id that it keeps over reloads. `port`: None while its page is being loaded again.
     `touched` says when it was last shown, hidden or focused.
 
     `is_frozen`: it said that the browser stops it; `is_silent`: it was asked whether it lives and did not answer.
-    `offers`: what it has of each kind, by name or URI.
+    `is_busy`: it did not answer for a moment, so other tabs come first. `offers`: what it has of each kind, by name or
+    URI.
     """
 
     port: Port | None
@@ -58,6 +74,8 @@ class Tab:
     attached: int
     is_frozen: bool = False
     is_silent: bool = False
+    is_busy: bool = False
+    signs: Signs = field(default_factory=Signs)
     # Its page was left for another one of this origin, which will attach in a moment.
     is_expected: bool = False
     # How often its page was left: whoever waits for its return must not take a later absence for this one.
@@ -71,9 +89,9 @@ class Tab:
     offers: dict[str, dict[str, Offer]] = field(default_factory=lambda: defaultdict(dict))
 
     @property
-    def rank(self) -> tuple[bool, bool, bool, int, int]:
+    def rank(self) -> tuple[bool, bool, bool, bool, int, int]:
         """Which tab gets a call that several could take: the one the user sees, else the one seen last."""
-        return self.port is not None, self.is_awake, self.is_visible, self.touched, self.attached
+        return self.port is not None, self.is_awake, not self.is_busy, self.is_visible, self.touched, self.attached
 
     @property
     def is_awake(self) -> bool:
@@ -89,8 +107,19 @@ class Tab:
             self.port.send(message)
 
     def post(self, json: str) -> None:
+        """The same, of a call as JSON text."""
         if self.port is not None:
+            self.was_sent_a_call()
             self.port.post(json)
+
+    def ping(self) -> None:
+        if self.port is not None:
+            self.signs.pings += 1
+            self.signs.is_ping_last, self.signs.is_current = True, False
+            self.port.send({"t": "ping"})
+
+    def was_sent_a_call(self) -> None:
+        self.signs.is_ping_last = self.signs.is_current = False
 
 
 def mark_of(item: Item) -> str:

@@ -20,8 +20,9 @@ class Timing:
     not dead. `tab_return_s`: a tab whose page was left is kept for so long, with its tools and the calls that come
     meanwhile: most pages that go are only being reloaded. `last_tab_return_s`: the same for the only tab, for which
     there is nobody else anyway. `tab_doubt_s`: calls for a tab wait only so long if its page did not say that it
-    leads to another one: closed, or reloaded by the browser's own button, nobody can tell. `approve_s`: a question
-    to the user waits so long, and `approve_unseen_s` in a tab that nobody sees.
+    leads to another one: closed, or reloaded by the browser's own button, nobody can tell. `tab_busy_s`: a tab that
+    does not answer a ping for so long gets no call that another tab could take. `approve_s`: a question to the user
+    waits so long, and `approve_unseen_s` in a tab that nobody sees.
     """
 
     connect_s: float = CONNECT_S
@@ -34,6 +35,7 @@ class Timing:
     tab_return_s: float = 3.0
     last_tab_return_s: float = 10.0
     tab_doubt_s: float = 1.0
+    tab_busy_s: float = 0.5
     approve_s: float = 120.0
     approve_unseen_s: float = 10.0
 

@@ -18,6 +18,7 @@ from .places import Astray, Place, asleep, fell_silent, find_place, left, stayed
 from .plain import Plain
 from .presence import Presence
 from .pulse import Later, Pulse
+from .responsiveness import Responsiveness
 from .runs import Introduction, Run
 from .tabs import Message, Port, Tab
 from .timing import Timing
@@ -40,10 +41,12 @@ class Traffic:
         self.now_ms = now_ms
         self.presence, self._listing, self._changed = presence, listing, changed
         self._later = later
-        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=_ask, lost=self._silent)
+        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=Tab.ping, lost=self._silent)
+        self._responsiveness = Responsiveness(now_ms=now_ms, later=later, changed=changed)
         self._introduction = Introduction()
         self._running: dict[str, Run] = {}
-        # Calls for tabs whose page is being loaded again: nothing was sent, so they may still go elsewhere.
+        # Calls for tabs whose page is being loaded again, or that may be busy: nothing was sent, so another tab may
+        # still get them.
         self._held: dict[str, Errand] = {}
         # What was allowed in a round before, of calls that go on.
         self._allowed: dict[str, Asked] = {}
@@ -56,7 +59,7 @@ class Traffic:
         self.adopted: Plain | None = None
 
     def use_timing(self, timing: Timing) -> None:
-        self._pulse.timing = self.approvals.timing = timing
+        self._pulse.timing = self.approvals.timing = self._responsiveness.timing = timing
 
     @property
     def watchers(self) -> list[Port]:
@@ -64,9 +67,10 @@ class Traffic:
 
     # -- what tabs say ------------------------------------------------------------------------------------------------
 
-    def heard(self, tab: Tab) -> None:
+    def heard(self, tab: Tab, is_pong: bool = False) -> None:
         """It said something, whatever that was."""
         self._pulse.heard(tab)
+        self._responsiveness.heard(tab, is_pong)
 
     def froze(self, tab: Tab) -> None:
         self._pulse.froze(tab)
@@ -115,7 +119,7 @@ class Traffic:
         place = self._place(errand)
         if place is None:
             raise unknown(errand.key)
-        if place.tab is not None and errand.target is not None and errand.target.pins:
+        if place.tab is not None and errand.target is not None and errand.target.pins and errand.target.tab:
             request.pin(place.tab.id)
         run = Run(self, self.next_call(), errand.purpose, errand.key, place.tab, request, done)
         asked = self._question(errand, place, request)
@@ -124,7 +128,7 @@ class Traffic:
             # that the worker itself asked for: it was allowed before.
             self._allowed[run.call], asked = asked, None
         # A page that is being loaded can't ask, and may come back with another tool of this name: see release_held.
-        if asked is None or not place.is_ready:
+        if asked is None or not place.is_ready or self.must_wait(place):
             return self._run_at(run, errand, place)
         return self._ask_first(run, errand, asked, request, done)
 
@@ -146,9 +150,15 @@ class Traffic:
             return None
         return None if self.approvals.is_wanted(place.key, item, place.tab, presence.present) else place
 
+    def must_wait(self, place: Place) -> bool:
+        """Must its tab show first that it reads, because another tab could take the call?"""
+        tab = place.tab
+        return tab is not None and place.has_rivals and tab.is_awake and not self._responsiveness.responds(tab)
+
     def sent(self, plain: Plain, tab: Tab) -> None:
         """It is under way to its tab."""
         self.plain[plain.call] = plain
+        tab.was_sent_a_call()
         tab.calls += 1
         if tab.calls == 1:
             self._pulse.watch(tab, plain.began_ms)
@@ -161,6 +171,8 @@ class Traffic:
             self._pulse.heard(tab)
         else:
             self._pulse.release(tab)
+            # The clock is not read for each call: it was heard after this, which is all that counts.
+            tab.signs.heard_ms, tab.signs.is_current = max(tab.signs.heard_ms, plain.began_ms), True
 
     def served(self, tab: Tab) -> None:
         """It has answered a call that nobody knew of before."""
@@ -247,7 +259,13 @@ class Traffic:
                 self._later(self.presence.timing.tab_doubt_s * 1000, lambda: self._doubt(run.call))
         elif not tab.is_awake:
             run.fail(asleep(tab, errand.key))
+        elif self.must_wait(place):
+            self._held[run.call] = errand
+            self._responsiveness.ask(tab)
+            self._later(self.presence.timing.tab_silence_s * 1000, lambda: self._give_up(run.call))
         else:
+            if errand.target is not None and errand.target.pins and errand.target.tab is None:
+                run.pin(tab.id)
             run.is_sent = True
             tab.calls += 1
             self._pulse.watch(tab, self.now_ms())
@@ -274,6 +292,12 @@ class Traffic:
         if errand is not None and run is not None and run.tab is not None and run.tab.port is None:
             run.fail(left(run.tab, errand.key))
 
+    def _give_up(self, call: str) -> None:
+        """None of the tabs that have the thing has shown for long that it reads."""
+        errand, run = self._held.get(call), self._running.get(call)
+        if errand is not None and run is not None and run.tab is not None and run.tab.port is not None:
+            run.fail(asleep(run.tab, errand.key))
+
     def release_held(self) -> None:
         """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
         for call, errand in list(self._held.items()):
@@ -286,6 +310,9 @@ class Traffic:
             if place is None or place.tab is None:
                 assert run.tab is not None
                 run.fail(stayed_away(run.tab, errand.key))
+            elif place.is_ready and self.must_wait(place):
+                run.tab = place.tab
+                self._responsiveness.ask(place.tab)
             elif place.is_ready:
                 del self._held[call]
                 self._release(run, errand, place)
@@ -316,7 +343,3 @@ class Traffic:
 
 def _changed_meanwhile(name: str) -> Astray:
     return Astray(f'"{name}" was changed, or is another page\'s now. Try again. It was not run.', "tab_gone")
-
-
-def _ask(tab: Tab) -> None:
-    tab.send({"t": "ping"})

@@ -8,9 +8,11 @@
 //   ["revoke"]
 //   ["unbooked"]               Python asks for it
 //   ["time"]                   timers ring
+//   ["posts", port, text]      Python sends something to a page
+//   ["clock", ms]              time passes, and no timer rings
 //   ["close"]                  the socket is gone
 import { readFileSync } from "node:fs";
-import { allow, listen, openSocket, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+import { allow, listen, openSocket, poster, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
 
 const steps = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const memory = new ArrayBuffer(1 << 20);
@@ -20,7 +22,8 @@ const log = [];
 let python = { taken: 0, turn: 0 };
 const timers = [];
 globalThis.setTimeout = (ring) => timers.push(ring);
-Object.defineProperty(globalThis, "performance", { value: { timeOrigin: 1000, now: () => 0 } });
+let clock_ms = 0;
+Object.defineProperty(globalThis, "performance", { value: { timeOrigin: 1000, now: () => clock_ms } });
 
 globalThis.WebSocket = class {
   static OPEN = 1;
@@ -45,7 +48,7 @@ let socket;
 const books = {
   received(frame) {
     log.push(["receive", text(frame)]);
-    if (python.grant) allow(ports[python.grant.port], python.grant.number, python.grant.channel, '"words":1', '{"meta":1}');
+    if (python.grant) allow(ports[python.grant.port], python.grant.number, python.grant.channel, '"words":1', '{"meta":1}', python.grant.hasRivals ?? false);
     return python.taken;
   },
   book(entries) {
@@ -81,6 +84,8 @@ for (const [what, one, other] of steps) {
   else if (what === "revoke") revoke();
   else if (what === "unbooked") log.push(["unbooked", ...unbooked().split("\n")]);
   else if (what === "time") for (const ring of timers.splice(0)) ring();
+  else if (what === "posts") poster(ports[one], true)(other);
+  else if (what === "clock") clock_ms += one;
   else if (what === "close") socket.onclose({ code: 1006, reason: "" });
   else throw new Error(`no such step: ${what}`);
 }

@@ -31,6 +31,7 @@ class Grant(NamedTuple):
     channel: str
     words: str
     meta: str
+    has_rivals: bool
 
 
 class Carrier:
@@ -48,6 +49,7 @@ class Carrier:
         self._grants: dict[Like, Grant] = {}
         self._granted: list[Grant] = []
         self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
+        self._open: dict[FakePort, int] = {}
         self._count = 0
         self._turn = 0
         self.next = 1
@@ -63,12 +65,27 @@ class Carrier:
     def _after(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
             self.settle()
+            is_end = function.__name__ == "receive" and args[1].get("t") in ("error", "required")
+            if is_end or function.__name__ == "receive_result":
+                self._ended(args[0])
             return function(*args, **more)
 
         return call
 
     def listen(self, port: FakePort) -> None:
-        port.allow = lambda *grant: self._allow(grant[0], grant[1], grant[3], port, grant[2])  # type: ignore[method-assign]
+        post = port.post
+
+        def allow(number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
+            self._allow(number, channel, meta, port, words, has_rivals)
+
+        def count(text: str) -> None:
+            self._open[port] = self._open.get(port, 0) + text.startswith('{"t":"call",')
+            post(text)
+
+        port.allow, port.post = allow, count  # type: ignore[method-assign]
+
+    def _ended(self, port: FakePort) -> None:
+        self._open[port] = max(0, self._open.get(port, 0) - 1)
 
     def use(self) -> None:
         """Another socket."""
@@ -97,6 +114,7 @@ class Carrier:
         grant, channel, id = self._calls.pop(name)
         if not is_plain or len(text) > self._longest or not self._is_my_turn():
             return False
+        self._ended(port)
         self._say(grant, channel, id, text)
         is_new = self._sent.pop(name, None) is not None
         self._answers.append(_served(grant, channel, id, text) if is_new else f"answered\n{name}\n{text}")
@@ -105,6 +123,8 @@ class Carrier:
 
     def _carry(self, grant: Grant, event: Received[str], id: RequestId, upto: int, size: int) -> bool:
         if grant.port is not None:
+            if grant.has_rivals and self._open.get(grant.port):
+                return False
             self._count += 1
             name = f"x{self._count}"
             grant.port.post(f'{{"t":"call","call":"{name}",{grant.words},"request":{event.payload}}}')
@@ -158,8 +178,16 @@ class Carrier:
         self._answers, self._sent = [], {}
         return "\n".join(lines)
 
-    def _allow(self, number: int, channel: str, meta: str, port: FakePort | None = None, words: str = "") -> None:
-        self._granted.append(Grant(port, number, channel, words, meta))
+    def _allow(
+        self,
+        number: int,
+        channel: str,
+        meta: str,
+        port: FakePort | None = None,
+        words: str = "",
+        has_rivals: bool = False,
+    ) -> None:
+        self._granted.append(Grant(port, number, channel, words, meta, has_rivals))
 
     def revoke(self) -> None:
         self.revoked += 1

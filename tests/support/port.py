@@ -24,7 +24,7 @@ class FakePort:
     def post(self, text: str) -> None:
         self.send(json.loads(text))
 
-    def allow(self, number: int, channel: str, words: str, meta: str) -> None:
+    def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
         """See tests/support/express.py."""
 
     def of(self, kind: str) -> list[dict[str, Any]]:

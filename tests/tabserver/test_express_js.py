@@ -304,3 +304,40 @@ async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None
 async def test_a_result_is_written_once(tmp_path: Path) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], answered(), answered())
     assert kinds(log)[2:] == ["turn", "write", "book", "result"]
+
+
+async def test_a_call_that_another_tab_could_take_is_carried_out_only_for_a_tab_that_has_answered_all_its_calls(
+    tmp_path: Path,
+) -> None:
+    """Otherwise Python asks the tab first whether it reads its messages."""
+    first, *rest = granted()
+    first[1]["grant"]["hasRivals"] = True
+    log = await play(
+        tmp_path,
+        ["posts", 1, '{"t":"call","call":"1"}'],
+        first,
+        *rest,
+        ["frame", frame(2, "c2")],  # the call that Python sent is not answered
+        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
+        ["frame", frame(2, "c3")],
+        ["python", {"taken": 3}],
+        ["frame", frame(3, "c4")],  # nor is the one that JavaScript sent
+        answered(),
+        ["frame", frame(4, "c5")],
+    )
+    assert [each[1].split('"c":"')[1][:2] for each in log if each[0] == "receive"] == ["c1", "c2", "c4"]
+    assert len([each for each in log if each[0] == "post"]) == 3
+
+
+async def test_an_answer_that_is_old_shows_nothing(tmp_path: Path) -> None:
+    first, *rest = granted()
+    first[1]["grant"]["hasRivals"] = True
+    log = await play(
+        tmp_path,
+        first,
+        *rest,
+        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
+        ["clock", 101],
+        ["frame", frame(2, "c2")],
+    )
+    assert kinds(log).count("receive") == 2 and "post" not in kinds(log)

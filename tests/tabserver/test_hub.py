@@ -379,6 +379,7 @@ def test_a_pinned_tab_gets_the_calls_that_follow_until_it_is_pinned_no_more(hous
     house.call("info")
     house.call_in("b", "info")
     assert (len(hidden.of("call")), len(seen.of("call"))) == (2, 1)
+    reply(house, seen, {"content": []})
     pinned(house, None, pins=False)
     assert (len(hidden.of("call")), len(seen.of("call"))) == (2, 2)
     assert house.context.caller.tab is None

@@ -84,6 +84,7 @@ class Rig:
         if self.express is not None:
             self.bench.receive = self._receive
         self.a, self.b = FakePort(), FakePort()
+        self._ponged = {self.a: 0, self.b: 0}
         for port, id in ((self.a, "a"), (self.b, "b")):
             port.reads_requests = reads_requests
             if self.express is not None:
@@ -191,7 +192,16 @@ class Rig:
 
     def call(self, name: str, arguments: Any = None, channel: str = "m", meta: Any = None, **more: Any) -> Any:
         params = {"name": name, "arguments": arguments or {}, "_meta": meta or {}} | more.pop("params", {})
-        return self.bench.modern("tools/call", params, channel=channel, **more)
+        answer = self.bench.modern("tools/call", params, channel=channel, **more)
+        self._read()
+        return answer
+
+    def _read(self) -> None:
+        """The pages read what they were sent."""
+        for port in (self.a, self.b):
+            while len(port.of("ping")) > self._ponged[port]:
+                self._ponged[port] += 1
+                self.hub.receive(port, {"t": "pong"})
 
     def tell(self, kind: str, port: FakePort | None = None, call: int = -1, **more: Any) -> None:
         """What a page says of the last call that it got, or of another."""

@@ -81,6 +81,8 @@ export interface Timing {
   last_tab_return_ms?: number;
   /** Calls for it wait only so long if it may have been closed: 1000. */
   tab_doubt_ms?: number;
+  /** A tab that does not answer a ping for so long gets no call that another tab could take: 500. */
+  tab_busy_ms?: number;
   /** A call that the user must allow first waits for so long: 120000. In a tab that nobody sees: 10000. */
   approve_ms?: number;
   approve_unseen_ms?: number;

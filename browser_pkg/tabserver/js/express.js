@@ -22,6 +22,8 @@ const HIGH_WATER = 1024 * 1024;
 const BEHIND_MS = 20;
 const MOST_BEHIND = 64;
 const MOST_LETTERS = 256 * 1024;
+/** How long an answer shows that a tab reads its messages: see responsiveness.py. */
+const FRESH_MS = 100;
 
 /**
  * What Python counts. Texts come as `shim.js` writes them.
@@ -34,9 +36,13 @@ const MOST_LETTERS = 256 * 1024;
 
 /**
  * `port`: of the tab that has the tool, or nothing if that is the worker's own. `channel`: of the call that it was given for.
- * `words`: what the tab is told with each call. `meta`: the `_meta` of answers.
- * @typedef {{ port: Port | undefined, number: number, channel: string, words: string, meta: string }} Grant
+ * `words`: what the tab is told with each call. `meta`: the `_meta` of answers. `hasRivals`: another tab could take the call.
+ * @typedef {{
+ *   port: Port | undefined, number: number, channel: string, words: string, meta: string, hasRivals: boolean
+ * }} Grant
  */
+
+/** @typedef {{ open: number, heard_ms: number }} Signs */
 
 export class Express {
   #written;
@@ -46,6 +52,8 @@ export class Express {
   #granted;
   /** Calls under way, by the names that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
   #calls = new Map();
+  /** How many calls each tab has that are not answered, and when it last answered one. @type {WeakMap<Port, Signs>} */
+  #signs = new WeakMap();
   #count = 0;
   #next = 0;
   #turn = 0;
@@ -127,7 +135,9 @@ export class Express {
     if (!call || call.seq !== this.#next) return false;
     for (const { pattern, grant } of this.#grants.get(call.caller) ?? []) {
       const given = argumentsOf(pattern, call);
-      if (given !== undefined) return grant.port ? this.#send(grant, call) : this.#run(grant, call, given);
+      if (given === undefined) continue;
+      if (grant.port === undefined) return this.#run(grant, call, given);
+      return (!grant.hasRivals || this.#responds(grant.port)) && this.#send(grant, grant.port, call);
     }
     return false;
   }
@@ -169,6 +179,35 @@ export class Express {
     return true;
   }
 
+  /** @param {Port} port */
+  callSent(port) {
+    this.#signsOf(port).open++;
+  }
+
+  /** @param {Port} port */
+  callEnded(port) {
+    const signs = this.#signsOf(port);
+    signs.open = Math.max(0, signs.open - 1);
+    signs.heard_ms = performance.now();
+  }
+
+  /** @param {Port} port */
+  #signsOf(port) {
+    let signs = this.#signs.get(port);
+    if (!signs) this.#signs.set(port, (signs = { open: 0, heard_ms: -Infinity }));
+    return signs;
+  }
+
+  /**
+   * Does a tab read its messages? Where it is not known, Python asks the tab. A call that ended without an answer of its tab
+   * stays open here, which costs time and nothing else.
+   * @param {Port} port
+   */
+  #responds(port) {
+    const { open, heard_ms } = this.#signsOf(port);
+    return open === 0 && performance.now() - heard_ms <= FRESH_MS;
+  }
+
   /** May an answer be written now? */
   #isMyTurn() {
     const socket = this.#socket;
@@ -192,15 +231,17 @@ export class Express {
 
   /**
    * @param {Grant} grant
+   * @param {Port} port
    * @param {Opening} call
    */
-  #send(grant, call) {
+  #send(grant, port, call) {
     const name = `x${++this.#count}`;
     try {
-      grant.port?.postMessage(`{"t":"call","call":"${name}",${grant.words},"request":${call.request}}`);
+      port.postMessage(`{"t":"call","call":"${name}",${grant.words},"request":${call.request}}`);
     } catch {
       return false; // Python meets it too, and says so
     }
+    this.callSent(port);
     this.#calls.set(name, { grant, call });
     this.#sent.set(name, `sent\n${grant.number}\n${name}\n${performance.timeOrigin + performance.now()}\n${call.channel}\n${call.id}\n${call.request}`);
     this.#took(call);

@@ -42,6 +42,10 @@ function written(text) {
 
 const express = new Express(written);
 
+/** How a call to a page begins, as Python writes it, and what a page ends one with. */
+const CALL = '{"t":"call",';
+const ENDS = new Set(["result", "error", "required"]);
+
 /**
  * What calls like the one that Python receives now need not ask for: see express.js.
  * @param {Port | undefined} port
@@ -49,9 +53,10 @@ const express = new Express(written);
  * @param {string} channel
  * @param {string} words
  * @param {string} meta
+ * @param {boolean} hasRivals
  */
-export function allow(port, number, channel, words, meta) {
-  express.allow({ port, number, channel, words, meta });
+export function allow(port, number, channel, words, meta, hasRivals) {
+  express.allow({ port, number, channel, words, meta, hasRivals });
 }
 
 export function revoke() {
@@ -72,6 +77,7 @@ export function unbooked() {
  */
 export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
+    if (ENDS.has(data.t)) express.callEnded(port);
     if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
     express.settle();
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
@@ -87,7 +93,12 @@ export function listen(port, receive, receivePlain) {
  * @returns {(json: string) => void}
  */
 export function poster(port, asText) {
-  return asText ? (json) => port.postMessage(json) : (json) => port.postMessage(JSON.parse(json));
+  const post = asText ? (/** @type {string} */ json) => port.postMessage(json)
+    : (/** @type {string} */ json) => port.postMessage(JSON.parse(json));
+  return (json) => {
+    if (json.startsWith(CALL)) express.callSent(port);
+    post(json);
+  };
 }
 
 /**
