@@ -1103,6 +1103,13 @@ MUTATIONS: Final = (
         "relay/test_suspended.py::test_a_request_that_came_on_an_idle_connection_is_answered",
     ),
     _m(
+        "questions that a server asks one after another",
+        f"{RELAY}/translation/translator.py",
+        "            live.timer.cancel()\n        left_s",
+        "            return\n        left_s",
+        "relay/test_parking.py",
+    ),
+    _m(
         "dials that are given up",
         f"{WORKER}/browser.py",
         "self._controller.abort(js.Error.new(reason))",
