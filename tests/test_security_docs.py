@@ -24,6 +24,7 @@ ATTACKERS = {
     "whoever fills the disk or deletes the call log",
     "a malicious server (page or elsewhere): lists",
     "a malicious server: a description of itself",
+    "ids, tokens and texts that are too long, or no Unicode",
     "a malicious server: tools that change later",
     "a malicious server: reaching into another",
     "payload bombs",

@@ -194,7 +194,7 @@ class WebSocket:
     def close(self, code: int, reason: str) -> None:
         # A script may say 1000 or 3000-4999 and nothing else; the rest is the browser's own vocabulary.
         allowed = code if code == 1000 or 3000 <= code <= 4999 else 1000
-        self._socket.close(allowed, reason.encode()[:_HIGHEST_REASON].decode(errors="ignore"))
+        self._socket.close(allowed, reason.encode(errors="replace")[:_HIGHEST_REASON].decode(errors="ignore"))
 
     @property
     def buffered(self) -> int:

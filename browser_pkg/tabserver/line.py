@@ -86,6 +86,11 @@ class Line(Generic[P]):
         self._link.disconnected(self._clock())
         self._arm()
 
+    def refused(self) -> None:
+        """The relay closed the socket because of a frame of ours: see Link.refused."""
+        self.catch_up()
+        self._link.refused()
+
     def bye(self, code: int, reason: str) -> None:
         """Say goodbye, if there is anybody to say it to."""
         self.catch_up()

@@ -25,7 +25,7 @@ from .line import Line
 from .sockets import Abort, Dialer, DialError, Socket
 from .timing import DEFAULTS, Timing
 from .wire.events import Welcomed
-from .wire.frames import CLOSE_SLOW
+from .wire.frames import CLOSE_SLOW, REFUSALS
 from .wire.link import Link
 from .wire.payload import Codec
 
@@ -176,14 +176,16 @@ class Transport(Generic[P]):
             return
         self.line.heard(header, payload)
 
-    def _lost(self, attempt: Attempt[P], code: int, reason: str) -> None:
-        """The socket closed, or is as good as closed."""
+    def _lost(self, attempt: Attempt[P], code: int, reason: str, *, is_ours: bool = False) -> None:
+        """The socket closed, or is as good as closed. `is_ours`: the code is ours, not the relay's."""
         if attempt is not self._current:
             return
         if attempt.socket is None:
             attempt.early.append(lambda: self._lost(attempt, code, reason))
             return
         was_up = attempt.up_since is not None
+        if was_up and code in REFUSALS and not is_ours:
+            self.line.refused()
         self._leave(1000, "closed", told=(code, reason))
         verdict = self._backoff.after_close(code, reason, self.line.parted, was_up=was_up)
         if not was_up:
@@ -245,7 +247,7 @@ class Transport(Generic[P]):
         attempt = self._current
         if attempt is not None:
             self._guarded(lambda: _close(attempt.socket, code, reason))
-            self._lost(attempt, code, reason)
+            self._lost(attempt, code, reason, is_ours=True)
 
     def _call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         if self._given_call_later is not None:
@@ -268,4 +270,4 @@ class Transport(Generic[P]):
 def _close(socket: Socket[Any] | None, code: int, reason: str) -> None:
     if socket is not None:
         # A close reason is at most 123 bytes of UTF-8; a longer one makes a browser throw.
-        socket.close(code, reason.encode()[:120].decode(errors="ignore"))
+        socket.close(code, reason.encode(errors="replace")[:120].decode(errors="ignore"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tabserver.wire import jsonrpc
+from tabserver.wire.frames import well_formed
 
 Delivered = Literal["no", "unknown"]
 
@@ -25,8 +26,9 @@ class RelayError(Exception):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
+        # It may repeat what a page or a server said, and must be written as JSON and into the log.
+        self.message = message = well_formed(message)
         super().__init__(message)
-        self.message = message
         self.retry_after_ms = retry_after_ms
 
     def data(self, server: str | None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from tabrelay.errors import RelayError
 from tabrelay.logfile import LogFile
 from tabrelay.logs import plain, redact, secrets_known
 from tabrelay.vault import NO_LINK, NO_WAIT
+from tabserver.wire.frames import well_formed
 
 PAUSE_S: Final = 0.1  # lines are written together
 TOGETHER: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
@@ -129,7 +130,12 @@ class Journal:
         known, last, same, second, stamp = secrets_known(), None, "", -1, ""
         for began, took_s, about in ordinary:
             if about != last:  # nearly all are like the one before
-                last, same = about, _same(*about, known)
+                try:
+                    last, same = about, _same(*about, known)
+                except (TypeError, ValueError, LookupError):
+                    self._lost += 1
+                    self._left_out += 1
+                    continue
             if self._has_room_for(len(same)):
                 if (whole := int(began)) != second:  # what `_time` does, without it
                     second, stamp = whole, _second(whole)
@@ -186,8 +192,11 @@ class Journal:
     # -- in the thread ------------------------------------------------------------------------------------------------
 
     def _write(self, ended: list[Ended | str], lost: int) -> list[str]:
-        lines = [each if isinstance(each, str) else orjson.dumps(self._row(each)).decode() for each in ended]
-        lost += self._unwritten
+        made = [each if isinstance(each, str) else self._line(each) for each in ended]
+        lines = [line for line in made if line is not None]
+        unmade = len(made) - len(lines)
+        self._failed += unmade
+        lost += self._unwritten + unmade
         if lost:
             row = {"time": _time(time.time()), "outcome": "left_out", "calls": lost}
             lines.append(orjson.dumps(row).decode())
@@ -197,6 +206,13 @@ class Journal:
             # It opens again for the next lines: nothing is held by a relay that ends without a word.
             self._file.close()
         return lines
+
+    def _line(self, ended: Ended) -> str | None:
+        """None for a call of which no line can be made: it is counted, and costs no other call its line."""
+        try:
+            return orjson.dumps(self._row(ended)).decode()
+        except (TypeError, ValueError, LookupError):
+            return None
 
     def _put(self, file: LogFile, lines: list[str], lost: int) -> int:
         """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
@@ -329,7 +345,7 @@ def _text(value: Any, most: int = MAX_TEXT) -> str:
 @lru_cache(maxsize=256)  # names of tools and clients: the same ones, again and again
 def _clean(text: str, known: int) -> str:
     """`known`: how many secrets there were. With one more, another look is due."""
-    return plain(redact(text))
+    return plain(redact(well_formed(text)))
 
 
 def _params(payload: str) -> Row:

@@ -28,11 +28,12 @@ from tabrelay.headers import LimitedHttp
 from tabrelay.listener_close import empty_queue, stop_handshakes
 from tabrelay.sockets import LimitedWebSocket
 from tabrelay.ticket import fits
+from tabserver.wire.frames import MAX_HEADER
 from tabserver.wire.limits import LARGEST_PART
 
 FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
-HEADER_ROOM = 64 * 1024  # of a frame, beside its payload
+HEADER_ROOM = MAX_HEADER + 1024  # of a frame, beside its payload
 YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes

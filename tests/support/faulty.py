@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull
-from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Violation, Welcomed
+from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Undeliverable, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.ledger import Answer, Ledger, Standing
 from tabserver.wire.limits import Limits
@@ -23,6 +23,7 @@ from tabserver.wire.link import Link, Phase
 from tabserver.wire.payload import Text
 from tabserver.wire.roster import Roster
 
+REFUSED_BY_RELAY, REFUSED_BY_WORKER = "!", "?"
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")
 LIMITS = Limits(
     ack_after_messages=3,
@@ -44,6 +45,7 @@ class Call:
 
     number: int
     size: int
+    refused: str = ""  # "request" or "answer": the end that gets it closes the socket rather than take it
     outcome: str | None = None
     result: str | None = None
     runs: int = 0
@@ -55,11 +57,13 @@ class Call:
 
     @property
     def payload(self) -> str:
-        return json.dumps({"call": self.number, "pad": "q" * self.size})
+        pad = REFUSED_BY_WORKER if self.refused == "request" else "q"
+        return json.dumps({"call": self.number, "pad": pad * (self.size or 1)})
 
     @property
     def answer(self) -> str:
-        return json.dumps({"result": self.number, "pad": "a" * self.size})
+        pad = REFUSED_BY_RELAY if self.refused == "answer" else "a"
+        return json.dumps({"result": self.number, "pad": pad * (self.size or 1)})
 
     def end(self, outcome: str, result: str | None = None) -> None:
         assert self.outcome is None, f"call {self.number} was {self.outcome}, and now is {outcome}"
@@ -103,7 +107,9 @@ class RelayEnd:
         if isinstance(event, Received):
             if event.kind is Kind.RES and event.id is not None:
                 call = world.roster.pop((event.channel, event.id), None)
-                if call is not None:
+                if call is not None and '"error"' in event.payload:
+                    call.end("unknown")
+                elif call is not None:
                     call.end("ok", event.payload)
             elif event.related is not None:
                 call = world.roster.get((event.channel, event.related))
@@ -130,6 +136,10 @@ class RelayEnd:
                 world.holder = None
                 for call in world.roster.abandon():
                     call.end("unknown")
+        elif isinstance(event, Undeliverable):
+            call = world.roster.pop((event.channel, event.id), None) if event.id is not None else None
+            if call is not None:
+                call.end("unknown")
         elif isinstance(event, Violation):
             raise AssertionError(f"the relay was told nonsense: {event.reason}")
 
@@ -174,6 +184,8 @@ class WorkerEnd:
             raise AssertionError(f"the worker was told nonsense: {event.reason}")
 
     def requested(self, event: Received[str]) -> None:
+        if event.kind is not Kind.REQ:
+            return
         number = json.loads(event.payload)["call"]
         self.open.add(event.channel)
         standing: Answer[str] | Standing = Standing.UNKNOWN
@@ -228,6 +240,7 @@ class World:
     # What a test may break on purpose; see the mutants.
     ignores_ledger = False
     writes_to_newest = False
+    resends_refused = False
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -249,8 +262,8 @@ class World:
 
     # -- what callers, tools and clocks do ----------------------------------------------------------------------------
 
-    def call(self, size: int) -> None:
-        call = Call(len(self.calls), size)
+    def call(self, size: int, refused: str = "") -> None:
+        call = Call(len(self.calls), size, refused)
         self.calls.append(call)
         self.seen["calls"] += 1
         if self.holder is None or not self.holder.link.is_up:
@@ -314,9 +327,11 @@ class World:
         self.fire(ends)
         assert all(sid in self.sessions for sid in expected), "a session ended while its worker waited to be let in"
         if is_unread and wire is not None:
+            refused = self.seen["refused"]
             self.cross(up=False, most=50)
             self.tick(2 * LIMITS.watchdog_yield_s)
-            assert self.worker.wire is wire, "a socket was given up before it was read"
+            is_kept = self.worker.wire is wire or self.seen["refused"] > refused
+            assert is_kept, "a socket was given up before it was read"
             self.seen["read after a stall"] += 1
         self.seen["stalls"] += 1
         self.seen["let in after a stall"] += len(expected)
@@ -350,6 +365,9 @@ class World:
                     self.at_worker(wire, *wire.down.pop(0))
 
     def at_relay(self, wire: Wire, header: str, payload: str | None) -> None:
+        if payload is not None and REFUSED_BY_RELAY in payload:
+            self.refuse(wire, self.worker.link if self.worker.wire is wire else None)
+            return
         frame = json.loads(header)
         if frame["t"] == "hello":
             self.greet(wire, header, frame)
@@ -372,7 +390,21 @@ class World:
         session.link.receive(header, None, self.now)
         session.pump()
 
+    def refuse(self, wire: Wire, sender: Link[str] | None) -> None:
+        """One end closes the socket because of a frame (1009, 4400), and the one that sent it hears so."""
+        self.seen["refused"] += 1
+        if sender is not None and not self.resends_refused:
+            sender.refused()
+        wire.is_dead = wire.relay_knows = True
+        self.relay_loses(wire)
+        if self.worker.wire is wire:
+            self.worker_loses_socket()
+
     def at_worker(self, wire: Wire, header: str, payload: str | None) -> None:
+        if payload is not None and REFUSED_BY_WORKER in payload:
+            sender = next((session.link for session in self.sessions.values() if session.wire is wire), None)
+            self.refuse(wire, sender)
+            return
         if self.worker.wire is wire:
             self.worker.link.receive(header, payload, self.now)
             self.worker.pump()

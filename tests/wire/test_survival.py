@@ -150,8 +150,8 @@ class Survival(RuleBasedStateMachine):
         type(self).seen.update(self.world.seen + outcomes)
 
 
-def hunt(world: Callable[[], World], examples: int) -> Counter[str]:
-    machine: Any = type("Hunt", (Survival,), {"make_world": staticmethod(world), "seen": Counter()})
+def hunt(world: Callable[[], World], examples: int, rules: type[Survival] = Survival) -> Counter[str]:
+    machine: Any = type("Hunt", (rules,), {"make_world": staticmethod(world), "seen": Counter()})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,
         settings=settings(

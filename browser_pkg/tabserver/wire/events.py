@@ -71,6 +71,16 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Undeliverable:
+    """L14: the other end closed a socket rather than take this frame, and will not be sent it again. `kind`: None for
+    an `open` or a `close`."""
+
+    channel: str
+    kind: Kind | None
+    id: RequestId | None
+
+
+@dataclass(frozen=True, slots=True)
 class Silence:
     """Nothing was heard for too long: close this socket and dial again."""
 
@@ -82,4 +92,4 @@ class Expired:
     """The grace is over: the session can't be resumed any more."""
 
 
-Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Silence | Expired
+Event = Welcomed | Opened | Received[Any] | Closed | Parted | Violation | Undeliverable | Silence | Expired

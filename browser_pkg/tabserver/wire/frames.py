@@ -15,12 +15,16 @@ from typing import Any, Final
 
 from .eras import Era
 from .errors import RemoteProtocolError
-from .jsonrpc import RequestId, is_request_id
+from .jsonrpc import MAX_ID, RequestId, is_request_id
 
 SUBPROTOCOL: Final = "tabrelay.v1"
 BEARER_PREFIX: Final = "bearer."
 VERSION: Final = 1
 MAX_BRACKETS: Final = 500
+# Characters of a frame's header. The longest that a relay has to write holds two ids and the description of a caller.
+MAX_HEADER: Final = 128 * 1024
+MAX_CHANNEL: Final = 256  # characters of a channel's id
+MAX_WHY: Final = 1024  # characters of the reason why a channel was closed; a longer one is cut
 # In the `_meta` of a request that an editor's agent makes: the relay says it, and takes it out of everybody else's.
 META_ACP: Final = "tabrelay/acp"
 
@@ -34,6 +38,8 @@ CLOSE_REPLACED: Final = 4409
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_BIG: Final = 1009
 CLOSE_RESTART: Final = 1012
+# L14: with these a socket is closed because of a frame that came on it.
+REFUSALS: Final = frozenset({CLOSE_PROTOCOL, CLOSE_TOO_BIG})
 
 
 class Kind(StrEnum):
@@ -228,6 +234,8 @@ def decode(header: str) -> dict[str, Any]:
         return {"t": "part", "s": int(s), "a": int(a), "f": int(f), "q": int(q), "n": int(n)}
     if found := _ACK.fullmatch(header):
         return {"t": "ack", "a": int(found[1])}
+    if len(header) > MAX_HEADER:
+        raise RemoteProtocolError(f"a frame header has at most {MAX_HEADER:,} characters, not {len(header):,}")
     # Some thousand levels overflow Pyodide's stack, which is the end of the worker and not an exception.
     if header.count("[") + header.count("{") > MAX_BRACKETS:
         raise RemoteProtocolError("a frame header is nested too deeply")
@@ -237,6 +245,9 @@ def decode(header: str) -> dict[str, Any]:
         raise RemoteProtocolError("a frame header is not JSON") from None
     if not isinstance(frame, dict):
         raise RemoteProtocolError("a frame header is not an object")
+    # Escapes can spell half of a surrogate pair, which no log, no answer and no other relay can be sent.
+    if ("\\u" in header or not header.isascii()) and not is_well_formed(json.dumps(frame, ensure_ascii=False)):
+        raise RemoteProtocolError("a frame header has half of a surrogate pair")
     return check(frame)
 
 
@@ -255,14 +266,29 @@ def check(frame: dict[str, Any]) -> dict[str, Any]:
             raise RemoteProtocolError(f"frame {frame['t']}: field {name} must be {kind.__name__}")
         if isinstance(value, int) and value < 0:
             raise RemoteProtocolError(f"frame {frame['t']}: field {name} is negative")
+    if len(frame.get("c", "")) > MAX_CHANNEL:
+        raise RemoteProtocolError(f"a channel's id has at most {MAX_CHANNEL} characters")
     return frame
+
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def is_well_formed(text: str) -> bool:
+    """Can it be written as UTF-8?"""
+    return text.isascii() or _LONE_SURROGATE.search(text) is None
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair."""
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def request_id(frame: dict[str, Any], name: str) -> RequestId | None:
     value = frame.get(name)
     if value is None or is_request_id(value):
         return value
-    raise RemoteProtocolError(f"frame {frame['t']}: field {name} is not a request id")
+    raise RemoteProtocolError(f"frame {frame['t']}: field {name} is not a request id of at most {MAX_ID:,} characters")
 
 
 def encode(**fields: Any) -> str:

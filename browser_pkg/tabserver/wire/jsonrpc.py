@@ -18,9 +18,26 @@ MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 
+# Characters of an id or a progress token: frame headers, answers and every message about the request repeat it.
+MAX_ID: Final = 1024
+_LARGEST: Final = 1 << 64
+
+
 def is_request_id(value: object) -> TypeGuard[RequestId]:
-    """MCP narrows JSON-RPC: an id is a string or an integer, never null, a fraction or a boolean."""
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+    """MCP narrows JSON-RPC: an id is a string or an integer, never null, a fraction or a boolean. A string has at most
+    MAX_ID characters, an integer at most 64 bits."""
+    if isinstance(value, str):
+        return len(value) <= MAX_ID
+    return isinstance(value, int) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+def id_flaw(value: object, what: str = "A request's id") -> str | None:
+    """What is wrong with an id or a progress token, for the one who sent it; None if nothing is."""
+    if is_request_id(value):
+        return None
+    if isinstance(value, str):
+        return f"{what} has at most {MAX_ID:,} characters; this one has {len(value):,}."
+    return f"{what} must be a string or an integer."
 
 
 def result_message(id: RequestId, result: Any) -> Message:

@@ -30,7 +30,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from . import frames
 from .budget import Budget
 from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
-from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
+from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Undeliverable, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits, watchdog_s
@@ -121,6 +121,7 @@ class Link(Generic[P]):
         self.grace_s = limits.grace_s
         # How long the relay may be silent: derived from its heartbeat, which the welcome tells too.
         self._watchdog_s = limits.watchdog_s or watchdog_s(limits.heartbeat_s)
+        self._suspect = 0  # the last frame of a socket that one of our frames ended
         self._events: list[Event] = []
         self._requests = Requests()
         self._timers: dict[str, float] = {}
@@ -185,6 +186,12 @@ class Link(Generic[P]):
             self._grace_left = GRACE_TICKS
             self._timers["grace"] = now + self._limits.grace_s / GRACE_TICKS
 
+    def refused(self) -> None:
+        """L14: the other end closes this socket because of a frame (1009, 4400). Call it before `disconnected`. If the
+        session is resumed, the first frame that the other end lacks is the one, and is not sent again."""
+        if self.phase is _UP:
+            self._suspect = self._sender.last
+
     def end(self) -> None:
         """Give up the session now, with what it kept."""
         if self.phase is not Phase.OVER:
@@ -243,11 +250,11 @@ class Link(Generic[P]):
 
     def close(self, channel: str, why: str, now: float) -> None:
         """Say that a channel ends: the caller left, or the session did."""
-        self._push("close", channel, f'"c":"{channel}","why":{json.dumps(why)}', None, now)
+        self._push("close", channel, f'"c":"{channel}","why":{json.dumps(why[: frames.MAX_WHY])}', None, now)
 
     def bye(self, code: int, reason: str, now: float, retry_ms: int | None = None) -> None:
         """Say goodbye on this socket, before the shell closes it with the same code."""
-        fields: dict[str, Any] = {"t": "bye", "code": code, "reason": reason}
+        fields: dict[str, Any] = {"t": "bye", "code": code, "reason": reason[: frames.MAX_WHY]}
         if retry_ms is not None:
             fields["retry_ms"] = retry_ms
         self._say(frames.encode(**fields))
@@ -269,9 +276,11 @@ class Link(Generic[P]):
 
     def receive(self, header: str, payload: P | None, now: float) -> None:
         """Take one frame from the current socket. A broken one becomes a Violation event, never an exception."""
+        rx = self._receiver.rx
         try:
             self._take(frames.decode(header), payload, len(header), now)
         except RemoteProtocolError as error:
+            self._receiver.untake(rx)
             self._events.append(Violation(str(error), isinstance(error, TooMuch)))
 
     def answer(self, header: str, payload: P, now: float) -> tuple[str, int] | None:
@@ -399,6 +408,13 @@ class Link(Generic[P]):
             raise RemoteProtocolError(f"acknowledged {upto}, but only {self._sender.last} were sent")
         self._sender.confirm(upto)
 
+    def _drop_suspect(self, resumed: bool) -> None:
+        suspect, self._suspect = self._suspect, 0
+        head = self._sender.drop_first(suspect, self._receiver.ack) if suspect and resumed else None
+        if head is not None:
+            kind = Kind(head["k"]) if "k" in head else None
+            self._events.append(Undeliverable(head.get("c", ""), kind, head.get("i")))
+
     def _take_hello(self, frame: dict[str, Any], now: float) -> None:
         assert self._terms is not None
         low, high = (frame["v"] + [0, 0])[:2]
@@ -407,6 +423,7 @@ class Link(Generic[P]):
         resumed = frame.get("sid") == self._terms.sid
         if resumed:
             self._confirm(frame["rx"])
+        self._drop_suspect(resumed)
         self._say(frames.welcome_header(self._terms, resumed, self._receiver.rx))
         self._greeted(resumed, self._terms.epoch, frame["build"], now)
 
@@ -419,6 +436,7 @@ class Link(Generic[P]):
             # The relay does not know our session: whoever waited for these frames is gone.
             self._sender.reset()
             self._receiver.reset()
+        self._drop_suspect(frame["resumed"])
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
         if not self._limits.watchdog_s and frame.get("beat_ms"):
             self._watchdog_s = watchdog_s(frame["beat_ms"] / 1000)

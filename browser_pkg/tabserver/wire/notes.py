@@ -8,6 +8,8 @@ from typing import Final, TypeGuard
 RELAY: Final = "relay"
 # How the names of these notes begin.
 OURS: Final = "$/tabrelay/"
+# Stands for a frame that could not be carried. It says nothing.
+DROPPED: Final = "$/tabrelay/dropped"
 # The event stream of a request ends, while the request goes on.
 CLOSE_STREAM: Final = "$/tabrelay/closeStream"
 # Characters of a tab's id. Pages choose theirs, and the relay keeps those that callers have pinned.

@@ -50,6 +50,11 @@ class Receiver(Generic[P]):
         self.advance()
         return True
 
+    def untake(self, rx: int) -> None:
+        """The frame after this number was refused: it does not count as received."""
+        self.rx = rx
+        self.ack = min(self.ack, rx)
+
     def take_next(self, size: int) -> bool:
         """The frame that had to come next is there. Must it be acknowledged at once?"""
         self.rx += 1
@@ -96,9 +101,13 @@ class Receiver(Generic[P]):
 
     def assemble(self, part: dict[str, Any], payload: P | None) -> tuple[dict[str, Any], P] | None:
         """Take a slice; gives the whole frame with its last one. Slices of one frame come in order."""
+        name, index, count = part["f"], part["q"], part["n"]
+        if count == 0 and payload is None:  # L14: the other end gives this message up
+            if name in self._partial:
+                self._drop(name)
+            return None
         if payload is None:
             raise RemoteProtocolError("frame part has no payload")
-        name, index, count = part["f"], part["q"], part["n"]
         partial = self._partial.get(name)
         if index == 0 and partial is None:
             partial = self._begin(part, name, count)

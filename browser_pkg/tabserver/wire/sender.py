@@ -7,22 +7,25 @@ What follows a large frame on its channel waits behind it, because a channel's m
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 from .budget import Budget
 from .errors import BufferFull, MessageTooLarge
+from .frames import MAX_HEADER
+from .jsonrpc import INTERNAL_ERROR, error_message
 from .limits import Limits
+from .notes import DROPPED
 from .payload import Codec
 
 P = TypeVar("P")
 
-
-# A frame on its way, said but not acknowledged: its number, header and payload, its size, what it costs in bytes of
-# memory, and is it a slice? A bare tuple, as there is one for each message.
-_Kept = tuple[int, str, P | None, int, int, bool]
+# Characters of a header after `s` and `a`; the rest of MAX_HEADER is for these and for the fields of a slice.
+_MAX_TAIL: Final = MAX_HEADER - 1024
+_DROPPED: Final = f'{{"jsonrpc":"2.0","method":"{DROPPED}"}}'
 
 
 @dataclass(slots=True)
@@ -37,6 +40,11 @@ class _Waiting(Generic[P]):
     name: int
     slices: int
     said: int = 0
+
+
+# A frame on its way, said but not acknowledged: its number, header and payload, its size, what it costs in bytes of
+# memory, and, of a slice, the frame that it is of. A bare tuple, as there is one for each message.
+_Kept = tuple[int, str, P | None, int, int, _Waiting[P] | None]
 
 
 class Sender(Generic[P]):
@@ -75,6 +83,8 @@ class Sender(Generic[P]):
             self.check(size)
         limits, kept, lanes, budget = self._limits, self._kept, self._lanes, self._budget
         whole = size + len(tail)
+        if whole - size > _MAX_TAIL:
+            raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")
         cost = whole * width
         count = self.unacknowledged if lanes else len(kept)
         all_size = self._size + whole
@@ -91,7 +101,7 @@ class Sender(Generic[P]):
         if not is_large and channel not in lanes:  # nearly all are: what `_say` does, without it
             self.last = seq = self.last + 1
             header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
-            kept.append((seq, header, payload, whole, cost, False))
+            kept.append((seq, header, payload, whole, cost, None))
             if is_live:
                 self.outbox.append((header, payload))
             return
@@ -112,6 +122,8 @@ class Sender(Generic[P]):
         limits, whole = self._limits, size + len(tail)
         if size > self._max_part or size > self.max_message or self.outbox or self._lanes:
             return None
+        if whole - size > _MAX_TAIL:
+            return None
         if len(self._kept) >= limits.replay_messages or self._size + whole > limits.replay_bytes:
             return None
         cost = whole * width
@@ -119,7 +131,7 @@ class Sender(Generic[P]):
             return None
         self._size += whole
         self._cost += cost
-        return self._say(kind, tail, payload, whole, cost, ack, False, False)
+        return self._say(kind, tail, payload, whole, cost, ack, False, None)
 
     def keep(self, kind: str, tail: str, payload: P, ack: int) -> None:
         """Take a small frame that was written already, under the number that `turn` said."""
@@ -130,7 +142,7 @@ class Sender(Generic[P]):
             self._budget.add(cost)
         self._size += whole
         self._cost += cost
-        self._say(kind, tail, payload, whole, cost, ack, False, False)
+        self._say(kind, tail, payload, whole, cost, ack, False, None)
 
     def turn(self, frames: int, size: int) -> int:
         """The number of the next frame, if so many small ones, of that size together, can be kept. 0: they can't."""
@@ -150,7 +162,7 @@ class Sender(Generic[P]):
             if lane[0].slices == 1:
                 small = lane.popleft()
                 cost = small.size * small.width
-                self._say(small.kind, small.tail, small.payload, small.size, cost, ack, True, False)
+                self._say(small.kind, small.tail, small.payload, small.size, cost, ack, True, None)
             else:
                 self._say_slice(lane, ack)
             if not lane:
@@ -170,7 +182,7 @@ class Sender(Generic[P]):
         large.said += 1
         if large.said == large.slices:
             lane.popleft()
-        self._say("part", tail, payload, size, size * large.width, ack, True, True)
+        self._say("part", tail, payload, size, size * large.width, ack, True, large)
 
     def _say(
         self,
@@ -181,12 +193,12 @@ class Sender(Generic[P]):
         cost: int,
         ack: int,
         is_live: bool,
-        is_part: bool,
+        large: _Waiting[P] | None,
     ) -> str:
         self.last = seq = self.last + 1
         header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
-        self._kept.append((seq, header, payload, size, cost, is_part))
-        self._parts += is_part
+        self._kept.append((seq, header, payload, size, cost, large))
+        self._parts += large is not None
         if is_live:
             self.outbox.append((header, payload))
         return header
@@ -196,8 +208,8 @@ class Sender(Generic[P]):
         kept = self._kept
         all_size = all_cost = 0
         while kept and kept[0][0] <= upto:
-            _, _, _, size, cost, is_part = kept.popleft()
-            self._parts -= is_part
+            _, _, _, size, cost, large = kept.popleft()
+            self._parts -= large is not None
             all_size += size
             all_cost += cost
         if all_size:
@@ -207,10 +219,64 @@ class Sender(Generic[P]):
         """On a new socket: say again what was not acknowledged, in order, under the same numbers."""
         self.outbox.extend((header, payload) for _, header, payload, *_ in self._kept)
 
+    # -- a frame that the other end refuses ---------------------------------------------------------------------------
+
+    def drop_first(self, upto: int, ack: int) -> dict[str, Any] | None:
+        """L14: replace the first frame that is not acknowledged, if its number is not above `upto`: the other end
+        closed a socket rather than take it. The number stays, so that nothing is missing. An answer becomes an error
+        answer, every other frame a note that says nothing. Gives the header of what was replaced."""
+        kept = self._kept
+        if not kept or kept[0][0] > upto:
+            return None
+        seq, header, _, size, cost, large = kept[0]
+        if large is not None:
+            return self._drop_large(large, ack)
+        head: dict[str, Any] = json.loads(header)
+        kept[0] = self._stand_in(seq, head, ack)
+        self._release(size, cost)
+        return head
+
+    def _drop_large(self, large: _Waiting[P], ack: int) -> dict[str, Any]:
+        """Of a message in slices all are replaced, and the rest is never sent: the other end forgets it, and then gets
+        what stands in its place."""
+        head: dict[str, Any] = json.loads(f'{{"t":"{large.kind}",{large.tail}}}')
+        for index, (seq, _, _, size, cost, of) in enumerate(self._kept):
+            if of is large:
+                gone = f'{{"t":"part","s":{seq},"a":{ack},"f":{large.name},"q":0,"n":0}}'
+                self._kept[index] = (seq, gone, None, 0, 0, None)
+                self._release(size, cost)
+                self._parts -= 1
+        lane = self._lanes.get(head["c"])
+        if lane and lane[0] is large:
+            # What was said and confirmed before is counted no longer, and the slices above were counted just now.
+            said = min(large.said * self._max_part, large.size - len(large.tail)) + len(large.tail)
+            self._release(large.size - said, (large.size - said) * large.width)
+            lane.popleft()
+            if not lane:
+                del self._lanes[head["c"]]
+        self.last += 1
+        self._kept.append(self._stand_in(self.last, head, ack))
+        return head
+
+    def _stand_in(self, seq: int, head: dict[str, Any], ack: int) -> _Kept[P]:
+        about, text = '"c":"","k":"note"', _DROPPED
+        if head.get("k") == "res" and "i" in head:
+            about = f'"c":{json.dumps(head["c"])},"k":"res","i":{json.dumps(head["i"])}'
+            data = {"reason": "bad_answer", "delivered": "unknown", "retryable": False}
+            sorry = "The answer could not be carried: the relay closed the connection when it came."
+            text = json.dumps(error_message(head["i"], INTERNAL_ERROR, sorry, data))
+        whole = len(about) + len(text)
+        self._size += whole
+        self._cost += whole
+        if self._budget is not None:
+            self._budget.add(whole)
+        header = f'{{"t":"msg","s":{seq},"a":{ack},{about}}}'
+        return seq, header, cast("P", text), whole, whole, None
+
     def unheard(self) -> list[tuple[str, P]]:
         """What was not acknowledged, whole: headers and payloads. Of a large frame that is said to its end only slices
         are left, which are of no use to anybody else."""
-        said = [(header, payload) for _, header, payload, _, _, is_part in self._kept if not is_part]
+        said = [(header, payload) for _, header, payload, _, _, large in self._kept if large is None]
         said += [(f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for lane in self._lanes.values() for one in lane]
         return [(header, payload) for header, payload in said if payload is not None]
 

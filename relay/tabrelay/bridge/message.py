@@ -112,11 +112,19 @@ def _one(raw: bytes, value: Any) -> Message:
         params = value.get("params")
         params = params if isinstance(params, dict) else {}
         if "id" in value:
+            if isinstance(value["id"], str) and (flaw := jsonrpc.id_flaw(value["id"])) is not None:
+                raise Malformed(jsonrpc.INVALID_REQUEST, flaw)
             return Message(raw, Kind.REQUEST, method, params, (value["id"],), _version(params))
         return Message(raw, Kind.NOTIFICATION, method, params, (), _version(params))
     if "id" in value and ("result" in value or "error" in value):
         return Message(raw, Kind.RESPONSE, None, {}, (), None)
-    raise Malformed(jsonrpc.INVALID_REQUEST, "A message has a method, or the result or error of one.", value.get("id"))
+    raise Malformed(jsonrpc.INVALID_REQUEST, "A message has a method, or the result or error of one.", _id(value))
+
+
+def _id(value: dict[str, Any]) -> Any:
+    """What answers it: null in place of an id that is too long to be repeated."""
+    id = value.get("id")
+    return None if isinstance(id, str) and not jsonrpc.is_request_id(id) else id
 
 
 def _version(params: dict[str, Any]) -> str | None:

@@ -206,13 +206,16 @@ class Handshake:
         if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
             return None
         number = message.get("id")
-        if type(number) is not int and type(number) is not str:
+        if type(number) is not int and (type(number) is not str or len(number) > jsonrpc.MAX_ID):
             return None
         params, name = message.get("params"), None
         if type(params) is dict:
             meta, name = params.get("_meta"), params.get(NAMED_BY[method])
-            if type(meta) is dict and (eras.META_VERSION in meta or META_ACP in meta):
-                return None  # of the other era, or with a word that only the relay may say
+            if type(meta) is dict:
+                if eras.META_VERSION in meta or META_ACP in meta:
+                    return None  # of the other era, or with a word that only the relay may say
+                if type(token := meta.get("progressToken")) is str and len(token) > jsonrpc.MAX_ID:
+                    return None
         session = self._sessions.find(id, server, principal.id)
         payload = orjson.dumps(message).decode()
         called = name if type(name) is str else None

@@ -30,6 +30,12 @@ def request_id(message: Any) -> jsonrpc.RequestId | None:
     return id if jsonrpc.is_request_id(id) else None
 
 
+def progress_token(params: Any) -> Any:
+    """None: there is none."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return meta.get("progressToken") if isinstance(meta, dict) else None
+
+
 def check_message(message: Any) -> None:
     """Raises BadRequest unless it is a request, a notification or a response of JSON-RPC 2.0, as MCP narrows it."""
     if not isinstance(message, dict):
@@ -39,10 +45,15 @@ def check_message(message: Any) -> None:
     if "method" in message:
         if not isinstance(message["method"], str):
             raise BadRequest("A message's method must be a string.")
-        if "id" in message and not jsonrpc.is_request_id(message["id"]):
-            raise BadRequest("A request's id must be a string or an integer.")
+        if "id" in message and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
+            raise BadRequest(flaw)
+        token = progress_token(message.get("params"))
+        if isinstance(token, str) and (flaw := jsonrpc.id_flaw(token, "A progress token")) is not None:
+            raise BadRequest(flaw, code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     elif "id" not in message or ("result" in message) is ("error" in message):
         raise BadRequest("The body is neither a request nor a notification nor a response.")
+    elif isinstance(message["id"], str) and (flaw := jsonrpc.id_flaw(message["id"], "A response's id")) is not None:
+        raise BadRequest(flaw)
 
 
 def check_about(text: bytes) -> None:

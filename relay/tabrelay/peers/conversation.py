@@ -244,6 +244,9 @@ class Conversation:
             self._asked(id, method, message.get("params"), related)
         elif jsonrpc.is_request_id(id):
             self._answered(id, message, written)
+        elif isinstance(method, str):
+            text = jsonrpc.id_flaw(id) or "A request needs an id."
+            self._write(jsonrpc.error_message(None, jsonrpc.INVALID_REQUEST, text))
 
     def _answered(self, id: RequestId, message: dict[str, Any], written: Written | None) -> None:
         if id in self._greetings:

@@ -39,6 +39,7 @@ from tabserver.wire.frames import (
     CLOSE_REPLACED,
     CLOSE_TRY_LATER,
     CLOSE_UNAUTHORIZED,
+    REFUSALS,
     SUBPROTOCOL,
     Terms,
 )
@@ -63,6 +64,10 @@ class Dismissed(Exception):
 
 class Left(Exception):
     """The browser closed the socket on purpose."""
+
+
+class Refused(Exception):
+    """L14: the browser closed the socket because of a frame of ours."""
 
 
 class Door:
@@ -147,7 +152,7 @@ class Door:
                     await self._serve(server, principal, scope, receive, socket)
             except Dismissed as dismissed:
                 socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
-            except Left:
+            except (Left, Refused):
                 pass
             finally:
                 self._meter.departed()
@@ -190,7 +195,11 @@ class Door:
             socket.close(CLOSE_PROTOCOL, str(error))
             return
         socket.on_slow = lambda: peer.slow(socket)
-        peer.attach(socket, hello)
+        try:
+            peer.attach(socket, hello)
+        finally:
+            if not self._is_session(peer):
+                peer.retire(CLOSE_PROTOCOL, "the greeting was refused", is_displaced=True)
         conduit = conduit_of(scope)
         if conduit is not None:
             conduit.on_text = partial(peer.hear, socket)
@@ -203,6 +212,8 @@ class Door:
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
         except Left:
             peer.left(socket)
+        except Refused:
+            peer.refused(socket)
         finally:
             if conduit is not None:
                 conduit.on_text = None
@@ -298,15 +309,23 @@ class Door:
             in_flight_limit=self._settings.in_flight_server,
             max_values=self._settings.max_values,
             on_up=self._up,
-            on_away=lambda peer: self._registry.away(peer.server, peer),
+            on_away=self._away,
             on_gone=self._gone,
             on_tabs=self._tabs,
             browser=browser_name(_header(scope, b"user-agent") or ""),
         )
-        self._sessions[terms.sid] = peer
         return peer
 
+    def _is_session(self, peer: TabPeer) -> bool:
+        """Was it ever welcomed? A dial whose greeting was refused leaves nothing behind."""
+        return self._sessions.get(peer.link.sid or "") is peer
+
+    def _away(self, peer: TabPeer) -> None:
+        if self._is_session(peer):
+            self._registry.away(peer.server, peer)
+
     def _up(self, peer: TabPeer) -> None:
+        self._sessions[peer.link.sid or ""] = peer
         displaced = self._registry.take(peer.server, peer)
         if isinstance(displaced, TabPeer):
             # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
@@ -319,7 +338,11 @@ class Door:
         self._on_up(peer.server)
 
     def _gone(self, peer: TabPeer) -> None:
-        self._sessions.pop(peer.link.sid or "", None)
+        if not self._is_session(peer):
+            if self._registry.holder(peer.server) is None and not len(self._rosters[peer.server]):
+                del self._rosters[peer.server]
+            return
+        del self._sessions[peer.link.sid or ""]
         self._registry.release(peer.server, peer)
         asyncio.get_running_loop().call_soon(self._forget_roster, peer.server)  # when its calls have failed
         log.info("%s: gone", peer.server)
@@ -359,6 +382,8 @@ async def _next_text(receive: Receive) -> str | None:
                 raise Dismissed(message.get("reason") or "unauthorized")
             if message.get("code") == CLOSE_GOING_AWAY:
                 raise Left
+            if message.get("code") in REFUSALS:
+                raise Refused
             return None
         text = message.get("text")
         if text is not None:

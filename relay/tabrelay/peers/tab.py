@@ -22,7 +22,7 @@ from tabrelay.slices import Payload, Slices, text_of
 from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
-from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Violation, Welcomed
+from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Undeliverable, Violation, Welcomed
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
 from tabserver.wire.limits import LARGEST_PART
@@ -284,6 +284,11 @@ class TabPeer:
         if socket is self._socket:
             self._has_left = True
 
+    def refused(self, socket: Socket) -> None:
+        """L14: the browser closed the socket because of a frame of ours, which it is not sent again."""
+        if socket is self._socket:
+            self.link.refused()
+
     def slow(self, socket: Socket) -> None:
         """The browser does not read what it is sent: without this socket, the session waits for a better one."""
         if socket is self._socket:
@@ -349,6 +354,8 @@ class TabPeer:
             case Violation(reason):
                 log.warning("%s: the browser broke the link's protocol: %s", self.server, reason)
                 self._drop(CLOSE_PROTOCOL, reason)
+            case Undeliverable():
+                self._not_taken(event)
             case Silence(waited_for):
                 self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
             case Expired():
@@ -359,6 +366,15 @@ class TabPeer:
                 log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
             case _:
                 log.debug("%s: ignored %r", self.server, event)
+
+    def _not_taken(self, event: Undeliverable) -> None:
+        log.warning("%s: the browser closed the connection when a frame came: it is not sent again", self.server)
+        if event.kind is None:
+            self._opened.pop(event.channel, None)
+        pending = self._roster.pop((event.channel, event.id), None) if event.id is not None else None
+        if pending is not None:
+            text = f'The browser that offers "{self.server}" closed its connection when it got the call.'
+            pending.fail(BrowserGone(text))
 
     def _welcomed(self, event: Welcomed) -> None:
         self.is_resumed = event.resumed

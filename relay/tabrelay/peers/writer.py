@@ -73,7 +73,7 @@ class Writer:
     def close(self, code: int, reason: str) -> None:
         if self._close is None:
             # RFC 6455: a close reason has at most 123 bytes
-            self._close = (code, reason.encode()[:120].decode(errors="ignore"))
+            self._close = (code, reason.encode(errors="replace")[:120].decode(errors="ignore"))
             self._wake.set()
 
     async def finish(self) -> None:
