@@ -183,7 +183,7 @@ DEEP = '{"params":{"name":"echo","arguments":' + '{"x":' * 300 + "1" + "}" * 302
 async def test_a_line_that_can_not_be_made_is_counted_and_costs_no_other(tmp_path: Path, with_arguments: bool) -> None:
     path = tmp_path / "calls.log"
     journal = Journal(path, 1 << 20, 1, with_arguments=with_arguments)
-    bad = [(ODD, "{}", PLAIN), (ODD, "{}", BrowserGone("x"))]
+    bad: list[Any] = [(ODD, "{}", PLAIN), (ODD, "{}", BrowserGone("x"))]
     bad += [(CALLER, DEEP, PLAIN)] if with_arguments else []
     for number, (caller, payload, outcome) in enumerate(bad):
         journal.ended("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, f"before{number}"), 0.1, PLAIN)
