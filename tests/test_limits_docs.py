@@ -121,7 +121,8 @@ def test_every_bound_that_a_stranger_can_reach_has_a_test_that_does(row: list[st
     assert gone == []
 
 
-UNBOUNDED = re.compile(r"^\s*@(?:functools\.)?(?:cache|lru_cache)\s*$|lru_cache\((?:maxsize=)?None\)", re.MULTILINE)
+# Of a function with arguments: without any, it holds one value.
+UNBOUNDED = re.compile(r"@(?:functools\.)?(?:cache|lru_cache)\s*\n\s*def \w+\((?!\))|lru_cache\((?:maxsize=)?None\)")
 
 
 def test_every_cache_of_a_function_has_a_size() -> None:
