@@ -16,7 +16,7 @@ import orjson
 
 from tabrelay.confusables import skeleton
 from tabrelay.depth import is_deeper_than
-from tabrelay.hidden_text import has_hidden_in_json, has_hidden_in_value
+from tabrelay.hidden_text import has_hidden_in_json, searching_json
 from tabrelay.policy import shown
 from tabserver.wire import jsonrpc
 
@@ -26,6 +26,7 @@ MAX_URI: Final = 2048
 MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
 MAX_INSTRUCTIONS: Final = 64 * 1024
 MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
+MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all that stands beside a list, or in `initialize`
 MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
 # The members of an `initialize` result that the relay itself reads.
 ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
@@ -101,7 +102,16 @@ def read_about(said: object) -> dict[str, Any]:
 
 def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
     """What models and users get to read has nothing in it that they do not see."""
-    return {name: value for name, value in members.items() if not has_hidden_in_value({name: value})}
+    kept: dict[str, Any] = {}
+    size = 0
+    for name, value in members.items():
+        text = orjson.dumps({name: value})
+        size += len(text)
+        if size > MAX_MEMBERS:
+            break
+        if not has_hidden_in_json(text.decode()):
+            kept[name] = value
+    return kept
 
 
 def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
@@ -170,10 +180,10 @@ def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tu
             why = f"is one of more than {most}"
         if why is None:
             text = orjson.dumps(item)
-            if has_hidden_in_json(text.decode()):
-                why = "has characters that are not seen"
-            elif size + len(text) > bounds.list_bytes:
+            if size + len(text) > bounds.list_bytes:
                 why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
+            elif (yield from searching_json(text.decode())):
+                why = "has characters that are not seen"
             else:
                 size += len(text)
         if why is None:
