@@ -390,6 +390,46 @@ MUTATIONS: Final = (
             ),
         )
     ),
+    *(
+        _m(f"another program on the port: {what}", f"{WORKER}/{file}", before, after, f"tabserver/{tests}")
+        for what, file, before, after, tests in (
+            (
+                "the worker checks the relay's signature",
+                "js/proof.js",
+                "if (!isFormed || answer.signature !== relays) {",
+                "if (!isFormed) {",
+                "test_proof_js.py::test_another_program_is_told_apart_from_the_relay",
+            ),
+            (
+                "the worker's key is derived",
+                "js/shim.js",
+                "(await keysFrom(await keyOf(token))).worker",
+                "(await keysFrom(await keyOf(token))).page",
+                "test_proof_js.py::test_the_relay_takes_the_proofs_of_pages_and_workers_for_what_each_may_do",
+            ),
+            (
+                "a worker's socket is signed",
+                "js/shim.js",
+                "if (data !== awaited) return socket.close();",
+                "",
+                "test_proof_js.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before",
+            ),
+        )
+    ),
+    _m(
+        "another program on the port: a page loads no code from it",
+        f"{WORKER}/js/connection.js",
+        "      await this.#checkRelay();\n",
+        "",
+        "e2e/test_squatting.py::test_a_bundled_client_loads_no_code_from_another_program_and_comes_back_to_the_relay",
+    ),
+    _m(
+        "another program on the port: a page's keys can't be exported",
+        f"{WORKER}/js/proof.js",
+        'crypto.subtle.importKey("raw", raw, HMAC, false, ["sign"])',
+        'crypto.subtle.importKey("raw", raw, HMAC, true, ["sign"])',
+        "e2e/test_squatting.py::test_a_token_of_an_earlier_version_is_replaced_by_keys",
+    ),
     _m(
         "a foreign Origin",
         f"{RELAY}/policy.py",

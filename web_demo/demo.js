@@ -7,6 +7,7 @@
 
 import { clientPanel } from "/-/page/clients.js";
 import { byId, setText } from "/-/page/element.js";
+import { askRelay } from "/-/pairing.js";
 import { calls } from "./calls.js";
 import { catalogue } from "./catalogue.js";
 import { line } from "./line.js";
@@ -65,7 +66,7 @@ function onState(state) {
   lastState = state;
   way.track("worker", light.show(state, place));
   showWay();
-  if (state.state === "connected") void askRelay();
+  if (state.state === "connected") void askStatus();
 }
 
 /**
@@ -120,10 +121,9 @@ function onActivity(activity) {
 }
 
 /** The relay knows best how it is called and reached; without an answer the guesses stand. */
-async function askRelay() {
+async function askStatus() {
   try {
-    const headers = { Authorization: `Bearer ${localStorage.getItem("tabrelay.token") ?? ""}` };
-    const answer = await fetch("/-/status", { headers });
+    const answer = await askRelay("/-/status", { signal: AbortSignal.timeout(5_000) });
     if (!answer.ok) return;
     const status = await answer.json();
     place.tokenCommand = status.token_command;

@@ -118,6 +118,13 @@ const REASONS = {
     command: sibling(tokenCommand, "pair"),
     tellsDetail: true,
   }),
+  unproven: ({ origin }) => ({
+    lamp: "stop",
+    title: "Another program has the relay’s port",
+    text: `What answers at ${origin} could not prove that it is your relay. Stop it and start the relay; this page connects again.`,
+    action: "retry",
+    tellsDetail: true,
+  }),
   forbidden: ({ origin, tokenCommand }) => ({
     lamp: "stop",
     title: "The relay refuses this address",

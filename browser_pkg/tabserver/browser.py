@@ -33,7 +33,10 @@ class Shim(Protocol):
     def useSlate(self, memory: Any) -> None: ...
     def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...
     def poster(self, port: Any, asText: bool) -> Callable[[str], None]: ...
-    def openSocket(self, url: str, protocols: Any, opened: Any, received: Any, closed: Any, *books: Any) -> Any: ...
+    def prove(self, relay: str, token: str, signal: Any) -> Any: ...
+    def openSocket(
+        self, url: str, protocols: Any, signature: str, opened: Any, received: Any, closed: Any, *books: Any
+    ) -> Any: ...
     def allow(self, port: Any, number: int, channel: str, words: str, meta: str, hasRivals: bool) -> None: ...
     def revoke(self) -> None: ...
     def unbooked(self) -> str: ...
@@ -222,11 +225,11 @@ class Dialer:
         if not self.token:
             raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
-        await self._find_relay(abort)
+        bearer, signature = await self._prove(abort)
         assert self.books is not None
         dialling = _Dialling(self._shim, self._slate, self.books, on_message, on_close)
         try:
-            return await dialling.open(self._url(), self._protocols(), abort)
+            return await dialling.open(self._url(), _protocols(bearer), signature, abort)
         except JsException as error:
             raise DialError("forbidden", f"The browser refuses to dial {self._url()}: {error}", True) from error
         except _NotOpened:
@@ -235,10 +238,16 @@ class Dialer:
     def _url(self) -> str:
         return f"ws{self._relay.removeprefix('http')}/{self._server}"
 
-    def _protocols(self) -> list[str]:
-        # A browser can't set headers on a WebSocket; the subprotocols are the one field that a script may fill.
-        token = base64.urlsafe_b64encode(self.token.encode()).decode().rstrip("=")
-        return [SUBPROTOCOL, BEARER_PREFIX + token]
+    async def _prove(self, abort: Aborter) -> tuple[str, str]:
+        """P2 to P4: what to show the relay, and what its WebSocket begins with. Nothing is shown before.
+
+        What a program says that did not prove to be the relay ends no attempts: the relay may come back."""
+        said = json.loads(await self._shim.prove(self._relay, self.token, abort.signal))
+        if abort.aborted:
+            raise self._not_there(abort)
+        if "bearer" not in said:
+            raise DialError(said["why"], said["message"], False)
+        return said["bearer"], said["socket"]
 
     async def _find_relay(self, abort: Aborter) -> None:
         try:
@@ -251,8 +260,13 @@ class Dialer:
 
     async def _why_refused(self, abort: Aborter) -> DialError:
         """A browser says of a refused handshake only that it failed. The same question over HTTP has an answer."""
+        try:
+            # The relay may have gone, and another program have taken its port.
+            bearer, _ = await self._prove(abort)
+        except DialError as error:
+            return error
         headers = to_js(
-            {"Authorization": f"Bearer {self.token}", "Accept": "application/json"},
+            {"Authorization": f"Bearer {bearer}", "Accept": "application/json"},
             dict_converter=js.Object.fromEntries,
         )
         url = f"{self._relay}/-/probe/{self._server}"
@@ -290,6 +304,11 @@ class Dialer:
         return DialError("relay_down", f"No relay answers at {self._relay}. Start it with: tabrelay serve", False)
 
 
+def _protocols(bearer: str) -> list[str]:
+    # A browser can't set headers on a WebSocket; the subprotocols are the one field that a script may fill.
+    return [SUBPROTOCOL, BEARER_PREFIX + base64.urlsafe_b64encode(bearer.encode()).decode().rstrip("=")]
+
+
 class _NotOpened(Exception):
     """The socket was given up, or closed before it opened; the browser does not say why."""
 
@@ -315,7 +334,7 @@ class _Dialling:
         self._is_closed = False
         self._proxies: list[Any] = []
 
-    async def open(self, url: str, protocols: list[str], abort: Aborter) -> WebSocket:
+    async def open(self, url: str, protocols: list[str], signature: str, abort: Aborter) -> WebSocket:
         if abort.aborted:
             raise _NotOpened
         listeners = [
@@ -325,7 +344,7 @@ class _Dialling:
         ]
         carried = [self._listener(each) for each in (self._book, self._run, self._finish, self._turn)]
         try:
-            socket = self._shim.openSocket(url, to_js(protocols), *listeners, *carried)
+            socket = self._shim.openSocket(url, to_js(protocols), signature, *listeners, *carried)
         except JsException:
             _release(self._proxies)
             raise

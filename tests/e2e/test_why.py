@@ -113,7 +113,7 @@ async def test_a_token_that_the_relay_does_not_know_is_named(public: Public, set
     await context.grant_permissions(["local-network-access"], origin=public.origin)
     page = await public.visit(context, "wrong")
     told = await state(page, "s.why === 'unauthorized'", settings.BOOT_TIMEOUT_MS)
-    assert told["state"] == "stopped" and told["message"]
+    assert told["state"] == "waiting" and told["message"], "the relay may be another program, and come back"
     await context.close()
 
 

@@ -71,7 +71,7 @@ const books = {
 };
 const open = () => {
   const { received, book, run, finish, turn } = books;
-  socket = openSocket("", [], () => {}, received, () => log.push(["closed"]), book, run, finish, turn);
+  socket = openSocket("", [], "", () => {}, received, () => log.push(["closed"]), book, run, finish, turn);
 };
 
 open();

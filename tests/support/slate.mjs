@@ -8,7 +8,7 @@ let released = 0;
 useSlate({ getBuffer: () => ({ data: new Uint8Array(memory), release: () => released++ }) });
 globalThis.WebSocket = class {};
 const told = [];
-const socket = openSocket("", [], () => {}, (frame) => {
+const socket = openSocket("", [], "", () => {}, (frame) => {
   told.push([frame, typeof frame === "number" ? new TextDecoder().decode(memory.slice(0, frame)) : null]);
 }, () => {});
 for (const data of JSON.parse(readFileSync(process.argv[2], "utf8"))) {

@@ -1,12 +1,14 @@
 /**
  * A page of another origin than the relay's asks to be paired: it shows a code, and waits until somebody has approved it
- * in the relay's terminal or on its page. The token is then kept in this origin's storage; the relay takes it from this
- * origin and for this server only.
+ * in the relay's terminal or on its page. The token's keys are then kept in this origin's storage; the relay takes them
+ * from this origin and for this server only.
  *
  * @import { Pairing } from "./client.js"
+ * @import { Keys } from "./proof.js"
  */
 
-import { storedToken, tokenKey } from "./pairing.js";
+import { findKeys, keepKeys } from "./keystore.js";
+import { tokenKey } from "./pairing.js";
 import { showPanel } from "./panel.js";
 import { pause } from "./wait.js";
 
@@ -19,24 +21,24 @@ const ARRIVAL_MS = 2_000; // what another tab stored is seen here a few ms later
 const LOOK_MS = 20;
 
 /**
- * The token that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
+ * The keys that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
  *
  * @param {string} relay
  * @param {string} server
  * @param {AbortSignal} signal
  * @param {(detail: Pairing) => boolean} tell the code to show; true if the page shows it itself
- * @returns {Promise<{ token?: string, problem?: string }>}
+ * @param {string} [refused] the id of a key that the relay does not know; it stays until there is another
+ * @returns {Promise<{ keys?: Keys, problem?: string }>}
  */
-export async function askToPair(relay, server, signal, tell) {
+export async function askToPair(relay, server, signal, tell, refused) {
   const key = tokenKey(relay, server);
   const lock = `tabrelay-asking:${relay}`;
   /** @param {number} arrival_ms */
   const findOrAsk = async (arrival_ms) => {
-    const known = await stored(key, arrival_ms, signal);
-    if (known) return { token: known };
-    const outcome = await ask(relay, server, signal, tell);
-    if (outcome.token) localStorage.setItem(key, outcome.token);
-    return outcome;
+    const known = await stored(key, arrival_ms, signal, refused);
+    if (known) return { keys: known };
+    const { token, problem } = await ask(relay, server, signal, tell);
+    return token ? { keys: await keepKeys(key, token) } : { problem };
   };
   try {
     const alone = await navigator.locks.request(lock, { ifAvailable: true }, (got) => (got ? findOrAsk(0) : undefined));
@@ -49,19 +51,21 @@ export async function askToPair(relay, server, signal, tell) {
 }
 
 /**
- * The token in this origin's storage. A lock passes between two tabs faster than what the first has stored.
+ * The keys in this origin's storage. A lock passes between two tabs faster than what the first has stored.
  *
  * @param {string} key
  * @param {number} arrival_ms how long to look for it
  * @param {AbortSignal} signal
- * @returns {Promise<string | undefined>}
+ * @param {string | undefined} refused
+ * @returns {Promise<Keys | undefined>}
  */
-async function stored(key, arrival_ms, signal) {
+async function stored(key, arrival_ms, signal, refused) {
   const end = performance.now() + arrival_ms;
   for (;;) {
     signal.throwIfAborted();
-    const known = storedToken(key);
-    if (known || performance.now() >= end) return known;
+    const known = await findKeys(key);
+    const isNew = known?.worker.id !== refused;
+    if ((known && isNew) || performance.now() >= end) return isNew ? known : undefined;
     await pause(LOOK_MS, signal);
   }
 }

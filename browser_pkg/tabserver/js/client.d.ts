@@ -236,7 +236,9 @@ export type Why =
   | "relay_down"
   /** The browser does not let the page reach this computer (Local Network Access). */
   | "blocked"
-  /** The relay does not know the token. */
+  /** Another program answers at the relay's address, or a relay of an earlier version. */
+  | "unproven"
+  /** The relay does not know this page (any more), or another program says so. */
   | "unauthorized"
   /** The relay does not take pages of this origin, or not for this server. */
   | "forbidden"
@@ -584,8 +586,14 @@ export declare class ResourceNotFound extends McpError {
 /** Any value as the result of a tool: what `execute` returns goes through this. */
 export declare function toResult(value: unknown): Promise<object>;
 
+/** Keys that this origin got when it was paired. They can't be exported. */
+export interface Keys {
+  page: { id: string; key: CryptoKey | string };
+  worker: { id: string; key: CryptoKey | string };
+}
+
 /**
- * Redeem the one-time code in the address bar, if there is one, and give the token that this origin has. Only for pages
+ * Redeem the one-time code in the address bar, if there is one, and give the keys that this origin has. Only for pages
  * of the relay itself; `connect` does it by itself.
  */
-export declare function pair(relay?: string): Promise<{ token: string | undefined; problem: string | undefined }>;
+export declare function pair(relay?: string): Promise<{ keys: Keys | undefined; problem: string | undefined }>;

@@ -226,7 +226,7 @@ export class Connection extends EventTarget {
     this.#note(options);
     if (options.token) {
       this.#hurry.abort();
-      this.#post({ t: "token", token: options.token });
+      void this.#credential.obtain(this.#closing.signal, () => false).then(() => this.#postKey());
     }
     if (this.#modules.size > before || options.runPython || options.approve) this.#attach();
   }
@@ -260,9 +260,12 @@ export class Connection extends EventTarget {
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
-      if (event.key !== this.#credential.key || !event.newValue) return;
-      this.#hurry.abort();
-      this.#post({ t: "token", token: event.newValue });
+      if (event.key !== this.#credential.name || !event.newValue) return;
+      void this.#credential.reload().then((isNew) => {
+        if (!isNew) return;
+        this.#hurry.abort();
+        this.#postKey();
+      });
     }, { signal });
   }
 
@@ -289,6 +292,7 @@ export class Connection extends EventTarget {
       const build = await this.#findRelay();
       this.#isOutdated = BUILD !== "" && build !== BUILD;
       await this.#findToken();
+      await this.#checkRelay();
       await this.#identify();
       if (this.isClosed || this.#away) return;
       this.#setState("connecting", null, "Starting the worker");
@@ -298,11 +302,16 @@ export class Connection extends EventTarget {
     }
   }
 
-  async #findToken() {
+  /** @param {string} [refused] the id of a key that the relay does not know */
+  async #findToken(refused) {
     this.#asks = true;
     try {
       while (!this.isClosed) {
-        const problem = await this.#credential.obtain(this.#closing.signal, (pairing) => this.#showCode(pairing));
+        const problem = await this.#credential.obtain(
+          this.#closing.signal,
+          (pairing) => this.#showCode(pairing),
+          refused,
+        );
         if (this.state.why === "pairing") this.#tell("pairing", null);
         if (!problem || this.isClosed) return;
         this.#setState("stopped", "not_paired", problem);
@@ -325,13 +334,37 @@ export class Connection extends EventTarget {
   }
 
   /** The relay takes this page no longer. It asks again when somebody wants it to, or when the page is loaded anew. */
-  async #pairAgain() {
-    if (this.#pairsAgain || !this.#credential.forget()) return;
+  /** @param {boolean} isCertain the relay had proved itself. Another program could say the same, and the key stays. */
+  async #pairAgain(isCertain) {
+    if (this.#pairsAgain || !this.#credential.canAsk) return;
     this.#pairsAgain = true;
+    const { token: refused } = this.#credential.show();
+    if (isCertain) await this.#credential.forget();
     await this.#pause();
-    await this.#findToken();
+    if (this.state.state !== "connected") {
+      await this.#findToken(refused);
+      this.#postKey();
+    }
     this.#pairsAgain = false;
-    this.#post({ t: "token", token: this.#credential.show() });
+  }
+
+  #postKey() {
+    this.#post({ t: "token", ...this.#credential.show() });
+  }
+
+  /** The worker's code comes from the relay: load none from a program that has not proved to be the relay. */
+  async #checkRelay() {
+    for (let attempt = 1; !this.isClosed; attempt++) {
+      const problem = await this.#credential.check(this.#closing.signal);
+      if (!problem || this.isClosed) return;
+      const { token: refused } = this.#credential.show();
+      const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
+      this.#setState("waiting", problem.why, problem.message, { retry_in_ms: wait_ms, attempts: attempt });
+      await this.#pause(wait_ms);
+      // Asked to retry, a page that the relay does not know asks to be paired anew.
+      const isAsked = this.#hurry.signal.aborted && problem.why === "unauthorized" && this.#credential.canAsk;
+      if (isAsked) await this.#findToken(refused);
+    }
   }
 
   /** Wait until the relay answers, and learn its build. */
@@ -378,7 +411,7 @@ export class Connection extends EventTarget {
       tab: { id: this.tab.id, ...tabInfo(), watches: this.#watches, ...(this.#approve ? { approve: this.#approve } : {}) },
       lock: this.#life?.lock ?? "",
       server: this.#server,
-      token: this.#credential.show(),
+      ...this.#credential.show(),
       modules: [...this.#modules],
       instance: this.instance,
       readsText: true,
@@ -426,8 +459,8 @@ export class Connection extends EventTarget {
         if (this.#asks && message.state !== "connected") return;
         if (message.state === "connected") this.#restarts = this.#bootFailures = 0;
         this.state = this.#withVersion(message);
-        if (message.state === "stopped" && (message.why === "unauthorized" || message.why === "forbidden")) {
-          void this.#pairAgain();
+        if (message.state !== "connected" && (message.why === "unauthorized" || message.why === "forbidden")) {
+          void this.#pairAgain(message.state === "stopped");
         }
         return this.#tell("state", this.state);
       case "catalogue":

@@ -1,13 +1,19 @@
 /**
- * Pairing of the relay's own pages: a one-time code in the address bar becomes a token in this origin's storage.
+ * Pairing of the relay's own pages: a one-time code in the address bar becomes keys in this origin's storage. And requests
+ * of these pages, with a proof of the page's key.
  *
- * The relay takes the token from this origin only, and for no call. Pages of other origins ask: see `asking.js`.
+ * The relay takes them from this origin only, and for no call. Pages of other origins ask: see `asking.js`.
+ *
+ * @import { Keys } from "./proof.js"
  */
+
+import { findKeys, keepKeys } from "./keystore.js";
+import { prove } from "./proof.js";
 
 export const TOKEN_KEY = "tabrelay.token";
 
 /**
- * Where a page's token is kept: one for all servers on the relay's own origin, one for each elsewhere.
+ * Where a page's keys are kept: one for all servers on the relay's own origin, one for each elsewhere.
  * @param {string} relay
  * @param {string} server
  */
@@ -18,14 +24,39 @@ export function tokenKey(relay, server) {
 /** One attempt for all connections of the page: a code works once. @type {Promise<string | undefined> | undefined} */
 let redeeming;
 
-export function storedToken(key = TOKEN_KEY) {
-  return localStorage.getItem(key) || undefined;
+/** Is this browser paired with the relay that this page is of? */
+export function isPaired() {
+  return Boolean(localStorage.getItem(TOKEN_KEY));
+}
+
+/** As long as the relay takes a proof, and a little less. */
+const PROOF_MS = 30_000;
+/** The proof that was made last. @type {{ bearer: string, since: number } | undefined} */
+let shown;
+
+/**
+ * A request of a page of the relay, once the relay has proved itself. Throws Unproven, as `prove` does.
+ * @param {string} path
+ * @param {RequestInit & { signal: AbortSignal }} init
+ * @returns {Promise<Response>}
+ */
+export async function askRelay(path, init) {
+  for (let attempt = 1; ; attempt++) {
+    if (!shown || performance.now() - shown.since > PROOF_MS || attempt > 1) {
+      const keys = await findKeys(TOKEN_KEY);
+      const bearer = keys ? (await prove(location.origin, keys.page, init.signal)).bearer : "";
+      shown = { bearer, since: performance.now() };
+    }
+    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${shown.bearer}` };
+    const answer = await fetch(path, { ...init, headers });
+    if (answer.status !== 401 || attempt > 1) return answer;
+  }
 }
 
 /**
- * Redeem the code in the address bar, if there is one, and return the token that this origin has.
+ * Redeem the code in the address bar, if there is one, and return the keys that this origin has.
  * @param {string} [relay]
- * @returns {Promise<{token: string | undefined, problem: string | undefined}>}
+ * @returns {Promise<{ keys: Keys | undefined, problem: string | undefined }>}
  */
 export async function pair(relay = new URL(import.meta.url).origin) {
   const code = new URLSearchParams(location.hash.slice(1)).get("pair");
@@ -35,7 +66,7 @@ export async function pair(relay = new URL(import.meta.url).origin) {
     redeeming = redeem(relay, code);
   }
   const problem = await redeeming;
-  return { token: storedToken(), problem };
+  return { keys: await findKeys(TOKEN_KEY), problem };
 }
 
 /**
@@ -52,7 +83,8 @@ async function redeem(relay, code) {
     });
     const answer = await response.json();
     if (!response.ok) return String(answer.message ?? `The relay refused the pairing code (${response.status}).`);
-    localStorage.setItem(TOKEN_KEY, answer.token);
+    await keepKeys(TOKEN_KEY, String(answer.token));
+    shown = undefined;
     return undefined;
   } catch (error) {
     return `The pairing code could not be redeemed: ${error instanceof Error ? error.message : error}`;

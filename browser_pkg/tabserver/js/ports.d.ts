@@ -44,7 +44,10 @@ export type FromPage =
       tab: TabInfo & { id: string; watches?: boolean; approve?: ConnectOptions["approve"] };
       lock: string;
       server: string;
+      /** The id of `key`. Without one it is a token: of an authorization server, or of a page with an older client. */
       token: string;
+      /** May serve and nothing else. Text, where the browser can't clone a CryptoKey. It stays in JavaScript. */
+      key?: CryptoKey | string;
       modules: string[];
       /** What this browser is called, where several offer the server. */
       instance: string;
@@ -56,7 +59,7 @@ export type FromPage =
       runPython?: RunPython;
     }
   | ({ t: "tab" } & TabInfo)
-  | { t: "token"; token: string }
+  | { t: "token"; token: string; key?: CryptoKey | string }
   | ({ t: "offer" } & Offers)
   // Names, URIs and URI templates.
   | ({ t: "withdraw" } & Partial<Record<OfferKind, string[]>>)

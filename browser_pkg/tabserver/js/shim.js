@@ -12,6 +12,7 @@
 
 import { Express } from "./express.js";
 import { isPlainResult } from "./plain.js";
+import { isAccessToken, keyOf, keysFrom, prove as proveWith, reach, Unproven } from "./proof.js";
 
 /** Python's memory for texts: see slate.py. @type {Memory} */
 let slate;
@@ -80,6 +81,7 @@ export function listen(port, receive, receivePlain) {
     if (ENDS.has(data.t)) express.callEnded(port);
     if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
     express.settle();
+    if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
     return receivePlain(written(`${data.call}\n${data.json}`));
   };
@@ -101,10 +103,44 @@ export function poster(port, asText) {
   };
 }
 
+/** The key that a page gave last, by its id. @type {import("./proof.js").Key | undefined} */
+let pageKey;
+
 /**
- * Open a WebSocket.
+ * Keys stay here; Python knows their ids.
+ * @param {Extract<FromPage, { t: "attach" | "token" }>} message
+ */
+function withoutKey({ key, ...rest }) {
+  if (key && rest.token) pageKey = { id: rest.token, key };
+  return rest;
+}
+
+/**
+ * Let the relay prove itself, and make the proof to show it. JSON text: `bearer` and `socket`, or `why` and `message`.
+ * @param {string} relay
+ * @param {string} token the id of a page's key, or a token
+ * @param {AbortSignal} signal
+ */
+export async function prove(relay, token, signal) {
+  try {
+    if (isAccessToken(token)) {
+      if (!relay.startsWith("https:")) throw new Unproven("forbidden", "An access token is sent over https only.");
+      await reach(new URL(relay).origin, signal);
+      return JSON.stringify({ bearer: token, socket: "" });
+    }
+    const key = pageKey?.id === token ? pageKey : (await keysFrom(await keyOf(token))).worker;
+    return JSON.stringify(await proveWith(relay, key, signal));
+  } catch (error) {
+    if (error instanceof Unproven) return JSON.stringify({ why: error.why, message: error.message });
+    return JSON.stringify({ why: "lost", message: `The relay could not be asked to prove itself: ${error}` });
+  }
+}
+
+/**
+ * Open a WebSocket. It counts as open when the relay has said its `signature`, if there is to be one.
  * @param {string} url
  * @param {string[]} protocols
+ * @param {string} signature
  * @param {() => void} opened
  * @param {(frame: string | number) => number} received
  * @param {(code: number, reason: string) => void} closed
@@ -113,15 +149,23 @@ export function poster(port, asText) {
  * @param {Books["finish"]} finish
  * @param {Books["turn"]} turn
  */
-export function openSocket(url, protocols, opened, received, closed, book, run, finish, turn) {
+export function openSocket(url, protocols, signature, opened, received, closed, book, run, finish, turn) {
   const socket = new WebSocket(url, protocols);
   express.use(socket, { book, run, finish, turn });
-  socket.onopen = () => opened();
+  let awaited = signature;
+  socket.onopen = () => {
+    if (!awaited) opened();
+  };
   socket.onclose = (event) => {
     express.settle();
     closed(event.code, event.reason);
   };
   socket.onmessage = ({ data }) => {
+    if (awaited) {
+      if (data !== awaited) return socket.close();
+      awaited = "";
+      return opened();
+    }
     const frame = typeof data === "string" ? data : ""; // the link has no binary frames: an empty header is a violation
     if (!express.take(frame)) express.pass(frame, () => received(written(frame)));
   };

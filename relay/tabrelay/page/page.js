@@ -5,7 +5,8 @@
  * It serves no tools and holds no link; the demo and other pages do that.
  */
 
-import { pair, storedToken, TOKEN_KEY } from "/-/pairing.js";
+import { askRelay, isPaired, pair, TOKEN_KEY } from "/-/pairing.js";
+import { Unproven } from "/-/proof.js";
 import { callsPanel } from "./calls.js";
 import { command, sibling, startCommand } from "./clients.js";
 import { byId, setText } from "./element.js";
@@ -77,6 +78,12 @@ function sayDown() {
   });
 }
 
+/** @param {string} text */
+function sayOther(text) {
+  house.classList.add("stale");
+  say({ lamp: "stop", state: "unproven", title: "This is not your relay", text });
+}
+
 /** @param {Status} status */
 function showStatus(status) {
   tokenCommand = status.token_command;
@@ -120,9 +127,8 @@ function showServers({ servers, token_command }) {
  * @param {object} [body] what to POST
  */
 function ask(path, body) {
-  const headers = { Authorization: `Bearer ${storedToken()}`, "Content-Type": "application/json" };
   const signal = AbortSignal.timeout(ANSWER_MS);
-  return fetch(path, body ? { method: "POST", headers, signal, body: JSON.stringify(body) } : { headers, signal });
+  return askRelay(path, body ? { method: "POST", signal, body: JSON.stringify(body) } : { signal });
 }
 
 /** @param {import("./pairs.js").Decision} decision */
@@ -165,7 +171,7 @@ async function showCalls() {
 }
 
 async function poll() {
-  if (!storedToken()) return sayNotPaired();
+  if (!isPaired()) return sayNotPaired();
   try {
     const answer = await ask("/-/status");
     if (answer.ok) {
@@ -176,8 +182,11 @@ async function poll() {
     if (answer.status === 401 || answer.status === 403) return sayNotPaired();
     const text = `It answered with status ${answer.status}.`;
     say({ lamp: "stop", state: "error", title: "The relay is in trouble", text });
-  } catch {
-    sayDown();
+  } catch (error) {
+    const why = error instanceof Unproven ? error.why : "";
+    if (why === "unauthorized") sayNotPaired();
+    else if (why === "unproven") sayOther(String(/** @type {Error} */ (error).message));
+    else sayDown();
   }
 }
 

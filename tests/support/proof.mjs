@@ -1,0 +1,31 @@
+// What pages and workers do in proof.js and shim.js, without a browser: see tests/tabserver/test_proof_js.py.
+
+import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
+import { openSocket, prove as proveInWorker, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+
+const [what, relay, token] = process.argv.slice(2);
+
+if (what === "prove") {
+  const keys = await keysFrom(await keyOf(token));
+  const signal = AbortSignal.timeout(30_000);
+  const said = await prove(relay, keys.page, signal).catch(({ why, message }) => ({ why, message }));
+  const inWorker = JSON.parse(await proveInWorker(relay, token, signal));
+  console.log(JSON.stringify({ page: said, worker: inWorker }));
+} else {
+  const log = [];
+  globalThis.WebSocket = class {
+    close() {
+      log.push("close");
+    }
+  };
+  useSlate({ getBuffer: () => ({ data: new Uint8Array(new ArrayBuffer(64)), release() {} }) });
+  const passed = (name) => () => {
+    log.push(name);
+    return 0;
+  };
+  const socket = openSocket("", [], "signature", passed("opened"), passed("received"), passed("closed"), ...Array(4).fill(() => 0));
+  socket.onopen();
+  log.push("-");
+  for (const data of JSON.parse(relay)) socket.onmessage({ data });
+  console.log(JSON.stringify(log));
+}
