@@ -61,6 +61,7 @@ def searching_json(text: str) -> Generator[None, None, bool]:
     """`has_hidden_in_json`, with a `yield` after each stretch of a long text: 64 Ki characters take about 10 ms."""
     if len(text) <= STRETCH:
         return has_hidden_in_json(text)
+    yield
     if "\x7f" in text:
         return True
     for start in range(0, len(text), STRETCH) if "\\" in text else ():

@@ -173,6 +173,7 @@ def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tu
     size = 0
     for index, item in enumerate(items):
         why = _flaw(key, item, bounds)
+        yield
         name = _name(key, item)
         if why is None and name in names:
             why = "has a name that another one has"
