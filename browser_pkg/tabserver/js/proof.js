@@ -9,8 +9,8 @@
  */
 
 /**
- * A key, and the id under which the relay knows it. Where a browser can't clone a CryptoKey, `key` is the key itself, as
- * base64url.
+ * A key, and the id under which the relay knows it. Where a browser can't pass a CryptoKey on, `key` is the key itself,
+ * as base64url.
  * @typedef {{ id: string, key: CryptoKey | string }} Key
  * @typedef {{ page: Key, worker: Key }} Keys `worker` may serve and nothing else
  * @typedef {{ bearer: string, socket: string }} Proof what to show, and what a WebSocket of the relay begins with
@@ -61,13 +61,16 @@ export async function keysFrom(raw) {
 async function makeKey(raw) {
   const named = new Uint8Array([...encoder.encode("tabrelay key id\n"), ...raw]);
   const id = encode(new Uint8Array(await crypto.subtle.digest("SHA-256", named)).subarray(0, 16));
-  const key = await imported(raw);
-  try {
-    structuredClone(key);
-    return { id, key };
-  } catch {
-    return { id, key: encode(raw) };
-  }
+  return { id, key: passesKeys() ? await imported(raw) : encode(raw) };
+}
+
+/**
+ * WebKit (Safari, WebKitGTK) drops messages with a CryptoKey between a page and a shared worker, without an error: the
+ * worker would not know that the page is there.
+ */
+function passesKeys() {
+  const agent = globalThis.navigator?.userAgent ?? "";
+  return !/AppleWebKit/.test(agent) || /Chrom(e|ium)\//.test(agent);
 }
 
 /**
