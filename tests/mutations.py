@@ -763,6 +763,13 @@ MUTATIONS: Final = (
         )
     ),
     _m(
+        "children of a program that was killed",
+        f"{RELAY}/process_guard.py",
+        'if os.name == "posix" and not self._tell(f"+{group}\\n"):',
+        "if False:",
+        "relay/test_process_guard.py",
+    ),
+    _m(
         "a full disk uses up an approval",
         f"{RELAY}/faces/pairs.py",
         "        try:\n            # First the token",
@@ -1254,13 +1261,6 @@ MUTATIONS: Final = (
         "if len(lengths) != 1 or not",
         "if not",
         "relay/test_request_framing.py::test_what_parsers_could_frame_differently_is_refused_however_it_is_cut",
-    ),
-    _m(
-        "bytes behind a WebSocket handshake",
-        f"{RELAY}/headers.py",
-        " or head.has_body or rest:",
-        " or head.has_body:",
-        "relay/test_raw.py::test_bytes_behind_the_handshake_of_a_websocket_are_refused_with_it",
     ),
     _m(
         "a header that never ends",

@@ -47,6 +47,7 @@ ATTACKERS = {
     "a token that was given back",
     "a malicious server: text that models read and people do not see",
     "a guessed or forged pairing ticket",
+    "a child process that outlives a relay that was killed",
     "a program that keeps other pages from being paired",
     "a full disk at the moment a page collects its token",
     "a client that takes the name of another to use its approval",

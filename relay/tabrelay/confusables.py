@@ -6,7 +6,7 @@ The data is `confusables.txt`, read at the first use. What follows from a likene
 from __future__ import annotations
 
 import unicodedata
-from functools import cache
+from functools import lru_cache
 from importlib.resources import files
 
 from tabrelay.hidden_text import DEFAULT_IGNORABLE
@@ -18,7 +18,7 @@ def skeleton(name: str) -> str:
     return unicodedata.normalize("NFD", decomposed.translate(_prototypes()))
 
 
-@cache
+@lru_cache(maxsize=1)
 def _prototypes() -> dict[int, str]:
     """Code point -> what it looks like."""
     found: dict[int, str] = {}

@@ -1,4 +1,7 @@
-"""A child process and everything that it started: begun as one group, and ended without leaving anybody behind."""
+"""A child process and everything that it started: one process group, ended as a whole.
+
+However this program ends, no group of it is left: see `process_guard`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
+from tabrelay.process_guard import ProcessGuard
+
 log = logging.getLogger(__name__)
 
 # Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
@@ -19,14 +24,13 @@ TERM_S: Final = 1.0
 KILL_S: Final = 0.5
 POLL_S: Final = 0.01
 
-# Process groups that are alive: whatever happens to us short of SIGKILL, none is left when we end.
-_groups: set[int] = set()
+_guard: Final = ProcessGuard()
 
 
 async def begin(command: str, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
     """Raises OSError or ValueError. `more`: as for asyncio's own."""
     process = await asyncio.create_subprocess_exec(command, *arguments, start_new_session=True, **more)
-    _groups.add(process.pid)
+    _guard.add(process.pid)
     return process
 
 
@@ -76,7 +80,7 @@ def kill(group: int, number: signal.Signals) -> None:
 
 
 def release(process: asyncio.subprocess.Process) -> None:
-    _groups.discard(process.pid)
+    _guard.discard(process.pid)
     # A survivor may hold a pipe; without this the transport would stay open, and complain when it is collected.
     transport = getattr(process, "_transport", None)
     if transport is not None:
@@ -100,5 +104,5 @@ def _signal(number: int) -> str:
 @atexit.register
 def leave_none() -> None:
     """A second stop signal ends us at once, without the polite way."""
-    for group in _groups:
+    for group in _guard.groups:
         kill(group, signal.SIGKILL)
