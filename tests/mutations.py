@@ -756,7 +756,7 @@ MUTATIONS: Final = (
     *(
         _m(f"hidden text: {what}", f"{RELAY}/inspection.py", before, after, "relay/test_inspection.py")
         for what, before, after in (
-            ("in a list", "if has_hidden_in_json(text.decode()):", "if False:"),
+            ("in a list", "elif (yield from searching_json(text.decode())):", "elif False:"),
             ("in what a server says of itself", "    return _without_hidden(about)\n", "    return about\n"),
             ("names that look alike", "if other != name:", "if False:"),
             ("discovery", 'frozenset({*KEYS, "server/discover"})', "frozenset(KEYS)"),

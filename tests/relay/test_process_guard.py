@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import until
+BOUND_S = 25.0
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no process groups")
 
@@ -46,6 +48,13 @@ asyncio.run(main())
 """
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + BOUND_S
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -58,7 +67,7 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(("scene", "count"), [("plain", 4), ("without guard first", 6), ("one has ended", 2)])
-async def test_nothing_that_a_child_started_is_left_when_its_program_is_killed(
+def test_nothing_that_a_child_started_is_left_when_its_program_is_killed(
     tmp_path: Path, scene: str, count: int
 ) -> None:
     pids = tmp_path / "pids"
@@ -67,7 +76,7 @@ async def test_nothing_that_a_child_started_is_left_when_its_program_is_killed(
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"ready\n"
-        await until(lambda: len(pids.read_text().split()) >= count)
+        wait_until(lambda: len(pids.read_text().split()) >= count)
         os.kill(parent.pid, signal.SIGKILL)
     # The guard gives them a second, and then no choice.
-    await until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()), timeout_s=25)
+    wait_until(lambda: not any(is_alive(int(pid)) for pid in pids.read_text().split()))
