@@ -41,6 +41,8 @@ FOR_EVERY_ORIGIN = {
     "/-/healthz": READ,
     "/-/manifest.json": READ,
     "/-/client.js": READ,
+    "/-/tabrelay.js": READ,
+    "/-/retry/1/client.js": READ,
     "/-/assets/x/y": READ,
     # Where to get a token.
     "/.well-known/oauth-protected-resource": READ,
@@ -63,6 +65,7 @@ FOR_ASKING = {"/-/ask": {"POST"}, "/-/ask/answer": {"POST"}, "/-/prove": {"POST"
 ELSEWHERE = [
     *("/notes", "/notes/", "/notes/mcp", "/notes/sse", "/notes/messages", "/notes/x", "/unknown"),
     *("/-", "/-/", "/-/client", "/-/assets/", "/-/assets", "/--/x", "//", "//-/healthz", "/-/../-/status", "/-/x/y.js"),
+    *("/-/retry/1/client.js", "/-/retry/x/client.js", "/-/retry/1/status", "/-/retry/1/retry/1/client.js"),
     *("/-/client.js", "/-/assets/x/y", "/.well-known/x", "/-/healthz/", "/-/HEALTHZ", "/%2d/status"),
 ]
 
