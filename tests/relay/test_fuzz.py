@@ -29,7 +29,7 @@ from tests.support.relay import ACCEPT, RunningRelay, modern
 EXAMPLES = 2_000
 STATUSES = {200, 202, 204, 400, 404, 405, 406, 409, 413, 415, 503}
 # What the HTTP layer says of bytes that are no request.
-UNREADABLE = {400, 408, 431}
+UNREADABLE = {400, 408, 431, 501, 505}
 
 JSON = [(b"Accept", ACCEPT.encode()), (b"Content-Type", b"application/json")]
 HEADERS: dict[bytes, list[bytes]] = {

@@ -105,7 +105,7 @@ async def test_a_long_error_is_one_for_the_relay_too(stage: tuple[RunningRelay, 
     assert (await relay.call("notes", "long")).json()["error"] == error
 
 
-@pytest.mark.parametrize("id", ["é" * 50_000, "é" * 3_000, "🦀" * 1_400, "x" * 16_000])
+@pytest.mark.parametrize("id", ["é" * 1_024, "🦀" * 1_024, "x" * 1_024])
 async def test_a_long_id_is_still_the_requests_however_it_is_written(
     stage: tuple[RunningRelay, SyntheticWorker], id: str
 ) -> None:
