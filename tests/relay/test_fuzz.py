@@ -207,6 +207,7 @@ class Attempt:
             and self.method not in NO_METHODS
             and self.target not in NO_TARGETS
             and self.version in VERSIONS
+            and not (self.framing == "chunked" and self.version == b"HTTP/1.0")  # which has no such coding
             and not has_upgrade
         )
 
