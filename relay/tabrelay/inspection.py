@@ -81,10 +81,10 @@ def read_about(said: object) -> dict[str, Any]:
     """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
 
     A member of another type is left out, as if the server had not sent it, and so is one with hidden text. Other
-    members stay, unless they nest so deeply that the result could not be written as JSON again.
+    members stay while there is room, unless they nest so deeply that the result could not be written as JSON again.
     """
     given = said if isinstance(said, dict) else {}
-    about = {name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)}
+    about: dict[str, Any] = {}
     version, instructions = given.get("protocolVersion"), given.get("instructions")
     if isinstance(version, str) and len(version) <= MAX_NAME:
         about["protocolVersion"] = version
@@ -95,21 +95,23 @@ def read_about(said: object) -> dict[str, Any]:
         about["serverInfo"] = info
     if isinstance(instructions, str) and len(instructions) <= MAX_INSTRUCTIONS:
         about["instructions"] = instructions
+    # After those in ABOUT: the size of other members must not decide whether these are kept.
+    about |= {
+        name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)
+    }
     if isinstance(about.get("_meta"), dict):
         about["_meta"] = _without_hidden(about["_meta"])
     return _without_hidden(about)
 
 
 def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
-    """What models and users get to read has nothing in it that they do not see."""
+    """The members without hidden text that fit into MAX_MEMBERS together; one that does not fit is left out."""
     kept: dict[str, Any] = {}
     size = 0
     for name, value in members.items():
         text = orjson.dumps({name: value})
-        size += len(text)
-        if size > MAX_MEMBERS:
-            break
-        if not has_hidden_in_json(text.decode()):
+        if size + len(text) <= MAX_MEMBERS and not has_hidden_in_json(text.decode()):
+            size += len(text)
             kept[name] = value
     return kept
 

@@ -269,3 +269,14 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     registry.declare("other")
     registry.flag("other", "tools/list", [Flaw("z", "is strange")], is_whole=True)
     assert len(caplog.records) == before + 2
+
+
+def test_a_member_that_is_too_large_is_left_out_and_the_others_are_kept() -> None:
+    large = {"more": "x" * (inspection.MAX_MEMBERS + 1)}
+    known = {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"}
+    assert read_about(large | known) == known
+    many = {f"m{number}": "x" * 1_000 for number in range(inspection.MAX_MEMBERS // 1_000)}
+    assert known.items() <= read_about(many | known).items()
+    page = {"jsonrpc": "2.0", "id": 1, "result": large | {"nextCursor": "2", "tools": []}}
+    text, _ = sift("tools/list", json.dumps(page), inspection.ANY_SIZE)
+    assert json.loads(text)["result"] == {"nextCursor": "2", "tools": []}
