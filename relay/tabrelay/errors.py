@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from tabserver.wire import jsonrpc
-from tabserver.wire.frames import well_formed
 
 Delivered = Literal["no", "unknown"]
 
@@ -27,7 +26,11 @@ class RelayError(Exception):
 
     def __init__(self, message: str, *, retry_after_ms: int | None = None) -> None:
         # It may repeat what a page or a server said, and must be written as JSON and into the log.
-        self.message = message = well_formed(message)
+        if not message.isascii():
+            from tabserver.wire.frames import well_formed  # not needed to start `tabrelay stdio`
+
+            message = well_formed(message)
+        self.message = message
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
 

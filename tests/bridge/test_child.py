@@ -303,5 +303,6 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabserver.wire.eras",
         "tabserver.wire.errors",
         "tabserver.wire.jsonrpc",
+        "tabserver.wire.limits",
         "tabserver.wire.names",
     }
