@@ -16,7 +16,7 @@ import pytest
 from tabrelay.acp.component import Component, ComponentError
 from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
-from tests.support.program import children, gone, memory, quiet
+from tests.support.program import all_children, children, gone, memory, quiet
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 
@@ -61,8 +61,8 @@ async def test_an_agent_that_is_killed_is_said_to_be_and_counts_as_failed(tmp_pa
     async with child(tmp_path) as editor:
         await editor.ask(0, "initialize")
         [agent] = children(editor.process.pid)
-        os.kill(agent, signal.SIGSTOP)
-        editor.send(id=1, method="session/list")
+        editor.send(id=1, method="hang")
+        await editor.ask(2, "unknown")  # answered by the agent: it has the request before this one, too
         os.kill(agent, signal.SIGKILL)
         answer = await editor.next()
         assert answer["id"] == 1 and "SIGKILL" in answer["error"]["message"]
@@ -291,13 +291,15 @@ async def test_a_proxy_that_is_killed_leaves_no_process_and_nobody_waiting(tmp_p
         await editor.ask(0, "initialize", protocolVersion=1)
         pids = children(editor.process.pid)
         assert len(pids) == 3
+        everything = all_children(editor.process.pid)
         editor.send(id="h", method="hang", params={})
+        await editor.ask(1, "unknown")  # answered by the agent: it has the request before this one, too
         os.kill(pids[1], signal.SIGKILL)  # the agent was started first
         answer = await editor.next()
         assert answer["id"] == "h" and "A proxy is gone" in answer["error"]["message"]
         assert "SIGKILL" in answer["error"]["message"]
         assert await editor.ended() == 128 + signal.SIGKILL
-        for pid in pids:
+        for pid in everything:
             await gone(pid)
 
 

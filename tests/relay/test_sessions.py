@@ -305,6 +305,7 @@ def test_in_a_full_table_a_newcomer_gets_room_from_the_token_that_has_most(tmp_p
     assert len(room) == 6
 
 
+@pytest.mark.requirement("session-limits")
 async def test_one_token_can_not_use_up_the_sessions_of_another(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",), max_sessions=40, max_sessions_token=10, rate_s=0) as relay:
         other = {"Authorization": f"Bearer {relay.tokens.make('other', ['call'])}"}
@@ -374,6 +375,7 @@ async def test_a_level_that_is_none_is_not_kept(relay: RunningRelay) -> None:
     assert "xxx" not in path.read_text()
 
 
+@pytest.mark.requirement("session-limits")
 def test_sessions_are_put_away_when_idle_also_after_the_time_of_day_was_set_back(tmp_path: Path) -> None:
     wall, ended = Wall(), list[str]()
     table = sessions(tmp_path, wall, ended, session_idle_s=1800.0)

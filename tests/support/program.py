@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
+from tabrelay.process_guard import SCRIPT
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S
@@ -65,7 +66,19 @@ class Program:
 
 
 def children(pid: int) -> list[int]:
+    """The processes that it started, except the guard process of `tabrelay.process_guard`."""
+    return [child for child in all_children(pid) if not is_guard(child)]
+
+
+def all_children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_guard(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").endswith(SCRIPT)
+    except OSError:  # it has just ended
+        return False
 
 
 def memory(pid: int) -> int:
