@@ -17,6 +17,7 @@ HERE: Final = Path(__file__).parent
 MOST_PROCESSES: Final = 4
 # One long test each, which nothing can share.
 LONGEST: Final = (
+    "test_pyodide.py",
     "conformance/test_bridge.py",
     "conformance/test_eras.py",
     "e2e/test_liveness.py",

@@ -25,7 +25,7 @@ def test_what_lives_in_the_browser_passes_its_tests_there(tests: str, capsys: py
     assert RUNTIME.is_dir(), "the runtime assets are missing; `make test` prepares them"
     script = Path(__file__).parent / "support" / "pyodide.mjs"
     command = [find_node(), str(script), str(RUNTIME), str(ROOT), sysconfig.get_path("purelib"), tests]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert run.returncode == 0, run.stdout + run.stderr
     counts = json.loads(run.stdout.splitlines()[-1])
     with capsys.disabled():

@@ -119,8 +119,7 @@ class RelayEnd:
             if not event.resumed:
                 again, lost = world.roster.claim(self.inst)
                 for call in again:
-                    self.ask(call, again=True)
-                    world.seen["asked again"] += 1
+                    self.ask_again(call)
                 for call in lost:
                     call.end("unknown")
             if world.holder is not self:
@@ -142,6 +141,17 @@ class RelayEnd:
                 call.end("unknown")
         elif isinstance(event, Violation):
             raise AssertionError(f"the relay was told nonsense: {event.reason}")
+
+    def ask_again(self, call: Call) -> None:
+        """Like TabPeer: a call that finds no room in the replay buffer ends. Its caller hears that it may have run."""
+        try:
+            self.ask(call, again=True)
+        except BufferFull:
+            self.world.roster.pop((call.channel, call.number), None)
+            call.end("unknown")
+            self.world.seen["no room to ask again"] += 1
+        else:
+            self.world.seen["asked again"] += 1
 
     def ask(self, call: Call, *, again: bool = False) -> None:
         self.link.send(call.channel, Kind.REQ, call.payload, self.world.now, id=call.number, caller=CALLER, again=again)

@@ -191,6 +191,25 @@ def test_nothing_is_lost_or_run_twice_whatever_happens() -> None:
     assert {name: seen[name] for name, least in enough.items() if seen[name] < least * EXAMPLES} == {}
 
 
+def test_calls_that_find_no_room_in_a_new_session_end_as_unknown() -> None:
+    """Calls that were acknowledged take no room in the replay buffer. Asked again, all of them need room at once."""
+    machine = Survival()
+    machine.calls_arrive(sizes=[200, 200, 200, 200])
+    machine.call(size=0)
+    machine.call(size=200)
+    machine.the_socket_dies(who="worker")
+    for count in (4, 4, 4, 1):
+        machine.calls_arrive(sizes=[0] * count)
+    machine.a_disaster_looms(what="session is lost")
+    asked = sum(call.outcome is None for call in machine.world.calls)
+    machine.teardown()
+    without_room = machine.world.seen["no room to ask again"]
+    assert without_room > 0
+    assert machine.world.seen["asked again"] == asked - without_room
+    outcomes = Counter(call.outcome for call in machine.world.calls)
+    assert outcomes == {"ok": asked - without_room, "unknown": without_room}
+
+
 # -- mutants: one rule broken in each ----------------------------------------------------------------------------------
 
 
