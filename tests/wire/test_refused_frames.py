@@ -35,7 +35,7 @@ class Refusals(Survival):
 
 def test_nothing_is_lost_or_run_twice_where_frames_are_refused() -> None:
     seen = hunt(World, EXAMPLES, Refusals)
-    enough = {"refused": 1, "outcome ok": 1, "outcome unknown": 1}
+    enough = {"refused": 0.3, "outcome ok": 0.5, "outcome unknown": 0.3}
     assert {name: seen[name] for name, least in enough.items() if seen[name] < least * EXAMPLES} == {}
 
 
