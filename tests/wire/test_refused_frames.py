@@ -1,4 +1,4 @@
-"""L14: a frame that made the other end close the socket is not sent again, and its caller is told the truth, once."""
+"""L16: a frame that made the other end close the socket is not sent again, and its caller is told the truth, once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_nothing_is_lost_or_run_twice_where_frames_are_refused() -> None:
 
 
 class SendsTheRefusedFrameAgain(World):
-    """As before L14: each new socket ends like the one before."""
+    """As before L16: each new socket ends like the one before."""
 
     resends_refused = True
 

@@ -72,7 +72,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """L14: the other end closed a socket rather than take this frame, and will not be sent it again. `kind`: None for
+    """L16: the other end closed a socket rather than take this frame, and will not be sent it again. `kind`: None for
     an `open` or a `close`."""
 
     channel: str

@@ -38,7 +38,7 @@ CLOSE_REPLACED: Final = 4409
 CLOSE_GOING_AWAY: Final = 1001
 CLOSE_TOO_BIG: Final = 1009
 CLOSE_RESTART: Final = 1012
-# L14: with these a socket is closed because of a frame that came on it.
+# L16: with these a socket is closed because of a frame that came on it.
 REFUSALS: Final = frozenset({CLOSE_PROTOCOL, CLOSE_TOO_BIG})
 
 

@@ -187,7 +187,7 @@ class Link(Generic[P]):
             self._timers["grace"] = now + self._limits.grace_s / GRACE_TICKS
 
     def refused(self) -> None:
-        """L14: the other end closes this socket because of a frame (1009, 4400). Call it before `disconnected`. If the
+        """L16: the other end closes this socket because of a frame (1009, 4400). Call it before `disconnected`. If the
         session is resumed, the first frame that the other end lacks is the one, and is not sent again."""
         if self.phase is _UP:
             self._suspect = self._sender.last

@@ -102,7 +102,7 @@ class Receiver(Generic[P]):
     def assemble(self, part: dict[str, Any], payload: P | None) -> tuple[dict[str, Any], P] | None:
         """Take a slice; gives the whole frame with its last one. Slices of one frame come in order."""
         name, index, count = part["f"], part["q"], part["n"]
-        if count == 0 and payload is None:  # L14: the other end gives this message up
+        if count == 0 and payload is None:  # L16: the other end gives this message up
             if name in self._partial:
                 self._drop(name)
             return None

@@ -222,7 +222,7 @@ class Sender(Generic[P]):
     # -- a frame that the other end refuses ---------------------------------------------------------------------------
 
     def drop_first(self, upto: int, ack: int) -> dict[str, Any] | None:
-        """L14: replace the first frame that is not acknowledged, if its number is not above `upto`: the other end
+        """L16: replace the first frame that is not acknowledged, if its number is not above `upto`: the other end
         closed a socket rather than take it. The number stays, so that nothing is missing. An answer becomes an error
         answer, every other frame a note that says nothing. Gives the header of what was replaced."""
         kept = self._kept

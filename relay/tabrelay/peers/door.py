@@ -67,7 +67,7 @@ class Left(Exception):
 
 
 class Refused(Exception):
-    """L14: the browser closed the socket because of a frame of ours."""
+    """L16: the browser closed the socket because of a frame of ours."""
 
 
 class Door:

@@ -285,7 +285,7 @@ class TabPeer:
             self._has_left = True
 
     def refused(self, socket: Socket) -> None:
-        """L14: the browser closed the socket because of a frame of ours, which it is not sent again."""
+        """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
         if socket is self._socket:
             self.link.refused()
 
