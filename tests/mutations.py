@@ -1636,7 +1636,7 @@ MUTATIONS: Final = (
         )
     ),
     _m(
-        "questions of a server elsewhere",
+        "questions of an upstream server",
         f"{RELAY}/upstreams/connection.py",
         "if (why := self._open.refusal(running, len(text))) is not None:",
         "if (why := None) is not None:",

@@ -77,7 +77,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     ),
     "900 listeners": (clients.listeners, "512 for each server", 0),
     "subscriptions of one session": (clients.subscriptions, "256 for each session, 16 MiB for all", 0),
-    "sessions that nobody uses": (clients.sessions, "`max_sessions_token`", LIMITS.max_sessions_token * 4096),
+    "idle sessions": (clients.sessions, "`max_sessions_token`", LIMITS.max_sessions_token * 4096),
     "tabs with ids of 1 MB, pinned by ever new clients": (tables.pins, "64 characters", LIMITS.max_message),
     "state of 32 sessions, changed all the time": (tables.states, "`max_subscribed`", LIMITS.max_subscribed),
     # The lists are read, checked and kept: while one is read, it is there as text and as values.

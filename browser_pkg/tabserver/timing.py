@@ -1,4 +1,4 @@
-"""The waits of the worker, as one value. The defaults are for everybody; a page may bring others, as tests do."""
+"""Timeouts and delays of the worker. A page may override them (`connect({ timing })`)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from .wire.limits import CONNECT_S, LONGEST_DELAY_S
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """`connect_s`: a dial that takes longer is given up. `first_delay_s`, doubling to `longest_delay_s`: the pauses
-    between dials; from the start again once a link was up for `stable_s`. `watchdog_s`: a relay that says nothing
-    for so long is gone; 0: the wait follows from the heartbeat that the relay announces. `tab_quiet_s`: a tab that
-    runs a call and says nothing for so long is asked whether it lives. `tab_silence_s`: without an answer for so
-    long, its calls fail. That is long on purpose: a tool that computes without a pause can't answer either, and is
-    not dead. `tab_return_s`: a tab whose page was left is kept for so long, with its tools and the calls that come
-    meanwhile: most pages that go are only being reloaded. `last_tab_return_s`: the same for the only tab, for which
-    there is nobody else anyway. `tab_doubt_s`: calls for a tab wait only so long if its page did not say that it
-    leads to another one: closed, or reloaded by the browser's own button, nobody can tell. `tab_busy_s`: a tab that
-    does not answer a ping for so long gets no call that another tab could take. `approve_s`: a question to the user
-    waits so long, and `approve_unseen_s` in a tab that nobody sees.
+    """All values are seconds.
+
+    - `connect_s`: a connection attempt is cancelled after this time.
+    - `first_delay_s`, doubling to `longest_delay_s`: pauses between attempts. They start over once a link was up for
+      `stable_s`.
+    - `watchdog_s`: without a frame for this long, the socket is closed. 0: derived from the relay's heartbeat.
+    - `tab_quiet_s`: a tab that runs a call and sends nothing for this long is pinged.
+    - `tab_silence_s`: without a reply for this long, the tab's calls fail. The value is large because a tool that
+      computes synchronously can't reply.
+    - `tab_return_s`: a tab whose page was left is kept for this long with its tools, because most pages are reloading.
+    - `last_tab_return_s`: the same for the only tab.
+    - `tab_doubt_s`: calls wait only this long for a page that did not say that it navigates within its origin.
+    - `tab_busy_s`: a tab that does not reply to a ping for this long gets no call that another tab could take.
+    - `approve_s`: an approval dialog waits this long; `approve_unseen_s`: in a tab that is not visible.
     """
 
     connect_s: float = CONNECT_S

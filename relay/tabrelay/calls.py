@@ -64,8 +64,8 @@ def memory_of(payload: Payload) -> int:
 
 @dataclass(slots=True)  # frozen ones take three times as long to make, and there is one for each request
 class Call:
-    """One request on its way to a server; nobody changes it. `payload` is the JSON-RPC message as one line of text.
-    `name`: the tool, prompt or resource that it is for, where somebody has looked already. `values`: the message as
+    """One request on its way to a server, never changed. `payload` is the JSON-RPC message as one line of text.
+    `name`: the tool, prompt or resource that it is for, if a caller has read it already. `values`: the message as
     values, only while the call is being started: parsed once, however many need it."""
 
     channel: str

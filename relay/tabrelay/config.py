@@ -135,7 +135,7 @@ class Settings:
     park_s: float = _setting(600.0, "a call that asked its client something waits this long for the answer")
     park_caller: int = _setting(16, "calls of one caller that wait for an answer of theirs")
     max_questions: int = _setting(16, "questions that a server has open at a time during one call")
-    max_questions_server: int = _setting(64, "questions that a plain page, or a server elsewhere, has open at a time")
+    max_questions_server: int = _setting(64, "questions that a plain page or an upstream server has open at a time")
     question_budget: int = _setting(4 * MIB, "the same questions together, in characters")
     upstream_start_s: float = _setting(60.0, "a server elsewhere must have answered its greeting within this")
     upstream_timeout_s: float = _setting(0.0, "calls to servers elsewhere; 0: what the configuration says of each")

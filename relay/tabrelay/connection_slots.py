@@ -60,7 +60,7 @@ class ConnectionSlots(Generic[S]):
                 break
             if not oldest.is_admitted:
                 return oldest
-            # It enters again with its next request, which may be anybody's if a proxy sends it.
+            # It enters again with its next request, which may come from another client if a proxy sends it.
             del self._strangers[oldest]
         admitted = [each for each in others if each is not newcomer]
         idle = [each for each in admitted if each.is_idle]

@@ -61,7 +61,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What a key stands for: `principal` is whoever proves that they have it."""
+    """A key, and the principal that a client with this key has."""
 
     key: bytes
     principal: Principal

@@ -303,7 +303,7 @@ class LimitedHttp(Street):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
-            self.cycle.body = b""  # of a request that was answered before it was read: nobody will, and nobody counts
+            self.cycle.body = b""  # the answer came before the body was read, so it is never read
         if self.is_finished or self.transport.is_closing():
             return
         if self._body is None or self._is_full:

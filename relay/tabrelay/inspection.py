@@ -26,7 +26,7 @@ MAX_URI: Final = 2048
 MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
 MAX_INSTRUCTIONS: Final = 64 * 1024
 MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
-MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all that stands beside a list, or in `initialize`
+MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all members beside a list, or in `initialize`
 MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
 # The members of an `initialize` result that the relay itself reads.
 ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")

@@ -49,7 +49,7 @@ async def empty_queue(listener: socket.socket) -> None:
     await asyncio.sleep(TURN_S)  # a handshake that has begun ends within this, on this computer
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ACCEPT_S):
-            while has_unread(listener.fileno()):  # noqa: ASYNC110 - the event loop accepts, and tells nobody
+            while has_unread(listener.fileno()):  # noqa: ASYNC110 - asyncio has no event for an empty accept queue
                 await asyncio.sleep(TURN_S)
 
 

@@ -1,4 +1,4 @@
-"""Ids that are too long, and text that is not Unicode: refused where they enter, at nobody else's cost."""
+"""Ids that are too long, and text that is not Unicode: refused where they enter, without effect on other callers."""
 
 from __future__ import annotations
 

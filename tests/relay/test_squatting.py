@@ -100,7 +100,7 @@ async def test_a_bridge_that_runs_shows_another_program_nothing_and_works_again_
                 async with asyncio.timeout(60):
                     error = (await answer)["error"]
                 assert "The token was not sent" in error["message"] and "evil" not in error["message"]
-            assert b"s3cret" not in squat.got, "a call goes to nobody but the relay"
+            assert b"s3cret" not in squat.got, "a call is sent only to the relay"
         if mode == "silent":
             async with asyncio.timeout(60):
                 assert "error" in await answer

@@ -53,7 +53,7 @@ class Clock:
         self.now = end
 
     async def jump(self, seconds: float, chance: random.Random | None = None) -> None:
-        """The process stands still for so long, as in a sleep of the computer. Then every timer whose time has come is
+        """The process is suspended for so long, as in a sleep of the computer. Then every timer whose time has come is
         late, and they fire at once: in the order of their times, or in any order. No task runs between them."""
         await settle()
         self.now += seconds

@@ -1,4 +1,4 @@
-"""A server elsewhere that asks without end: so many questions are open at a time, and the calls go on."""
+"""An upstream server that asks without end: the number of open questions is bounded, and its calls go on."""
 
 from __future__ import annotations
 

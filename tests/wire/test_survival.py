@@ -350,7 +350,7 @@ class HastyGrace(Link[Any]):
 
 
 class GraceCountsStalls(MutantLinks):
-    """The grace of a session runs while the relay stands still."""
+    """The grace of a session runs while the relay is suspended."""
 
     link = HastyGrace
 

@@ -13,7 +13,7 @@ import { prove } from "./proof.js";
 export const TOKEN_KEY = "tabrelay.token";
 
 /**
- * Where a page's keys are kept: one for all servers on the relay's own origin, one for each elsewhere.
+ * Where a page's keys are kept: one for all servers on the relay's own origin, one for each server on another origin.
  * @param {string} relay
  * @param {string} server
  */

@@ -237,8 +237,8 @@ class Sender(Generic[P]):
         return head
 
     def _drop_large(self, large: _Waiting[P], ack: int) -> dict[str, Any]:
-        """Of a message in slices all are replaced, and the rest is never sent: the other end forgets it, and then gets
-        what stands in its place."""
+        """All slices of the message are replaced, and the rest is never sent. The other end discards what it has of the
+        message, and then gets the replacement."""
         head: dict[str, Any] = json.loads(f'{{"t":"{large.kind}",{large.tail}}}')
         for index, (seq, _, _, size, cost, of) in enumerate(self._kept):
             if of is large:

@@ -208,7 +208,7 @@ def _any_servers(claims: Claims) -> frozenset[str] | None:
 
 
 def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    """The servers that are in both; None stands for all of them."""
+    """The servers that are in both; None means all of them."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

@@ -77,7 +77,7 @@ class Audience:
         return None
 
     def subscribe(self, channel: str, uri: str) -> bool:
-        """True if nobody had asked for it before. Ask `refusal` first."""
+        """True for the first subscription to this resource. Call `refusal` first."""
         channels = self._subscribers.setdefault(uri, set())
         if channel not in channels:
             channels.add(channel)

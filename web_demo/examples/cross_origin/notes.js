@@ -25,7 +25,7 @@ function offerNote({ connect }) {
 
   connection.offerTool({
     name: "read_note",
-    description: "The note as it stands.",
+    description: "The current text of the note.",
     annotations: { readOnlyHint: true },
     execute: () => note.value,
   });
