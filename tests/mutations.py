@@ -1201,8 +1201,8 @@ MUTATIONS: Final = (
     _m(
         "bodies that nobody reads",
         f"{RELAY}/headers.py",
-        'self.cycle.body = b""  # of a request',
-        "pass  # of a request",
+        'self.cycle.body = b""  # the answer',
+        "pass  # the answer",
         "relay/test_flood.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
     ),
     _m(
