@@ -612,6 +612,39 @@ MUTATIONS: Final = (
         "if False:\n            raise",
         "wire/test_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
     ),
+    *(
+        _m(f"strings of a frame header: {what}", file, before, after, tests)
+        for what, file, before, after, tests in (
+            (
+                "brackets inside them are no depth",
+                f"{WORKER}/wire/frames.py",
+                " > MAX_DEPTH and depth(text) > MAX_DEPTH",
+                " > MAX_DEPTH",
+                "wire/test_frames.py",
+            ),
+            (
+                "a caller that the other end would refuse",
+                f"{WORKER}/wire/frames.py",
+                "if not text or len(text) > MAX_CALLER or is_deep(text):",
+                "if not text:",
+                "wire/test_frames.py",
+            ),
+            (
+                "a channel from the bus",
+                f"{RELAY}/faces/forwarding.py",
+                "if peer is None or caller is None or not is_channel(channel):",
+                "if peer is None or caller is None:",
+                "backplane/test_cluster.py -k carry",
+            ),
+            (
+                "ids on the pipes of an editor and its agent",
+                f"{RELAY}/acp/inlet.py",
+                "if frame.id_flaw is None:",
+                "if True:",
+                "acp/test_odd.py -k repeated",
+            ),
+        )
+    ),
     _m(
         "half of a surrogate pair in a header",
         f"{WORKER}/wire/frames.py",

@@ -8,22 +8,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from array import array
-from itertools import accumulate
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 from .shapes import show
+from .wire.frames import depth
 from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 MAX_DEPTH: Final = 256
 
-# From a quote to the one that ends the string, or to the end of a text that is no JSON anyway. Nothing is tried twice.
-_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -48,12 +43,6 @@ def load(text: str) -> Any:
     except ValueError:
         end = -1
     return value if end == len(text) else _READER.decode(text)
-
-
-def depth(text: str) -> int:
-    """How deep arrays and objects are nested. Linear, and no step of it is made in Python: texts may be megabytes."""
-    brackets = _STRING.sub("", text).encode(errors="replace").translate(_STEPS, _NO_BRACKETS)
-    return max(accumulate(array("b", brackets)), default=0)
 
 
 def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:

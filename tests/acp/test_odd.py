@@ -517,3 +517,33 @@ async def test_a_port_that_can_not_be_had_costs_the_server_and_not_the_session(
 
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+
+LONG_IDS = [_json("i" * 2_000_000), _json("i" * 1025), b"[1]", b"{}", b"[" * 900 + b"]" * 900]
+
+
+@pytest.mark.parametrize("id", LONG_IDS, ids=["2 MB", "1,025", "array", "object", "deep"])
+async def test_an_id_that_can_not_be_repeated_is_refused_to_its_sender_and_reaches_no_other(id: bytes) -> None:
+    """Tables, answers and frames would repeat it."""
+    async with Stage() as stage:
+        plug = await connected(stage)
+        line = b'{"jsonrpc":"2.0","id":%s,"method":"session/prompt","params":{}}' % id
+        for side in (stage.editor, stage.agent):
+            side.raw(line)
+            while "error" not in (refused := await side.next()):  # the other side's cancellation passes as it came
+                assert refused["method"] == "$/cancel_request"
+            assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+            side.raw(b'{"jsonrpc":"2.0","id":%s,"result":{}}' % id)
+            side.raw(b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%s}}' % id)
+        for raw in (line, b"[" + line + b"]"):
+            plug.raw(raw)
+            refused = await plug.next()
+            assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+        plug.raw(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}' % id)
+        await is_well(stage)
+        plug.send(id="i" * 1024, method="ping", params={})
+        asked = await stage.editor.next()
+        stage.editor.send(id=asked["id"], result={})
+        assert (await plug.next())["id"] == "i" * 1024

@@ -9,6 +9,7 @@ import pytest
 
 from tabrelay.backplane.cluster import MISSED, Cluster
 from tabrelay.backplane.memory import Hub, Memory
+from tabserver.wire.events import Opened, Violation
 from tests.backplane.conftest import Pair
 from tests.support.waiting import until
 
@@ -150,3 +151,24 @@ async def _harass(pair: Pair, stranger: Cluster) -> None:
         answer = await relay.call("notes", "echo", {"x": 1})
         assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
         assert (await relay.http.get("/-/status")).status_code == 200
+
+
+async def test_a_channel_or_a_caller_that_no_frame_can_carry_reaches_no_browser(pair: Pair) -> None:
+    """Channel ids are written into frames without escapes."""
+    stranger = Cluster(Memory(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    await stranger.start()
+    async with pair.worker(pair.a, "notes") as worker:
+        await pair.b.has_found("notes")
+        sound: dict[str, Any] = {"era": "legacy", "version": "2025-11-25", "principal": "p", "ready": True}
+        channels = ("", "c" * 257, 'c","x":"', "c\\", "c\nd", "ü")
+        bad = [(channel, sound) for channel in channels]
+        bad += [("x-1", {**sound, "client": {"name": "x" * 200_000}})]
+        for channel, caller in bad:
+            for op in ("call", "listen", "say", "end"):
+                header = {"op": op, "a": "notes", "c": channel, "o": caller, "i": 1, "m": "ping", "why": "x"}
+                stranger.broadcast(header, '{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        stranger.broadcast({"op": "listen", "a": "notes", "c": "fine", "o": sound})
+        await worker.until(lambda: any(isinstance(one, Opened) and one.channel == "fine" for one in worker.seen))
+        said = [one for one in worker.seen if isinstance(one, Violation) or getattr(one, "channel", None) in channels]
+        assert said == [] and worker.close_code is None
+    await stranger.stop()

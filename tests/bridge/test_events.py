@@ -80,3 +80,9 @@ def test_a_stream_that_goes_on_begins_with_a_whole_event() -> None:
     events.restart()
     assert list(events.feed(b"id: 2\ndata: half\n\n")) == [Event("message", b"half")]
     assert events.last_id == "2"
+
+
+def test_after_an_id_that_no_header_can_carry_there_is_none() -> None:
+    for size, last in ((1024, "x" * 1024), (1025, None)):
+        _, events = read(b"id: 1\ndata: a\n\nid: " + b"x" * size + b"\ndata: b\n\n", limit=10_000)
+        assert events.last_id == last

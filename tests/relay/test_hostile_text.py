@@ -18,7 +18,7 @@ from tabrelay.errors import BadAnswer, BrowserGone
 from tabrelay.journal import Journal
 from tabserver.wire import frames, jsonrpc
 from tabserver.wire.eras import Era
-from tabserver.wire.events import Received
+from tabserver.wire.events import Received, Violation
 from tabserver.wire.frames import SUBPROTOCOL, Caller
 from tabserver.wire.jsonrpc import MAX_ID
 from tests.support.page import ScriptedPage
@@ -29,6 +29,13 @@ from tests.support.worker import SyntheticWorker, bearer
 LONG = "i" * 2_500_000
 TOO_LONG = "i" * (MAX_ID + 1)
 LONGEST = "i" * MAX_ID
+
+
+DEEP_ID = "["  # in JSON: an array that nests as deeply as it can be read
+
+
+def as_json(id: Any) -> str:
+    return "[" * 900 + "]" * 900 if id is DEEP_ID else json.dumps(id)
 
 
 def refusal(response: Any) -> tuple[int, Any, int, bool]:
@@ -89,9 +96,10 @@ async def test_a_plain_page_that_asks_under_a_long_id_is_told_so(tmp_path: Path)
         relay.recorder.forgive()
 
 
+@pytest.mark.parametrize("id", [LONG, TOO_LONG, ["x"], {"x": 1}, DEEP_ID])
 @pytest.mark.parametrize("value", [{"method": "ping"}, {"method": "tools/call", "params": {}}, {}])
-def test_the_bridge_refuses_a_long_id_with_null_in_its_place(value: dict[str, Any]) -> None:
-    line = json.dumps({"jsonrpc": "2.0", "id": LONG, **value}).encode()
+def test_the_bridge_refuses_a_long_id_with_null_in_its_place(value: dict[str, Any], id: Any) -> None:
+    line = json.dumps({"jsonrpc": "2.0", "id": "ID", **value}).replace('"ID"', as_json(id)).encode()
     for raw in (line, b"[" + line + b"]"):
         with pytest.raises(Malformed) as caught:
             parse(raw)
@@ -200,3 +208,40 @@ async def test_a_line_that_can_not_be_made_is_counted_and_costs_no_other(tmp_pat
 def test_text_is_made_well_formed_without_harm_to_what_is() -> None:
     assert frames.well_formed("a\ud800b\N{CRAB}") == "a\N{REPLACEMENT CHARACTER}b\N{CRAB}"
     assert frames.is_well_formed("\N{CRAB}") and not frames.is_well_formed("\ud83e")
+
+
+BRACKETS = "{[" * 400
+WIDE: dict[str, Any] = {f"x{number}": {} for number in range(600)}
+
+
+@pytest.mark.parametrize("client", [{"name": BRACKETS, "version": "1"}, {"name": "c", "version": "1", "x": WIDE}])
+async def test_brackets_in_ids_and_in_what_clients_say_of_themselves_cost_no_link(tmp_path: Path, client: Any) -> None:
+    """A worker refuses headers that nest deeply. Brackets inside strings and beside each other are no depth."""
+    async with (
+        RunningRelay(tmp_path, servers=("notes",)) as relay,
+        SyntheticWorker(relay.url, relay.token, "notes") as worker,
+    ):
+        meta = {"io.modelcontextprotocol/clientInfo": client}
+        for id in (BRACKETS, 1):
+            said = relay.modern("tools/call", {"name": "echo", "arguments": {}, "_meta": meta}, id=id)
+            assert (await relay.http.post("/notes", **said)).json()["id"] == id
+        begin = {"protocolVersion": "2025-11-25", "clientInfo": client, "capabilities": {"experimental": WIDE}}
+        answer = await relay.http.post("/notes", json=jsonrpc.request(BRACKETS, "initialize", begin))
+        assert answer.json()["id"] == BRACKETS
+        session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+        body = jsonrpc.request(BRACKETS, "tools/call", {"name": "echo", "arguments": {}})
+        assert (await relay.http.post("/notes", json=body, headers=session)).json()["id"] == BRACKETS
+        assert not any(isinstance(event, Violation) for event in worker.seen)
+
+
+async def test_trace_context_reaches_a_browser_in_the_message_and_within_its_bounds(tmp_path: Path) -> None:
+    parent = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
+        long = {"traceparent": parent, "tracestate": "a=" + "b" * 20_000, "baggage": "c=" + "d" * 20_000}
+        for headers in (long, {"traceparent": "00-" + "a" * 20_000, "tracestate": "a=b"}):
+            said = relay.modern("tools/call", {"name": "echo", "arguments": {}})
+            said["headers"] |= headers
+            assert (await relay.http.post("/notes", **said)).status_code == 200
+        first, second = ({*call["params"]["_meta"]} & {"traceparent", "tracestate", "baggage"} for call in worker.calls)
+        assert (first, second) == ({"traceparent"}, set())
+        assert worker.calls[0]["params"]["_meta"]["traceparent"] == parent

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabserver.messages import MAX_DEPTH, depth, dump, load, loggable
+from tabserver.messages import MAX_DEPTH, dump, load, loggable
+from tabserver.wire.frames import depth
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='[]{}"\\aé\n'),

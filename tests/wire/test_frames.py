@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
+from typing import Any
+
 import pytest
 
 from tabserver.wire import eras, frames
 from tabserver.wire.eras import Era
-from tabserver.wire.errors import RemoteProtocolError
+from tabserver.wire.errors import MessageTooLarge, RemoteProtocolError
 from tabserver.wire.frames import Caller, Greeting, Terms
 
 
@@ -96,3 +100,43 @@ def test_a_legacy_version_is_answered_in_kind_and_an_unknown_one_with_the_newest
     assert eras.negotiate("2025-03-26") == "2025-03-26"
     for strange in ("2031-01-01", "2026-07-28", None, 7):
         assert eras.negotiate(strange) == "2025-11-25"
+
+
+def nested(levels: int) -> str:
+    return '{"t":"open","s":1,"a":0,"c":"c1","o":' + '{"x":' * levels + "1" + "}" * levels + "}"
+
+
+def test_a_header_nests_so_deeply_and_no_more_and_brackets_in_strings_do_not_count() -> None:
+    assert frames.decode(nested(frames.MAX_DEPTH - 1))["t"] == "open"
+    with pytest.raises(RemoteProtocolError, match="deeply"):
+        frames.decode(nested(frames.MAX_DEPTH))
+    for text in ("[" * 1000, '"[' * 1000, "\\" * 999 + "[" * 1000, '\\"{' * 1000):
+        frame = {"t": "close", "s": 1, "a": 0, "c": "c1", "why": text}
+        assert frames.decode(json.dumps(frame)) == frame
+        with pytest.raises(RemoteProtocolError, match="deeply"):
+            frames.decode(json.dumps(frame)[:-1] + ',"x":' + "[" * 501 + "]" * 501 + "}")
+
+
+@pytest.mark.parametrize("piece", ['"', '\\"', "\\", '"\\', "[", '"['])
+def test_the_depth_of_a_header_is_found_in_linear_time(piece: str) -> None:
+    """At a quadratic cost, 120,000 characters would take minutes."""
+    began = time.process_time()
+    for text in (piece * (120_000 // len(piece)), '"' + piece * (120_000 // len(piece))):
+        frames.is_deep("[" * 501 + text)
+        frames.is_deep(("[]" * 501 + text)[: frames.MAX_HEADER])
+    assert time.process_time() - began < 5
+
+
+def test_a_caller_that_no_header_can_carry_has_no_text() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(990):
+        deep = {"x": deep}
+    for capabilities in (deep, {"x": "x" * frames.MAX_CALLER}):
+        with pytest.raises(MessageTooLarge):
+            _ = Caller(Era.MODERN, "2026-07-28", "p", None, capabilities).text
+
+
+def test_an_id_of_a_channel_is_a_word_of_at_most_256_characters() -> None:
+    assert frames.is_channel("3f9a12-1c") and frames.is_channel("c" * 256)
+    for value in ("", "c" * 257, 'c","s":1', "c\n", "ü", 5, None):
+        assert not frames.is_channel(value)

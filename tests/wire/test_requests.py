@@ -107,3 +107,10 @@ def test_a_relay_writes_what_is_read_so() -> None:
     relay.send("s1", Kind.REQ, "{}", 0.0, id=3)
     _, (written, _) = relay.frames()
     assert Requests().read(written) == (4, 0, "s1", 3, None)
+
+
+def test_ids_that_are_too_long_are_not_read_the_short_way() -> None:
+    requests = Requests()
+    assert requests.read(header(id="x" * 1024, channel="c" * 256)) is not None
+    assert requests.read(header(id="x" * 1025)) is None
+    assert requests.read(header(channel="c" * 257)) is None

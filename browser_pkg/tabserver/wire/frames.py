@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, TypeGuard
 
 from .eras import Era
-from .errors import RemoteProtocolError
+from .errors import MessageTooLarge, RemoteProtocolError
 from .jsonrpc import MAX_ID, RequestId, is_request_id
 
 SUBPROTOCOL: Final = "tabrelay.v1"
 BEARER_PREFIX: Final = "bearer."
 VERSION: Final = 1
-MAX_BRACKETS: Final = 500
+# Levels of a header. Some thousand overflow Pyodide's stack, which is the end of the worker and not an exception.
+MAX_DEPTH: Final = 500
 # Characters of a frame's header. The longest that a relay has to write holds two ids and the description of a caller.
 MAX_HEADER: Final = 128 * 1024
 MAX_CHANNEL: Final = 256  # characters of a channel's id
+MAX_CALLER: Final = 96 * 1024  # characters of a caller's description; two ids of 1,024 characters fit beside it
 MAX_WHY: Final = 1024  # characters of the reason why a channel was closed; a longer one is cut
 # In the `_meta` of a request that an editor's agent makes: the relay says it, and takes it out of everybody else's.
 META_ACP: Final = "tabrelay/acp"
@@ -111,7 +115,14 @@ class Caller:
 
     @cached_property
     def text(self) -> str:
-        return json.dumps(self.to_dict(), separators=(",", ":"))
+        """Raises MessageTooLarge where the other end would refuse a header with it."""
+        try:
+            text = json.dumps(self.to_dict(), separators=(",", ":"))
+        except RecursionError:
+            text = ""
+        if not text or len(text) > MAX_CALLER or is_deep(text):
+            raise MessageTooLarge(f"a caller of more than {MAX_CALLER:,} characters or {MAX_DEPTH} levels")
+        return text
 
     @classmethod
     def from_dict(cls, value: object) -> Caller:
@@ -236,8 +247,7 @@ def decode(header: str) -> dict[str, Any]:
         return {"t": "ack", "a": int(found[1])}
     if len(header) > MAX_HEADER:
         raise RemoteProtocolError(f"a frame header has at most {MAX_HEADER:,} characters, not {len(header):,}")
-    # Some thousand levels overflow Pyodide's stack, which is the end of the worker and not an exception.
-    if header.count("[") + header.count("{") > MAX_BRACKETS:
+    if is_deep(header):
         raise RemoteProtocolError("a frame header is nested too deeply")
     try:
         frame = json.loads(header)
@@ -269,6 +279,31 @@ def check(frame: dict[str, Any]) -> dict[str, Any]:
     if len(frame.get("c", "")) > MAX_CHANNEL:
         raise RemoteProtocolError(f"a channel's id has at most {MAX_CHANNEL} characters")
     return frame
+
+
+# From a quote to the one that ends the string, or to the end of a text that is no JSON anyway. Nothing is tried twice.
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[{]}"))
+
+
+def depth(text: str) -> int:
+    """How deep arrays and objects are nested. Linear, and no step of it is made in Python: texts may be megabytes."""
+    brackets = _STRING.sub("", text).encode(errors="replace").translate(_STEPS, _NO_BRACKETS)
+    return max(accumulate(array("b", brackets)), default=0)
+
+
+def is_deep(text: str) -> bool:
+    """Does JSON nest more than MAX_DEPTH levels? Brackets inside strings, such as a request's id, do not count."""
+    return text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH
+
+
+_CHANNEL: Final = re.compile(f"[0-9A-Za-z_-]{{1,{MAX_CHANNEL}}}")
+
+
+def is_channel(value: object) -> TypeGuard[str]:
+    """A channel's id as relays make them. It is written into headers without escapes."""
+    return isinstance(value, str) and _CHANNEL.fullmatch(value) is not None
 
 
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -382,9 +382,9 @@ class Link(Generic[P]):
         elif kind == "open":
             self._events.append(Opened(frame["c"], Caller.from_dict(frame["o"])))
         elif kind == "close":
-            self._events.append(Closed(frame["c"], frame["why"]))
+            self._events.append(Closed(frame["c"], frame["why"][: frames.MAX_WHY]))
         elif kind == "bye":
-            self._events.append(Parted(frame["code"], frame["reason"], frame.get("retry_ms")))
+            self._events.append(Parted(frame["code"], frame["reason"][: frames.MAX_WHY], frame.get("retry_ms")))
         elif kind == "hello":
             self._take_hello(frame, now)
         elif kind == "welcome":

@@ -17,8 +17,8 @@ from .jsonrpc import RequestId
 # As `Link.send` writes them, up to the caller: number, acknowledgement, channel, and an id, which is a number or a text
 # without escapes.
 _BEGINNING: Final = re.compile(
-    r'\{"t":"msg","s":(0|[1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-\[\]-~]*)","k":"req",'
-    r'"i":(?:(0|[1-9][0-9]{0,14})|"([ !#-\[\]-~]*)")(?:(,"o":)|\}\Z)'
+    r'\{"t":"msg","s":(0|[1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-\[\]-~]{0,256})","k":"req",'
+    r'"i":(?:(0|[1-9][0-9]{0,14})|"([ !#-\[\]-~]{0,1024})")(?:(,"o":)|\}\Z)'
 )
 _MEMBERS: Final = frozenset("tsackio")
 

@@ -22,7 +22,7 @@ from tabrelay.acp.board import Board
 from tabrelay.acp.chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
 from tabrelay.acp.component import LEAVE_S, Component, ComponentError
 from tabrelay.acp.declaration import Declared
-from tabrelay.acp.frame import Frame, Ids
+from tabrelay.acp.frame import Ids
 from tabrelay.acp.listener import Listener
 from tabrelay.acp.outlet import Outlet
 from tabrelay.acp.peer import Peer
@@ -190,9 +190,8 @@ class Conductor:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def _read_editor(self, chunks: AsyncIterator[bytes]) -> None:
-        async for line in inlet.carried(inlet.cut(chunks), "the editor", self._editor.write):
+        async for frame in inlet.carried(inlet.cut(chunks), "the editor", self._editor.write):
             self._heard += 1
-            frame = Frame.read(line)
             if not self._started.is_set() and self._problem is None:
                 await self._start()
             if self._problem is None:
@@ -216,12 +215,12 @@ class Conductor:
         self._started.set()
 
     async def _read_agent(self) -> None:
-        async for line in inlet.carried(self._agent.lines(), "the agent", self._agent.write):
-            await self._do(self._router.below(Frame.read(line)))
+        async for frame in inlet.carried(self._agent.lines(), "the agent", self._agent.write):
+            await self._do(self._router.below(frame))
 
     async def _read_proxy(self, place: int, proxy: Component) -> None:
-        async for line in inlet.carried(proxy.lines(), proxy.command[0], proxy.write):
-            await self._walk(self._chain.from_proxy(place, Frame.read(line)))
+        async for frame in inlet.carried(proxy.lines(), proxy.command[0], proxy.write):
+            await self._walk(self._chain.from_proxy(place, frame))
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
@@ -303,7 +302,7 @@ class Conductor:
             tunnel = Tunnel(declared, self._above, self._board, self._knowledge, outlet, lambda: session.id, connected)
             try:
                 lines = inlet.carried(inlet.cut(_chunks(reader)), "an MCP client", outlet.write)
-                await tunnel.run(lines, session.known.wait())
+                await tunnel.run((frame.raw async for frame in lines), session.known.wait())
             finally:
                 for id in connections:
                     offer.disconnected(id)

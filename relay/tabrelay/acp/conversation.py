@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tabrelay.acp import frame as frames
 from tabrelay.acp.frame import Frame
+from tabrelay.acp.inlet import refuse_id
 from tabrelay.acp.peer import Asked, Peer, PeerGone, Room
 from tabrelay.acp.profile import CANCELLED, G1, G2, Profile
 from tabrelay.acp.turns import Turns
@@ -198,6 +199,7 @@ async def say_parts(line: bytes, say: Write, write: Write) -> None:
             parts = list(elements(line))
     for part in parts:
         if part.startswith(b"{"):
-            await say(part)
+            frame = Frame.read(part)
+            await (say(part) if frame.id_flaw is None else refuse_id(frame, "an MCP client", write))
     if not parts:
         await write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))

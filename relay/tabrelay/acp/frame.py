@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tabrelay.acp import splice
-from tabrelay.bridge.message import Key, key, load
+from tabrelay.bridge.message import Key, id_flaw, key, load
 from tabserver.wire import jsonrpc
 
 
@@ -50,6 +50,11 @@ class Frame:
     @property
     def key(self) -> Key:
         return key(self.id)
+
+    @property
+    def id_flaw(self) -> str | None:
+        """Why the line is not carried: its id is too long, an array or an object."""
+        return id_flaw(self.id)
 
     @property
     def id_text(self) -> str:

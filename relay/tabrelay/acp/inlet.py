@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from tabrelay.acp import frame as frames
+from tabrelay.acp.frame import Frame
 from tabrelay.lines import Lines, TooLong
 from tabserver.wire import jsonrpc
 
@@ -26,18 +27,29 @@ async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | TooLong]:
 
 async def carried(
     lines: AsyncIterator[bytes | TooLong], whose: str, back: Callable[[bytes], Awaitable[None]]
-) -> AsyncIterator[bytes]:
+) -> AsyncIterator[Frame]:
     """`back`: to the one that the lines come from. It waits for an answer to a request; for its own answers, which have
     an error in their stead, others do. Both number their requests alike, so the two must not be mixed up."""
     async for line in lines:
         if not isinstance(line, TooLong):
-            yield line
+            frame = Frame.read(line)
+            if frame.id_flaw is None:
+                yield frame
+            else:
+                await refuse_id(frame, whose, back)
             continue
         text = f"A line of {line.size} bytes from {whose} is too long: at most {MAX_LINE >> 20} MiB are carried."
         log.warning("%s", text)
         if line.id is None:
             continue
         if line.is_answer:
-            yield frames.refusal(line.id.decode(), jsonrpc.INTERNAL_ERROR, text)
+            yield Frame.read(frames.refusal(line.id.decode(), jsonrpc.INTERNAL_ERROR, text))
         else:
             await back(frames.refusal(line.id.decode(), jsonrpc.INVALID_REQUEST, text))
+
+
+async def refuse_id(frame: Frame, whose: str, back: Callable[[bytes], Awaitable[None]]) -> None:
+    """Tables and answers repeat ids. An answer under such an id is dropped: no request with it was carried."""
+    log.warning("A message from %s is dropped: %s", whose, frame.id_flaw)
+    if frame.is_request:
+        await back(frames.refusal("null", jsonrpc.INVALID_REQUEST, str(frame.id_flaw)))

@@ -27,6 +27,7 @@ from tabrelay.bridge import faults
 from tabrelay.bridge.message import Key, key
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.errors import Busy
+from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_VERSION
 
 MAX_CONNECTIONS: Final = 64
@@ -202,6 +203,8 @@ class Provider:
         id, server = params.get("requestId"), params.get("serverId")
         if not isinstance(id, str) or not isinstance(server, str) or not isinstance(params.get("method"), str):
             return profile.INVALID, "serverId, requestId and method have to be there, and to be strings."
+        if (flaw := jsonrpc.id_flaw(id, "A requestId")) is not None:
+            return profile.INVALID, flaw
         if not isinstance(params.get("params"), dict | None):
             return profile.INVALID, "params has to be an object."
         if server not in self._offers:

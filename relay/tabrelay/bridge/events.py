@@ -14,6 +14,7 @@ from typing import Final
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BOM: Final = b"\xef\xbb\xbf"
 MAX_RETRY_MS: Final = 60_000
+MAX_EVENT_ID: Final = 1024  # bytes
 
 
 class EventTooLarge(Exception):
@@ -97,7 +98,8 @@ class Events:
         elif name == b"event":
             self._type = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
-            self._id = value.decode(errors="replace") or None
+            # The next GET repeats it in a header. After one that is too long, the stream can't be resumed.
+            self._id = (value.decode(errors="replace") or None) if len(value) <= MAX_EVENT_ID else None
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self.retry_ms = min(int(value), MAX_RETRY_MS)
         elif not name:

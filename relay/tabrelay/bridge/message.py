@@ -86,7 +86,8 @@ class Message:
 def key(id: Any) -> Key:
     """An id to compare by: for Python 1 and True are the same, for JSON-RPC they are not. 1.0 is: some write 1 anew."""
     id = int(id) if isinstance(id, float) and id.is_integer() else id
-    return type(id).__name__, id if not isinstance(id, list | dict) else json.dumps(id)
+    # No request has an array or an object for its id: `parse` and ACP's pipes refuse it.
+    return type(id).__name__, id if not isinstance(id, list | dict) else None
 
 
 def parse(raw: bytes) -> Message:
@@ -112,7 +113,7 @@ def _one(raw: bytes, value: Any) -> Message:
         params = value.get("params")
         params = params if isinstance(params, dict) else {}
         if "id" in value:
-            if isinstance(value["id"], str) and (flaw := jsonrpc.id_flaw(value["id"])) is not None:
+            if (flaw := id_flaw(value["id"])) is not None:
                 raise Malformed(jsonrpc.INVALID_REQUEST, flaw)
             return Message(raw, Kind.REQUEST, method, params, (value["id"],), _version(params))
         return Message(raw, Kind.NOTIFICATION, method, params, (), _version(params))
@@ -121,10 +122,16 @@ def _one(raw: bytes, value: Any) -> Message:
     raise Malformed(jsonrpc.INVALID_REQUEST, "A message has a method, or the result or error of one.", _id(value))
 
 
+def id_flaw(id: Any) -> str | None:
+    """Why an id can't be repeated in answers and tables: it is too long, an array or an object. What else MCP does not
+    allow, such as a fraction, is the server's to refuse."""
+    return jsonrpc.id_flaw(id) if isinstance(id, str | list | dict) else None
+
+
 def _id(value: dict[str, Any]) -> Any:
-    """What answers it: null in place of an id that is too long to be repeated."""
+    """What answers it: null in place of an id that can't be repeated."""
     id = value.get("id")
-    return None if isinstance(id, str) and not jsonrpc.is_request_id(id) else id
+    return None if id_flaw(id) is not None else id
 
 
 def _version(params: dict[str, Any]) -> str | None:

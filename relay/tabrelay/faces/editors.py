@@ -69,7 +69,7 @@ class Editors:
         meta = params.get("_meta")
         if isinstance(meta, dict):
             meta.pop(META_ACP, None)
-        if header is None or "id" not in message or "method" not in message:
+        if header is None or len(header) > 2 * MAX_TEXT or "id" not in message or "method" not in message:
             return
         id, _, connection = header.partition(" ")
         self._note(id)

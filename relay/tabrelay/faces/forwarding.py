@@ -19,8 +19,8 @@ from tabrelay.drain import Drain
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
 from tabrelay.instances import LISTEN, counts_as_use
 from tabrelay.registry import Registry
-from tabserver.wire.errors import RemoteProtocolError
-from tabserver.wire.frames import Caller
+from tabserver.wire.errors import MessageTooLarge, RemoteProtocolError
+from tabserver.wire.frames import Caller, is_channel
 from tabserver.wire.jsonrpc import RequestId, is_request_id
 
 log = logging.getLogger(__name__)
@@ -202,13 +202,9 @@ class Forwarding:
         peer.listen(channel, caller, hear)
 
     def _session(self, node: str, header: dict[str, Any]) -> tuple[Peer, str, Caller] | None:
-        address, channel = str(header.get("a")), str(header.get("c"))
+        address, channel, caller = str(header.get("a")), header.get("c"), _caller(header)
         peer = self._local(address)
-        if peer is None:
-            return None
-        try:
-            caller = Caller.from_dict(header.get("o"))
-        except RemoteProtocolError:
+        if peer is None or caller is None or not is_channel(channel):
             return None
         if header.get("late") is not True:  # else whoever says it need not be the one that has the session
             self._channels.setdefault(node, {})[address, channel] = None
@@ -218,7 +214,7 @@ class Forwarding:
         address, channel = str(header.get("a")), str(header.get("c"))
         self._channels.get(node, {}).pop((address, channel), None)
         peer = self._local(address)
-        if peer is not None:
+        if peer is not None and is_channel(channel):
             peer.end(channel, str(header.get("why")))
 
     # -- relays -------------------------------------------------------------------------------------------------------
@@ -246,13 +242,20 @@ def is_passing(notice: Notice) -> bool:
 
 def _read(header: dict[str, Any], payload: str | None) -> Call | None:
     channel, id, method = header.get("c"), header.get("i"), header.get("m")
-    if payload is None or not isinstance(channel, str) or not isinstance(method, str) or not is_request_id(id):
+    caller = _caller(header)
+    if payload is None or caller is None or not is_channel(channel):
         return None
+    return Call(channel, id, method, payload, caller) if isinstance(method, str) and is_request_id(id) else None
+
+
+def _caller(header: dict[str, Any]) -> Caller | None:
+    """None: it is none, or its description is larger than a link's frame may carry."""
     try:
         caller = Caller.from_dict(header.get("o"))
-    except RemoteProtocolError:
+        _ = caller.text
+    except (RemoteProtocolError, MessageTooLarge):
         return None
-    return Call(channel, id, method, payload, caller)
+    return caller
 
 
 def _unknown(address: str) -> BrowserGone:
