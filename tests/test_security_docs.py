@@ -22,6 +22,7 @@ ATTACKERS = {
     "another user of this computer",
     "a program that takes the port",
     "whoever fills the disk or deletes the call log",
+    "two relays that rotate one log file at once",
     "a malicious server (page or elsewhere): lists",
     "a malicious server: a description of itself",
     "ids, tokens and texts that are too long, or no Unicode",

@@ -1,0 +1,68 @@
+"""Several processes rotate one log file: no line is lost, torn or written twice.
+
+The interleavings of single steps are in `test_journal`. Here real processes compete. `TABRELAY_ROTATION_ROUNDS` sets how
+often the whole is repeated; each round rotates the file about 150 times.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.waiting import BOUND_S
+
+PROCESSES: Final = 4
+LINES: Final = 100
+MAX_BYTES: Final = 300
+KEEP: Final = PROCESSES * LINES  # no file is deleted, so every line must still be there
+ROUNDS: Final = int(os.environ.get("TABRELAY_ROTATION_ROUNDS", "3"))
+
+# Both logs are written by LogFile: the relay's log keeps it open, the call log closes it after each batch.
+WRITER: Final = """
+import logging, sys, time
+from pathlib import Path
+from tabrelay.logfile import LogFile
+
+path, name, start, lines, size, keep, closes = sys.argv[1:]
+file = LogFile(Path(path), int(size), int(keep))
+while time.time() < float(start):
+    pass
+for number in range(int(lines)):
+    text = f"{name}-{number} " + "." * (number * 7 % 60)
+    file.handle(logging.LogRecord("x", logging.INFO, "", 0, text, (), None))
+    if closes == "True":
+        file.close()
+sys.exit(1 if file.failures else 0)
+"""
+
+
+def write_at_once(path: Path, closes: bool) -> None:
+    start = str(time.time() + 0.5)  # the imports of all of them are over by then, on a machine that is not busy
+    sizes = [str(LINES), str(MAX_BYTES), str(KEEP), str(closes)]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(name), start, *sizes])
+        for name in range(PROCESSES)
+    ]
+    assert [writer.wait(BOUND_S) for writer in writers] == [0] * PROCESSES
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["relay log", "call log"])
+@pytest.mark.parametrize("round", range(ROUNDS))
+def test_processes_that_rotate_one_log_lose_and_tear_no_line(tmp_path: Path, closes: bool, round: int) -> None:
+    path = tmp_path / "relay.log"
+    write_at_once(path, closes)
+    files = sorted(tmp_path.iterdir(), key=lambda file: -int(file.suffix[1:]) if file.suffix[1:].isdigit() else 0)
+    found = [line.split()[0] for file in files for line in file.read_text().splitlines()]
+    expected = Counter(f"{name}-{number}" for name in range(PROCESSES) for number in range(LINES))
+    assert Counter(found) == expected
+    assert len(files) > PROCESSES  # it was rotated while all of them wrote
+    for name in range(PROCESSES):  # the oldest file has the oldest lines of each writer
+        own = [int(line.split("-")[1]) for line in found if line.startswith(f"{name}-")]
+        assert own == sorted(own)
