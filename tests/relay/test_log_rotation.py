@@ -1,7 +1,7 @@
 """Several processes rotate one log file: no line is lost, torn or written twice.
 
 The interleavings of single steps are in `test_journal`. Here real processes compete. `TABRELAY_ROTATION_ROUNDS` sets
-how often the whole is repeated; each round rotates the file about 60 times.
+how often the whole is repeated; each round rotates the file about 50 times.
 """
 
 from __future__ import annotations
