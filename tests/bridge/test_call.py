@@ -27,8 +27,9 @@ from tabserver.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 from tests.support.upstream import Reply, Upstream, hang, result, status
+from tests.support.waiting import BOUND_S
 
-WAIT_S = 30.0
+WAIT_S = BOUND_S
 
 
 class Tools(Toolbox):
