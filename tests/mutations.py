@@ -680,6 +680,32 @@ MUTATIONS: Final = (
         "if False:",
         "relay/test_hostile_servers.py",
     ),
+    *(
+        _m(f"params of any type: {what}", file, before, after, tests)
+        for what, file, before, after, tests in (
+            (
+                "where requests enter",
+                f"{RELAY}/faces/message.py",
+                'if (flaw := _params_flaw(message.get("params"))) is not None:',
+                "if (flaw := None) is not None:",
+                "relay/test_odd_requests.py -k legacy",
+            ),
+            (
+                "answers that came before their questions",
+                f"{RELAY}/translation/translator.py",
+                'params.get("inputResponses", {}) if method in envelope.MAY_ASK else {})',
+                'params.get("inputResponses", {}))',
+                "relay/test_odd_requests.py -k plain",
+            ),
+            (
+                "the envelope of a request in the worker",
+                f"{WORKER}/messages.py",
+                'if type(params.get("_meta", {})) is not dict:',
+                "if False:",
+                "tabserver/test_odd_messages.py",
+            ),
+        )
+    ),
     _m(
         "a message of the bus that can't be handled",
         f"{RELAY}/backplane/cluster.py",

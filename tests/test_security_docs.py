@@ -26,6 +26,7 @@ ATTACKERS = {
     "a malicious server (page or elsewhere): lists",
     "a malicious server: a description of itself",
     "ids, tokens and texts that are too long, or no Unicode",
+    "a client or server whose messages have params of any type",
     "a malicious server: tools that change later",
     "a malicious server: reaching into another",
     "payload bombs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -116,6 +117,10 @@ ODD: list[Any] = [None, True, 5, -1.5, "x", [], [[]], {}, {"a": 1}]
 
 
 async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) -> None:
+    """Nor does its exception reach the bus, whose reader it could end."""
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+
     def stumble(node: str, header: dict[str, Any], payload: str | None) -> None:
         raise KeyError(header["missing"])
 
@@ -125,6 +130,7 @@ async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) ->
     assert await party.a.cluster.ask_all("odd", {}) == []
     party.a.say(party.b, "still there")
     await until(lambda: party.b.heard == ["still there"])
+    assert unhandled == []
 
 
 async def test_headers_of_any_shape_leave_a_relay_on_the_bus(pair: Pair) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -287,7 +288,9 @@ def notes() -> Iterator[dict[str, Any]]:
     yield from ({"jsonrpc": "2.0", "method": method} for method in ODD)
 
 
-async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(tmp_path: Path) -> None:
+async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def say_everything(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
         for number, note in enumerate(notes()):
             related = event.id if number % 2 else None
@@ -318,6 +321,7 @@ async def test_a_browsers_notes_of_any_shape_leave_its_socket_open(tmp_path: Pat
         await is_answered(relay)
         assert worker.close_code is None
         relay.recorder.forgive()
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 def replaced(worker: SyntheticWorker) -> Any:

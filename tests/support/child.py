@@ -131,8 +131,8 @@ class Server:
     # -- tools ---------------------------------------------------------------------------------------------------------
 
     def call(self, id: Any, params: Message) -> Message | None:
-        name, arguments = params["name"], params.get("arguments") or {}
-        if name not in TOOLS:
+        name, arguments = params.get("name"), params.get("arguments") or {}
+        if not isinstance(name, str) or not isinstance(arguments, dict) or name not in TOOLS:
             raise LookupError(-32602, f"Unknown tool: {name}")
         return getattr(self, f"tool_{name}")(id, params, **arguments)  # type: ignore[no-any-return]
 

@@ -131,7 +131,7 @@ class ScriptedPage:
         self.say({**jsonrpc.result_message(message["id"], result), **extras})
 
     def echo(self, message: Message) -> None:
-        text = json.dumps(message["params"].get("arguments"))
+        text = json.dumps((message.get("params") or {}).get("arguments"))
         self.answer(message, {"content": [{"type": "text", "text": text}]})
 
     async def _read(self, socket: ClientConnection) -> None:

@@ -208,14 +208,17 @@ class Handshake:
         number = message.get("id")
         if type(number) is not int and (type(number) is not str or len(number) > jsonrpc.MAX_ID):
             return None
-        params, name = message.get("params"), None
-        if type(params) is dict:
-            meta, name = params.get("_meta"), params.get(NAMED_BY[method])
-            if type(meta) is dict:
-                if eras.META_VERSION in meta or META_ACP in meta:
-                    return None  # of the other era, or with a word that only the relay may say
-                if type(token := meta.get("progressToken")) is str and len(token) > jsonrpc.MAX_ID:
-                    return None
+        params = message.get("params")
+        if type(params) is not dict:
+            return None
+        meta, name = params.get("_meta"), params.get(NAMED_BY[method])
+        if type(meta) is dict:
+            if eras.META_VERSION in meta or META_ACP in meta:
+                return None  # of the other era, or with a word that only the relay may say
+            if (token := meta.get("progressToken")) is not None and not jsonrpc.is_request_id(token):
+                return None
+        elif "_meta" in params:
+            return None
         session = self._sessions.find(id, server, principal.id)
         payload = orjson.dumps(message).decode()
         called = name if type(name) is str else None

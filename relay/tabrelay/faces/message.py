@@ -30,12 +30,6 @@ def request_id(message: Any) -> jsonrpc.RequestId | None:
     return id if jsonrpc.is_request_id(id) else None
 
 
-def progress_token(params: Any) -> Any:
-    """None: there is none."""
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return meta.get("progressToken") if isinstance(meta, dict) else None
-
-
 def check_message(message: Any) -> None:
     """Raises BadRequest unless it is a request, a notification or a response of JSON-RPC 2.0, as MCP narrows it."""
     if not isinstance(message, dict):
@@ -47,13 +41,26 @@ def check_message(message: Any) -> None:
             raise BadRequest("A message's method must be a string.")
         if "id" in message and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
             raise BadRequest(flaw)
-        token = progress_token(message.get("params"))
-        if isinstance(token, str) and (flaw := jsonrpc.id_flaw(token, "A progress token")) is not None:
+        if (flaw := _params_flaw(message.get("params"))) is not None:
             raise BadRequest(flaw, code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     elif "id" not in message or ("result" in message) is ("error" in message):
         raise BadRequest("The body is neither a request nor a notification nor a response.")
     elif isinstance(message["id"], str) and (flaw := jsonrpc.id_flaw(message["id"], "A response's id")) is not None:
         raise BadRequest(flaw)
+
+
+def _params_flaw(params: Any) -> str | None:
+    """What is wrong with params for servers of every kind: many read them as an object without looking."""
+    if params is None:
+        return None
+    if not isinstance(params, dict):
+        return "params must be an object."
+    meta = params.get("_meta", {})
+    if not isinstance(meta, dict):
+        return "params._meta must be an object."
+    token = meta.get("progressToken")
+    is_token = token is None or isinstance(token, float) or jsonrpc.is_request_id(token)
+    return None if is_token else jsonrpc.id_flaw(token, "A progress token")
 
 
 def check_about(text: bytes) -> None:

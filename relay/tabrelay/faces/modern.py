@@ -90,7 +90,7 @@ class Agreed:
             and meta.get(eras.META_CAPABILITIES) == self.capabilities
             and META_ACP not in meta  # which only the relay may say
             and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
-            and (type(token := meta.get("progressToken")) is not str or len(token) <= jsonrpc.MAX_ID)
+            and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
         )
 
 

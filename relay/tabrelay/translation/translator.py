@@ -130,7 +130,7 @@ class Translator:
         elif method in envelope.MAY_ASK and "requestState" in params:
             self._resume(outer, params)
         else:
-            self._begin(outer, params, params.get("inputResponses", {}))
+            self._begin(outer, params, params.get("inputResponses", {}) if method in envelope.MAY_ASK else {})
 
     def cancel(self, outer: Pending, why: str) -> None:
         live = self._lives.pop(outer, None)
