@@ -32,6 +32,8 @@ ATTACKERS = {
     "payload bombs",
     "many who come at once",
     "one message that takes long to parse",
+    "an upstream server: messages that take long to parse",
+    "many small messages in one read; large tables",
     "whoever does not read",
     "a malicious client",
     "slow connections",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
@@ -18,7 +19,7 @@ from tabrelay.backplane.backplane import Backplane
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.calls import Pending
 from tabrelay.config import ConfigError, Settings
-from tabrelay.directory import describe
+from tabrelay.directory import describe, describing, writing
 from tabrelay.drain import Drain
 from tabrelay.errors import RelayError, UnknownServer
 from tabrelay.faces.drifts import Drifts
@@ -43,6 +44,7 @@ from tabrelay.gauges import BusGauges, Gauges
 from tabrelay.journal import Journal
 from tabrelay.lane import Lane
 from tabrelay.logs import log_path
+from tabrelay.loop_turns import run_in_turns
 from tabrelay.meter import Meter
 from tabrelay.peers.atlas import Atlas
 from tabrelay.peers.door import Door
@@ -57,7 +59,7 @@ from tabrelay.specs import BrowserSpec, HttpSpec, Spec
 from tabrelay.switch import Switch
 from tabrelay.tokens import Tokens
 from tabrelay.traces import PassedOn, Traces
-from tabserver.wire.names import server_of
+from tabserver.wire.names import OF, server_of
 from tabserver.wire.roster import Roster
 
 log = logging.getLogger(__name__)
@@ -177,7 +179,7 @@ class Relay:
         self._registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         self._switch.elsewhere = atlas
         self.entry.share(Sharing(cluster))
-        self._nodes = Nodes(cluster, self._url, self._own_rows, self._describe_node)
+        self._nodes = Nodes(cluster, self._url, self._own_names, self._rows, self._describe_node)
         return cluster
 
     def _describe_node(self) -> dict[str, Any]:
@@ -189,10 +191,13 @@ class Relay:
             "in_flight": self._switch.in_flight,
         }
 
-    def _own_rows(self) -> list[dict[str, Any]]:
+    def _own_names(self) -> list[str]:
         """The servers that have a browser here."""
-        rows = describe(self._registry, self._url, lambda name: True, time.time())
-        return [row for row in rows if self._atlas.has(row["name"])]
+        names = [entry.name for entry in self._registry.entries() if OF not in entry.name]
+        return [name for name in names if self._atlas.has(name)]
+
+    def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:
+        return describe(self._registry, self._url, names.__contains__, time.time())
 
     def _came_up(self, server: str) -> None:
         for name in {server, server_of(server)}:
@@ -311,22 +316,20 @@ class Relay:
 
     # -- what the status route shows ----------------------------------------------------------------------------------
 
-    async def _status(self, principal: Principal) -> dict[str, Any]:
-        servers = describe(self._registry, self._url, principal.may_see, time.time())
-        if self._cluster is not None:
-            servers, nodes = await self._nodes.gather(servers, principal.may_see)
-            return self._summary(principal, servers) | {"nodes": nodes}
-        return self._summary(principal, servers)
-
-    def _summary(self, principal: Principal, servers: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
+    async def _status(self, principal: Principal) -> bytes:
+        """As JSON. Catalogues of many servers take several turns of the event loop."""
+        rows = await run_in_turns(describing(self._registry, self._url, principal.may_see, time.time()))
+        about = {
             "version": __version__,
             "build": self._assets.build,
             "url": self._url,
             "token_command": self._token_command,
-            "servers": servers,
-            "acp": self._editors.describe(principal.may_see),
         }
+        more: dict[str, Any] = {"acp": self._editors.describe(principal.may_see)}
+        if self._cluster is not None:
+            rows, more["nodes"] = await self._nodes.gather(rows, principal.may_see)
+        servers = await run_in_turns(writing(rows))
+        return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
 
 
 def create_app(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
+
+import orjson
 
 from tabrelay.inspection import is_title
 from tabrelay.lease import Entry
@@ -13,8 +15,27 @@ from tabserver.wire.names import OF
 
 def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
     """One row for each server; browsers that share one are inside it."""
-    entries = [entry for entry in registry.entries() if OF not in entry.name and may_see(entry.name)]
-    return [_row(registry, entry, base_url, now) for entry in entries]
+    return list(describing(registry, base_url, may_see, now))
+
+
+def describing(
+    registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float
+) -> Generator[dict[str, Any], None, list[dict[str, Any]]]:
+    """The same, row by row: those of many servers take long. Returns all rows."""
+    rows = []
+    for entry in [entry for entry in registry.entries() if OF not in entry.name and may_see(entry.name)]:
+        rows.append(_row(registry, entry, base_url, now))
+        yield rows[-1]
+    return rows
+
+
+def writing(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
+    """A JSON list of rows, written row by row. Returns its text."""
+    texts = []
+    for row in rows:
+        texts.append(orjson.dumps(row))
+        yield
+    return b"[" + b",".join(texts) + b"]"
 
 
 def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[str, Any]:

@@ -10,6 +10,8 @@ What the text means is not known here, except for the key `id`: its string may b
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Generator
 from typing import Final
 
 import orjson
@@ -33,6 +35,13 @@ _ESCAPE: Final = (
 )
 _INSIDE: Final = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE}[^"\\\x00-\x1f]*+)*+')
 _PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
+
+
+# Bytes of memory that a text takes which is weighed by its gist: one letter outside of ASCII can make Python give four
+# to each of the others.
+MAX_MEMORY: Final = 17 * 1024 * 1024
+MAX_ESCAPES: Final = 1_500_000
+PIECE: Final = 64 * 1024
 
 
 class Gist:
@@ -118,6 +127,16 @@ class Gist:
         self._before = (self._before + text)[-_BEFORE:] if len(text) < _BEFORE else text[-_BEFORE:]
         # One letter outside of ASCII can make Python give four bytes to each of the others.
         self.cost += len(text) if text.isascii() else 4 * len(text)
+
+
+def weighing(text: str, most: int) -> Generator[None, None, bool]:
+    """Does a long text take too long to parse: do its values, without long strings, weigh more than `most`? Looks at it
+    piece by piece. Returns the answer."""
+    gist = Gist(most)
+    for start in range(0, len(text), PIECE):
+        gist.add(text[start : start + PIECE])
+        yield
+    return gist.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
 
 
 def _is_plain(text: str) -> bool:

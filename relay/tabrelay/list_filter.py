@@ -7,8 +7,7 @@ call ends after the last of them. Which items are unsafe is decided by `inspecti
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,15 +17,13 @@ from tabrelay.calls import Pending, Reply
 from tabrelay.errors import BadAnswer, ResultTooLarge
 from tabrelay.inspection import Bounds, Flaw, finished, sifting
 from tabrelay.json_weight import is_heavy
+from tabrelay.loop_turns import run_in_turns
 
 SHORT: Final = 16 * 1024
 """Characters of a list that is filtered at once."""
 MAX_TEXT: Final = 4 * 1024 * 1024
-TURN_S: Final = 0.005
-"""Items are inspected for this long in one turn of the event loop."""
 
 Sifted = tuple[dict[str, Any] | None, Sequence[Flaw]]
-Steps = Generator[None, None, Sifted]
 
 
 class ListFilter:
@@ -77,7 +74,7 @@ class ListFilter:
         message = orjson.loads(text) if reply.values is None else reply.values
         del text
         await asyncio.sleep(0)
-        sifted = await _run_in_turns(sifting(pending.call.method, message, self._bounds))
+        sifted = await run_in_turns(sifting(pending.call.method, message, self._bounds))
         await asyncio.sleep(0)
         return sifted
 
@@ -98,15 +95,3 @@ class ListFilter:
 def _fail(pending: Pending, reply: Reply) -> None:
     reply.release()
     pending.fail(BadAnswer("The server's list is not valid JSON."))
-
-
-async def _run_in_turns(steps: Steps) -> Sifted:
-    began = time.perf_counter()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        if time.perf_counter() - began > TURN_S:
-            await asyncio.sleep(0)
-            began = time.perf_counter()

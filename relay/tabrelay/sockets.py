@@ -13,6 +13,7 @@ all of it has come. What all sockets hold is one running total (`tally`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
@@ -36,6 +37,9 @@ except ImportError:
 
 MIB: Final = 1024 * 1024
 MAX_FRAGMENTS: Final = 1024  # of one message; browsers send few, and large ones
+MOST_FRAMES: Final = (
+    128  # of one socket in one callback of the event loop; what was read behind them waits for the next
+)
 SIP: Final = 16 * 1024  # so much is parsed at once, so that whoever sends nothing but headers is found out early
 # The first bytes of frames (RFC 6455, 5.2): a text that is complete, the mark of a mask, longer lengths.
 WHOLE_TEXT: Final = 0x81
@@ -79,6 +83,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self._others = 0  # bytes to come of a frame that is left to the library
         self._large: Pieces | None = None  # of a large frame, behind its header
         self._mask = b""  # of that frame, if it is a text; all others are left to the library
+        self._backlog = b""  # was read, and waits for a later callback
+        self._next: asyncio.Handle | None = None  # goes through that
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -95,7 +101,10 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             self._refused = True
             self.transport.abort()
             return
-        if self.handshake_initiated:
+        if self._backlog:
+            self._backlog += data
+            self._defer()
+        elif self.handshake_initiated:
             self._walk(self._scrap + data if self._scrap else data)
         else:
             self._knock(data)  # the request, and nothing beside it: no frame may come before it is answered
@@ -121,9 +130,13 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def _walk(self, data: bytes) -> None:
         """Frame by frame. `data` begins where a frame does, or within one that is large or left to the library."""
-        at, end, is_free = 0, len(data), self._is_free
+        at, end, is_free, left = 0, len(data), self._is_free, MOST_FRAMES
         self._scrap = b""
         while at < end and not self._refused:
+            if not left:
+                self._backlog = data[at:]
+                self._defer()
+                return
             if self._large is not None:
                 stop = min(end, at + self._large.missing)
                 self._gather(self._large, memoryview(data)[at:stop])
@@ -135,6 +148,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 self._drink(data[at:stop])
                 at, is_free = stop, self._is_free
                 continue
+            left -= 1
             start, stop = _bounds(data, at)
             is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
             if start and stop - start > SIP:
@@ -157,6 +171,24 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 at = stop
             else:
                 self._others = stop - at
+
+    def _defer(self) -> None:
+        """Read no more before the backlog is empty. It waits until the application has taken what is queued."""
+        if self.transport.is_closing():
+            return
+        self.transport.pause_reading()
+        if self._next is None and not self.read_paused:
+            self._next = self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._next = None
+        data, self._backlog = self._backlog, b""
+        if self._refused or self.transport.is_closing():
+            return
+        self._walk(data)
+        if not self._backlog and not self.read_paused:
+            self.transport.resume_reading()
+        self._count()
 
     def _may_have(self, size: int) -> bool:
         return self.on_text is not None and size <= self.config.ws_max_size
@@ -259,6 +291,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     async def receive(self) -> ASGIReceiveEvent:
         while True:
             message: Any = await super().receive()
+            if self._backlog:
+                self._defer()
             if self._queued and message["type"] == "websocket.receive":
                 self._queued -= len(message.get("text") or message.get("bytes") or b"")
                 self._count()
@@ -274,7 +308,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         unfinished = len(self._scrap) + len(self.conn.reader.buffer) + self._fragment_bytes
         if self._large is not None:
             unfinished += self._large.cost
-        held = unfinished + self._queued
+        held = unfinished + self._queued + len(self._backlog)
         if held == self._held:
             return
         if self._refused or self.disconnected:
@@ -295,7 +329,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         """Of all that is not complete, now: the connection itself may take a moment to end, and after that the garbage
         collector, which counts objects and not their size."""
         self._forget()
-        self.frames, self._scrap, self._large = [], b"", None
+        self.frames, self._scrap, self._large, self._backlog = [], b"", None, b""
         self._fragment_bytes = 0
         self.conn.reader.discard()
 
@@ -340,6 +374,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         if self.conn.eof_sent and not self.handshake_complete:
             return  # the relay stops: it was answered already
         await super().send(message)
+        if self._backlog:
+            self._defer()
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True  # it was refused in words: that is no error to log
 

@@ -83,8 +83,8 @@ class House:
     def _on_ask(self, asking: Asking, others: list[str]) -> None:
         self.asked.append((asking.origin, asking.server, asking.code, others))
 
-    async def status(self, principal: Principal) -> dict[str, Any]:
-        return {"servers": [], "for": principal.id}
+    async def status(self, principal: Principal) -> bytes:
+        return json.dumps({"servers": [], "for": principal.id}).encode()
 
     async def get(self, path: str, *headers: tuple[str, str], method: str = "GET") -> Answer:
         return await request(self.gate, method, path, [HOST, *headers])

@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,13 @@ class MeasuredRelay:
 
 
 @contextlib.asynccontextmanager
-async def measured_relay(home: Path, **settings: Any) -> AsyncIterator[MeasuredRelay]:
-    """`settings` are the product's, by name; their values must be JSON."""
-    command = [sys.executable, "-m", "tests.support.measured_relay", str(home), json.dumps(settings)]
+async def measured_relay(
+    home: Path, specs: Sequence[Mapping[str, Any]] = (), **settings: Any
+) -> AsyncIterator[MeasuredRelay]:
+    """`settings` are the product's, by name; their values must be JSON. `specs`: upstream servers, each by the fields
+    of its `HttpSpec` (with `url`) or `StdioSpec`."""
+    given = json.dumps({"settings": settings, "specs": list(specs)})
+    command = [sys.executable, "-m", "tests.support.measured_relay", str(home), given]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -85,7 +89,7 @@ async def measured_relay(home: Path, **settings: Any) -> AsyncIterator[MeasuredR
 # -- the child --------------------------------------------------------------------------------------------------------
 
 
-class _Callbacks:
+class Callbacks:
     """The slowest callbacks since the last report."""
 
     def __init__(self) -> None:
@@ -125,7 +129,14 @@ def _described(callback: Any) -> str:
     return str(getattr(callback, "__qualname__", callback))
 
 
-def main(home: Path, settings: dict[str, Any]) -> None:
+def _spec(fields: dict[str, Any]) -> Any:
+    from tabrelay.specs import HttpSpec, StdioSpec
+
+    given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return HttpSpec(**given) if "url" in given else StdioSpec(**given)
+
+
+def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> None:
     from tabrelay.app import create_app
     from tabrelay.assets import Assets
     from tabrelay.config import Settings
@@ -138,10 +149,16 @@ def main(home: Path, settings: dict[str, Any]) -> None:
     given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     chosen = Settings(home=home, port=port, **given)
     tokens = Tokens(home)
-    callbacks = _Callbacks()
+    callbacks = Callbacks()
 
     async def serve() -> None:
-        app: Any = create_app(chosen, tokens=tokens, assets=Assets.find(), drain=Drain.for_settings(chosen))
+        app: Any = create_app(
+            chosen,
+            specs=[_spec(fields) for fields in specs],
+            tokens=tokens,
+            assets=Assets.find(),
+            drain=Drain.for_settings(chosen),
+        )
         loop = asyncio.get_running_loop()
 
         def ready() -> None:
@@ -166,4 +183,4 @@ def main(home: Path, settings: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    main(Path(sys.argv[1]), **json.loads(sys.argv[2]))

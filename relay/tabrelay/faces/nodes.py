@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from tabrelay.backplane.cluster import Cluster
 from tabrelay.backplane.envelope import number
 
-# How many servers one node tells of in one answer: a bus limits how large that may be.
-PAGE: Final = 200
+# How many servers one node tells of in one answer: a bus limits how large that may be, and each takes time to write.
+PAGE: Final = 50
 MAX_PAGES: Final = 64
 OF_NODE: Final = ("version", "port", "browsers", "in_flight", "since")
 
@@ -21,13 +21,15 @@ class Nodes:
         self,
         cluster: Cluster,
         url: str,
-        rows: Callable[[], list[dict[str, Any]]],
+        names: Callable[[], list[str]],
+        rows: Callable[[Collection[str]], list[dict[str, Any]]],
         about: Callable[[], dict[str, Any]],
     ) -> None:
-        """`url`: of this node. `rows`: the servers that have a browser here, as the status shows them. `about`: what
-        the others are told of this node."""
+        """`url`: of this node. `names`: the servers that have a browser here; `rows`: these as the status shows them.
+        `about`: what the others are told of this node."""
         self._url = url
         self._cluster = cluster
+        self._names = names
         self._rows = rows
         self._about = about
         cluster.question("status", self._tell)
@@ -35,8 +37,8 @@ class Nodes:
     def _tell(self, question: dict[str, Any]) -> dict[str, Any]:
         page = question.get("page")
         first = page * PAGE if isinstance(page, int) else 0
-        rows = self._rows()
-        return {"rows": rows[first : first + PAGE], "more": len(rows) > first + PAGE}
+        names = self._names()
+        return {"rows": self._rows(frozenset(names[first : first + PAGE])), "more": len(names) > first + PAGE}
 
     async def gather(
         self, own: list[dict[str, Any]], may_see: Callable[[str], bool]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
@@ -45,7 +45,7 @@ class Room(Protocol):
     def add_routes(self, app: FastAPI) -> None: ...
 
 
-Status = Callable[[Principal], Awaitable[dict[str, Any]]]
+Status = Callable[[Principal], Awaitable[bytes]]
 Probe = Callable[[Principal, str], Refuse | None]
 
 
@@ -89,7 +89,7 @@ def _add_information(
 
     @app.get("/-/status")
     async def current(request: Request) -> Response:
-        return JSONResponse(await status(request.scope["state"]["principal"]))
+        return Response(await status(request.scope["state"]["principal"]), media_type="application/json")
 
     @app.get("/-/probe/{server:path}")
     async def may_serve(server: str, request: Request) -> Response:

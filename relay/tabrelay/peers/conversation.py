@@ -13,7 +13,6 @@ import itertools
 import json
 import logging
 import re
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +23,9 @@ import orjson
 from tabrelay import __version__
 from tabrelay.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone, ResultTooLarge
-from tabrelay.gist import Gist
+from tabrelay.gist import weighing
 from tabrelay.inspection import read_about
+from tabrelay.loop_turns import run_in_turns
 from tabrelay.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.roll import Roll, Running
 from tabrelay.translation import envelope
@@ -48,9 +48,6 @@ _NUMBER: Final = r'"id"\s*+:\s*+([0-9]{1,15})\s*+'
 _FIRST_ID: Final = re.compile(rf"\s*+\{{\s*+(?:{_VERSION},\s*+)?{_NUMBER},")
 _LAST_ID: Final = re.compile(rf",\s*+{_NUMBER}(?:,\s*+{_VERSION})?\}}\s*+\Z")
 _NEAR_AN_END: Final = 1024
-# Bytes that a message takes in memory: one letter outside of ASCII can make Python give four to each of the others.
-MAX_MEMORY: Final = 17 * 1024 * 1024
-MAX_ESCAPES: Final = 1_500_000
 # Characters of a page's notification or request, which is written and parsed again for a modern caller.
 MAX_NOTICE: Final = 2 * 1024 * 1024
 
@@ -194,7 +191,7 @@ class Conversation:
 
     async def receive(self, text: str) -> None:
         """Take one message of the page. A large one takes several turns of the event loop."""
-        if await self._is_heavy(text):
+        if len(text) > LARGE and await run_in_turns(weighing(text, self._max_values)):
             self._refuse(text)
             return
         message = _read(text)
@@ -216,13 +213,6 @@ class Conversation:
         written = _written(message, running.pending.call.id) if running is not None else None
         await asyncio.sleep(0)
         self._take(message, written)
-
-    async def _is_heavy(self, text: str) -> bool:
-        gist = Gist(self._max_values)
-        for start in range(0, len(text), LARGE) if len(text) > LARGE else ():
-            gist.add(text[start : start + LARGE])
-            await asyncio.sleep(0)
-        return gist.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
 
     def _refuse(self, text: str) -> None:
         """The message has more values than the relay parses. If it is an answer, its caller is told."""

@@ -36,6 +36,7 @@ LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
 # Characters of a browser's notification or request. Others parse it again, whole.
 MAX_NOTICE: Final = 4 * 1024 * 1024
+MAX_OUR_NOTE: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
 # Weight of a frame's header, which may repeat a long request id. The standard library parses it.
 MAX_HEADER_VALUES: Final = 32_000
 # Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
@@ -413,7 +414,8 @@ class TabPeer:
             return
         payload = text_of(said)
         if isinstance(said, Slices) and message.get("method") in (TABS, PIN):
-            message = answer.read(payload, self._max_values) or {}  # with its long strings
+            # With its long strings. It is parsed twice, so a longer one is dropped.
+            message = (answer.read(payload, self._max_values) if len(said) <= MAX_OUR_NOTE else None) or {}
         method, params = message.get("method"), message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, dict):
             return  # JSON-RPC allows an array of params, MCP does not

@@ -6,15 +6,17 @@ The server has one level and one set of subscriptions; each caller gets what it 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, Final
 
 from tabrelay.calls import Notice
 from tabrelay.inspection import MAX_URI
 from tabrelay.translation import envelope
+from tabserver.wire import jsonrpc
 
 MAX_SUBSCRIPTIONS: Final = 256  # of one caller
 MAX_URIS: Final = 4096  # of all callers of one server
+MAX_ANNOUNCED: Final = 16 * 1024  # characters of a notification to many callers; a longer one loses its other params
 
 
 class Audience:
@@ -99,14 +101,24 @@ class Audience:
     def announce(self, message: dict[str, Any]) -> None:
         """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
         method, params = message["method"], message.get("params")
-        text = envelope.text(message)
-        if text is None:
-            return
+        uri = params.get("uri") if isinstance(params, dict) else None
         if method.endswith("/list_changed"):
-            for sink in list(self._sinks.values()):
-                sink(Notice(text))
-        elif method == envelope.RESOURCE_UPDATED and isinstance(params, dict) and isinstance(params.get("uri"), str):
-            for channel, sink in list(self._sinks.items()):
-                wanted = [uri for uri, channels in self._subscribers.items() if channel in channels]
-                if envelope.covers(wanted, params["uri"]):
-                    sink(Notice(text))
+            channels: Set[str] = self._sinks.keys()
+            brief = jsonrpc.notification(method)
+        elif method == envelope.RESOURCE_UPDATED and isinstance(uri, str) and len(uri) <= MAX_URI:
+            channels, brief = self._subscribed_to(uri), jsonrpc.notification(method, {"uri": uri})
+        else:
+            return
+        text = envelope.text(message)
+        # Each caller gets a copy of its own.
+        notice = Notice(text if text is not None and len(text) <= MAX_ANNOUNCED else envelope.text(brief) or "")
+        for sink in [sink for channel, sink in self._sinks.items() if channel in channels]:
+            sink(notice)
+
+    def _subscribed_to(self, uri: str) -> Set[str]:
+        """The callers that want to hear of this resource."""
+        found: set[str] = set()
+        for wanted, channels in self._subscribers.items():
+            if envelope.covers((wanted,), uri):
+                found |= channels
+        return found
