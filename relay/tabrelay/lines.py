@@ -42,6 +42,8 @@ class Lines:
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         *ends, rest = data.split(b"\n")
         for end in ends:
+            if not end and not self._size:
+                continue  # a blank line
             self._add(end)
             if (line := self.close()) is not None:
                 yield line
@@ -65,6 +67,11 @@ class Lines:
             self._parts = []
         elif part:
             self._parts.append(part)
+
+
+def too_long(line: bytes) -> TooLong:
+    """What is known of a whole line that is not read."""
+    return _too_long(len(line), line[:KEPT], line[-KEPT:])
 
 
 def _too_long(size: int, head: bytes, tail: bytes) -> TooLong:

@@ -26,7 +26,7 @@ TOOLS = {
     "log": "writes a log message, then answers",
     "ask": "asks the user for a name, and says it",
     "garbage": "writes what is no message to stdout, then answers",
-    "large": "answers with as many bytes as it is told",
+    "large": "answers with as many bytes, or numbers, as it is told",
     "unreadable": "answers with something that is hardly JSON",
     "deaf": "reads nothing from stdin any more",
     "hang_up": "closes its stdin, and goes on",
@@ -198,8 +198,8 @@ class Server:
         raw("DEBUG: hello\n\n{not json}\n[1, 2]\n\x00\xff\n{}\n" + '{"jsonrpc": "2.0", "id": 987654, "result": {}}\n')
         return text("clean")
 
-    def tool_large(self, id: Any, params: Message, size: int = 0) -> Message:
-        return text("x" * size)
+    def tool_large(self, id: Any, params: Message, size: int = 0, numbers: int = 0) -> Message:
+        return {**text("x" * size), "structuredContent": {"numbers": [1] * numbers}} if numbers else text("x" * size)
 
     def tool_unreadable(self, id: Any, params: Message) -> None:
         raw(f'{{"jsonrpc": "2.0", "id": {json.dumps(id)}, "result": {{"content": [], "half": "\\ud800"}}}}\n')

@@ -26,6 +26,7 @@ from tabrelay.upstreams.fault import Redactor
 from tabrelay.upstreams.floor import Floor, Habits
 from tabrelay.upstreams.greeting import CLIENT, EVERYTHING, About, Introduction, greet
 from tabrelay.upstreams.ladder import Ladder
+from tabrelay.upstreams.large_messages import Limits
 from tabrelay.upstreams.line import Transport
 from tabrelay.upstreams.repeating import Repeating
 from tabrelay.upstreams.sessions import Session, Sessions
@@ -197,10 +198,11 @@ class Fleet:
         return Session(upstream, supervisor)
 
     def _transport(self, spec: UpstreamSpec, redact: Redactor) -> Transport:
+        limits = Limits(self._settings.max_message, self._settings.max_values)
         if isinstance(spec, StdioSpec):
-            return Child(spec, max_line=self._settings.max_message, redact=redact)
+            return Child(spec, limits=limits, redact=redact)
         sign_in = self._sign_in(spec) if self._sign_in is not None and spec.may_sign_in else None
-        return Remote(spec, max_message=self._settings.max_message, redact=redact, sign_in=sign_in)
+        return Remote(spec, limits=limits, redact=redact, sign_in=sign_in)
 
     async def _remove(self, name: str, *, is_replaced: bool) -> None:
         ship = self._ships.pop(name)

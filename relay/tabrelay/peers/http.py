@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final, Protocol
 
 import httpx2
@@ -18,8 +19,19 @@ import orjson
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tabrelay.lines import too_long
 from tabrelay.specs import HttpSpec
 from tabrelay.upstreams.fault import MAX_DATA, Fault, LineFault, Redactor
+from tabrelay.upstreams.large_messages import (
+    LARGE,
+    Deposit,
+    Depositing,
+    Heavy,
+    Limits,
+    Restoring,
+    parse,
+    small_events,
+)
 from tabrelay.upstreams.line import Report, Streams
 from tabserver.wire.jsonrpc import RequestId, is_request_id
 
@@ -35,6 +47,8 @@ MAX_REDIRECTS: Final = 5
 MAX_ERROR_BODY: Final = 100_000
 MAX_CONNECTIONS: Final = 1024
 SESSION: Final = "mcp-session-id"
+# Headers that are not true of other contents.
+ABOUT_BYTES: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 HINTS: Final = ("WWW-Authenticate", "Mcp-Auth-Server", "Retry-After")
 # What says that this address knows no Streamable HTTP; then it may know what came before.
 OTHER_TRANSPORT: Final = frozenset({400, 404, 405})
@@ -61,10 +75,10 @@ class SignIn(Protocol):
 class Remote:
     """The transport of one spec."""
 
-    def __init__(self, spec: HttpSpec, *, max_message: int, redact: Redactor, sign_in: SignIn | None = None) -> None:
+    def __init__(self, spec: HttpSpec, *, limits: Limits, redact: Redactor, sign_in: SignIn | None = None) -> None:
         self._spec = spec
         self._sign_in = sign_in
-        self._max_message = max_message
+        self._limits = limits
         self._redact = redact
         self._is_sse = spec.transport == "sse"
 
@@ -82,15 +96,16 @@ class Remote:
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
         async with (
-            Client(self._spec, report, self._redact, self._max_message, self._sign_in) as client,
+            Client(self._spec, report, self._redact, self._limits, self._sign_in) as client,
             contextlib.AsyncExitStack() as stack,
         ):
             if self._is_sse:
-                yield await self._open_sse(client, stack)
+                reading, writing = await self._open_sse(client, stack)
             else:
-                size = self._max_message
+                size = self._limits.size
                 transport = streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=size)
-                yield await stack.enter_async_context(transport)
+                reading, writing = await stack.enter_async_context(transport)
+            yield Restoring(reading, client.deposit), Depositing(writing, client.deposit)
 
     async def _open_sse(self, client: Client, stack: contextlib.AsyncExitStack) -> Streams:
         client.answers_elsewhere = True
@@ -111,7 +126,7 @@ class Client(httpx2.AsyncClient):
     """An HTTP client whose requests always have an answer. What went wrong is told through `report`."""
 
     def __init__(
-        self, spec: HttpSpec, report: Report, redact: Redactor, max_message: int, sign_in: SignIn | None = None
+        self, spec: HttpSpec, report: Report, redact: Redactor, limits: Limits, sign_in: SignIn | None = None
     ) -> None:
         super().__init__(
             headers=dict(spec.headers),
@@ -124,7 +139,8 @@ class Client(httpx2.AsyncClient):
         self._origin = _origin(httpx2.URL(spec.url))
         self._report = report
         self._redact = redact
-        self._max_message = max_message
+        self._limits = limits
+        self.deposit = Deposit()
         self._listened = False
         # HTTP+SSE: answers come by another stream, so nobody waits for that of a POST.
         self.answers_elsewhere = False
@@ -136,18 +152,25 @@ class Client(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
             return await self._listen(request, options)
-        id, is_request = _shape(request)
+        message = _message(request)
+        id, is_request = _shape(message)
         if not is_request:
             request.extensions["timeout"] = httpx2.Timeout(ACCEPT_S).as_dict()
+        ticket, text = self.deposit.claim(message) or ("", request.content)
+        if text is None:
+            return self._failed(request, id if is_request else None, Fault("the request was cancelled", "no"))
         try:
-            response = await self._signed(request, options)
+            response = await self._signed(_with_content(request, text) if ticket else request, options)
             if response.next_request is not None and _is_same_place(request, response.next_request):
-                return response  # the SDK follows it
+                ticket = ""  # the SDK follows it, with the same ticket
+                return response
             return await self._received(request, response, id if is_request else None)
         except httpx2.HTTPError as error:
             return self._failed(request, id if is_request else None, self._lost(error))
         except NoToken as problem:
             return self._failed(request, id if is_request else None, Fault(str(problem), "no", status=401))
+        finally:
+            self.deposit.forget(ticket)
 
     async def _signed(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
         """With the token that there is; if that is refused, once more with another. What was refused was not done."""
@@ -180,6 +203,8 @@ class Client(httpx2.AsyncClient):
             return httpx2.Response(401, request=request)
         if request.method == "GET" and response.is_success:
             self._listened = True
+            if _kind(response) == "text/event-stream":
+                return self._with_small_events(response, None)
         elif request.method == "GET" and (self._listened or self.answers_elsewhere) and not response.is_redirect:
             self._report(None, await self._refused(response, ends_line=True))
         return response
@@ -187,24 +212,56 @@ class Client(httpx2.AsyncClient):
     async def _received(
         self, request: httpx2.Request, response: httpx2.Response, id: RequestId | None
     ) -> httpx2.Response:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = _kind(response)
         if response.is_success and kind == "text/event-stream":
-            return response
+            return self._with_small_events(response, id)
         if not response.is_success:
             fault = await self._refused(response, is_session=SESSION in request.headers)
-            if kind == "application/json" and not fault.ends_line and _is_answer(response.content, needs_error=True):
-                return response
+            if kind == "application/json" and not fault.ends_line:
+                value = _loads(response.content)  # of at most MAX_ERROR_BODY
+                if _is_answer(value, needs_error=True):
+                    return response
             return self._failed(request, id, fault)
-        if not await self._read(response, self._max_message):
-            text = f"its answer has more than {self._max_message:,} bytes"
-            return self._failed(request, id, Fault(text, answer="too_large"))
+        if not await self._read(response, self._limits.size):
+            return self._failed(request, id, self._too_large())
         if id is None or self.answers_elsewhere:
             return httpx2.Response(202, request=request)
-        if kind != "application/json" or not _is_answer(response.content):
-            what = "nothing" if not response.content.strip() else kind or "something without a type"
+        content = response.content
+        try:
+            value = await parse(content, self._limits.values) if kind == "application/json" else None
+        except Heavy:
+            return self._failed(request, id, self._too_large())
+        except ValueError:
+            value = None
+        if not _is_answer(value):
+            what = "nothing" if not content.strip() else kind or "something without a type"
             text = f"with {what} (HTTP {response.status_code}) that is no JSON-RPC response"
             return self._failed(request, id, Fault(text, answer="bad"))
+        if len(content) > LARGE:
+            ticket, response._content = self.deposit.replace(value)
+            weakref.finalize(response, self.deposit.drop_soon, ticket)
         return response
+
+    def _too_large(self) -> Fault:
+        size, values = self._limits.size, self._limits.values
+        text = (
+            f"its answer has more than {size:,} bytes, or more than {values:,} values, where keys and lists count twice"
+        )
+        return Fault(text, answer="too_large")
+
+    def _with_small_events(self, response: httpx2.Response, id: RequestId | None) -> httpx2.Response:
+        """For the SDK, which would read a large event in one callback. `id`: of the request that the stream answers."""
+
+        def too_large(data: bytes) -> None:
+            found = too_long(data)
+            log.warning("%s: passed over a message of at least %d bytes", self._server, found.size)
+            answered = id if id is not None or found.id is None else orjson.loads(found.id)
+            if answered is not None and found.is_answer:  # a question has an id of the server's own
+                self._report(answered, self._too_large())
+
+        kept = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in ABOUT_BYTES]
+        stream = _Events(response, small_events(response.aiter_bytes(), self.deposit, self._limits, too_large))
+        return httpx2.Response(response.status_code, headers=kept, stream=stream, request=response.request)
 
     async def _read(self, response: httpx2.Response, most: int) -> bool:
         """Read a body; False if there is more of it. What was read is its content from then on."""
@@ -258,6 +315,31 @@ class Client(httpx2.AsyncClient):
         return httpx2.Response(202, request=request)
 
 
+class _Events(httpx2.AsyncByteStream):
+    """The body of an event stream, rewritten on its way to the SDK."""
+
+    def __init__(self, response: httpx2.Response, chunks: AsyncGenerator[bytes, None]) -> None:
+        self._response = response
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._chunks.aclose()
+        await self._response.aclose()
+
+
+def _kind(response: httpx2.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _with_content(request: httpx2.Request, content: bytes) -> httpx2.Request:
+    headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in ABOUT_BYTES]
+    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=request.extensions)
+
+
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
@@ -274,21 +356,26 @@ def _is_same_place(asked: httpx2.Request, next: httpx2.Request) -> bool:
     return asked.method == next.method and asked.url.host == next.url.host and is_same
 
 
-def _shape(request: httpx2.Request) -> tuple[RequestId | None, bool]:
-    """The message's id, and whether it is a request."""
+def _message(request: httpx2.Request) -> Any:
+    """What the SDK sends: a small message, or a ticket for a large one."""
+    return _loads(request.content)
+
+
+def _loads(text: bytes) -> Any:
+    """None for what is not JSON."""
     try:
-        message = orjson.loads(request.content)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None, False
+        return None
+
+
+def _shape(message: Any) -> tuple[RequestId | None, bool]:
+    """The message's id, and whether it is a request."""
     id = message.get("id") if isinstance(message, dict) else None
     return (id, "method" in message) if is_request_id(id) else (None, False)
 
 
-def _is_answer(body: bytes, *, needs_error: bool = False) -> bool:
-    try:
-        message = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return False
+def _is_answer(message: Any, *, needs_error: bool = False) -> bool:
     if not isinstance(message, dict):
         return False
     error = message.get("error")

@@ -20,15 +20,17 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
 
 from tabrelay import family
-from tabrelay.lines import Lines, TooLong
+from tabrelay.lines import Lines, TooLong, too_long
 from tabrelay.specs import StdioSpec
 from tabrelay.upstreams.fault import Fault, LineFault, Redactor
+from tabrelay.upstreams.large_messages import LARGE, Heavy, Limits, message_of, parse, written
 from tabrelay.upstreams.line import Report, Streams
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
+LINES_AT_ONCE: Final = 64  # in one callback of the event loop
 LAST_WORDS: Final = 5
 MAX_WORDS: Final = 2000
 
@@ -38,9 +40,9 @@ class Child:
 
     says_whose = False
 
-    def __init__(self, spec: StdioSpec, *, max_line: int, redact: Redactor) -> None:
+    def __init__(self, spec: StdioSpec, *, limits: Limits, redact: Redactor) -> None:
         self._spec = spec
-        self._max_line = max_line
+        self._limits = limits
         self._redact = redact
 
     def adapt(self, fault: Fault) -> bool:
@@ -48,7 +50,7 @@ class Child:
 
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
-        pipes = Pipes(await self._spawn(), self._spec.name, self._max_line, self._redact, report)
+        pipes = Pipes(await self._spawn(), self._spec.name, self._limits, self._redact, report)
         try:
             async with pipes as streams:
                 yield streams
@@ -81,11 +83,11 @@ class Pipes:
     """One process and its three pipes."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, name: str, max_line: int, redact: Redactor, report: Report
+        self, process: asyncio.subprocess.Process, name: str, limits: Limits, redact: Redactor, report: Report
     ) -> None:
         self._process = process
         self._name = name
-        self._max_line = max_line
+        self._limits = limits
         self._redact = redact
         self._report = report
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
@@ -118,29 +120,36 @@ class Pipes:
 
     async def _hear(self) -> None:
         assert self._process.stdout is not None
-        lines = Lines(self._max_line)
+        lines = Lines(self._limits.size)
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while data := await self._process.stdout.read(CHUNK):
-                for line in lines.feed(data):
-                    message = self._message(line)
+                for number, line in enumerate(lines.feed(data), 1):
+                    message = await self._message(line)
                     if message is not None:
                         await self._incoming.send(message)
+                    elif number % LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
         # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
         await asyncio.wait({self._overhearing}, timeout=family.KILL_S)
         await family.becomes(lambda: self._process.returncode is not None, family.KILL_S)
         self._report(None, Fault(self._farewell(), ends_line=True), self._sent)
         self._incoming.close()
 
-    def _message(self, line: bytes | TooLong) -> SessionMessage | None:
+    async def _message(self, line: bytes | TooLong) -> SessionMessage | None:
         """What a line says; None if it is no message, which is said in the log and does no harm."""
         if isinstance(line, TooLong):
-            log.warning("%s: passed over a line of %d bytes", self._name, line.size)
-            if line.id is not None:
-                text = f"its answer has {line.size:,} bytes; at most {self._max_line:,} are taken"
-                self._report(json.loads(line.id), Fault(text, answer="too_large"))
+            text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
+            self._pass_over(line, text)
             return None
         try:
-            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            if len(line) > LARGE:
+                message = message_of(await parse(line, self._limits.values))
+            else:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except Heavy:
+            text = f"its answer has more than {self._limits.values:,} values, where keys and lists count twice"
+            self._pass_over(too_long(line), text)
+            return None
         except ValueError:
             shown = self._redact(line[:80].decode("utf-8", "replace"), 80)
             log.info("%s: passed over a line that is no message: %r", self._name, shown)
@@ -151,6 +160,11 @@ class Pipes:
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._sent.discard(message.id)
         return SessionMessage(message)
+
+    def _pass_over(self, line: TooLong, text: str) -> None:
+        log.warning("%s: passed over a line of %d bytes", self._name, line.size)
+        if line.id is not None and line.is_answer:  # a question has an id of the server's own
+            self._report(json.loads(line.id), Fault(text, answer="too_large"))
 
     async def _speak(self) -> None:
         async with self._outgoing:
@@ -168,9 +182,8 @@ class Pipes:
         assert stdin is not None
         with contextlib.suppress(anyio.ClosedResourceError):
             async for item in self._outgoing:
-                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 try:
-                    stdin.write(text.encode() + b"\n")
+                    stdin.write(written(item.message) + b"\n")
                     await stdin.drain()
                 except OSError:
                     return False
@@ -185,7 +198,9 @@ class Pipes:
         assert self._process.stderr is not None
         lines = Lines(MAX_WORDS)
         while data := await self._process.stderr.read(CHUNK):
-            for line in lines.feed(data):
+            for number, line in enumerate(lines.feed(data), 1):
+                if number % LINES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 text = "…" if isinstance(line, TooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
                 self._words.append(text)
                 log.info("%s: %s", self._name, text)
@@ -197,7 +212,11 @@ class Pipes:
 
 
 def _answer_id(line: bytes) -> Any:
-    """The id of an answer that only a lenient reader understands."""
+    """The id of an answer that only a lenient reader understands. That reader takes long for a large one: there, the id
+    is looked for at its beginning and its end."""
+    if len(line) > LARGE:
+        found = too_long(line)
+        return json.loads(found.id) if found.id is not None and found.is_answer else None
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
+MOST_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
 # Asking these again does no harm, even if they were answered already.
 HARMLESS: Final = frozenset(
     {
@@ -290,6 +291,8 @@ class Upstream:
 
     def _listed(self, connection: Connection, tools: list[Any]) -> list[Any]:
         """In the order of their names, so that the same tools are the same bytes after a reconnect."""
+        if len(tools) > MOST_SORTED:
+            return tools
         if self._repeating is not None and connection.era is Era.MODERN:
             tools = self._repeating.learn(tools)
         return sorted(tools, key=lambda tool: str(tool.get("name")) if isinstance(tool, dict) else "")
@@ -378,4 +381,4 @@ def _written(pending: Pending, message: dict[str, Any], code: int | None = None)
     text = envelope.text(message)
     if text is None:
         raise BadAnswer("The server's answer nests too deeply to be passed on.")
-    return Reply(text, code)
+    return Reply(text, code, values=message)
