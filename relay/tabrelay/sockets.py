@@ -345,6 +345,15 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._let_go()
         super().connection_lost(exc)
+        self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Reference counts free the connection now. The garbage collector may find it only after an hour: its full
+        collections are rare, and a lost connection is small."""
+        if self.handshake_initiated and hasattr(self, "scope"):
+            self.scope["extensions"].pop(CONDUIT, None)
+        parser: Any = self.conn.parser
+        parser.close()
 
     def say(self, texts: Sequence[str]) -> bool:
         if self.close_sent or not self.writable.is_set() or self.conn.state is not OPEN:

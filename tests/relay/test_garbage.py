@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.server import ServerProtocol
 
 from tabrelay.calls import Call
+from tabrelay.peers.writer import Writer
+from tabrelay.sockets import LimitedWebSocket
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
@@ -70,6 +73,10 @@ def calls() -> int:
     return sum(type(each) is Call for each in gc.get_objects())
 
 
+def sockets() -> int:
+    return sum(type(each) in (LimitedWebSocket, ServerProtocol, Writer) for each in gc.get_objects())
+
+
 def slowly(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:
     def answer() -> None:
         worker.answer(event, {"content": []})
@@ -116,3 +123,13 @@ async def test_a_call_to_nobody_is_gone(stage: Stage) -> None:
     for _ in range(3):
         await stage.relay.call("away", "echo")
     await stage.is_nothing_left()
+
+
+@pytest.mark.parametrize("end", [SyntheticWorker.cut, SyntheticWorker.hang_up])
+async def test_a_socket_that_was_lost_or_closed_is_gone(stage: Stage, end: Any) -> None:
+    before = sockets()
+    for _ in range(3):
+        await end(stage.worker)
+        await stage.worker.dial()
+        await stage.worker.until(lambda: stage.worker.link.is_up)
+    await until(lambda: sockets() <= before)

@@ -22,6 +22,9 @@ SLOW: Final = "the browser reads too slowly"
 FAREWELL_S: Final = 1.0  # a goodbye to somebody who does not read is worth no more
 
 
+def _ignore() -> None: ...
+
+
 class Writer:
     """Writing only queues; `run` is the task that sends. `on_slow` is called once: it says goodbye and closes."""
 
@@ -95,6 +98,8 @@ class Writer:
         except (OSError, RuntimeError):
             # The socket went between two frames; the reader notices too and detaches the peer.
             self._is_over = True
+        finally:
+            self.on_slow = _ignore  # a reference cycle
 
     async def _run(self, timeout_s: float) -> None:
         async with asyncio.timeout(None) as timeout:
