@@ -13,7 +13,6 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -56,7 +55,6 @@ def fits() -> bool:
     return made_of == _CYCLE and all(hasattr(HttpToolsProtocol, name) for name in _USED)
 
 
-@lru_cache(maxsize=1024)  # of answers there are few kinds: one, and one for each session
 def _lines(headers: tuple[Header, ...]) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 

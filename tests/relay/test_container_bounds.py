@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from tabrelay import logs
 from tabrelay.backplane.envelope import MAX_MESSAGES, Assembly, BadEnvelope
 from tabrelay.calls import Call
+from tabrelay.faces import modern
 from tabrelay.faces.editors import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, Editors
 from tabrelay.inspection import MAX_URI
 from tabrelay.meter import MAX_KNOWN, Meter
 from tabrelay.translation.audience import MAX_SUBSCRIPTIONS, MAX_URIS, Audience
 from tabrelay.upstreams.floor import MAX_HABITS, Habits
-from tabserver.wire import jsonrpc
+from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.page import ScriptedPage
@@ -129,3 +131,17 @@ def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.Monk
     assert len(known) == logs.MOST_KNOWN
     assert logs.secrets_known() == before + logs.MOST_KNOWN + 5
     assert "made-up" not in logs.redact(f"the last one is made-up-{logs.MOST_KNOWN + 4:06}")
+
+
+def test_what_is_kept_of_known_clients_takes_little_more_than_what_they_say_of_themselves() -> None:
+    meta = {eras.META_VERSION: "2026-07-28", eras.META_CLIENT: {"name": "c"}, eras.META_CAPABILITIES: {}}
+    modern._known_caller.cache_clear()
+    tracemalloc.start()
+    try:
+        for number in range(256):
+            modern._caller(f"token:{number}", meta)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        modern._known_caller.cache_clear()
+    assert taken / 256 < 2048

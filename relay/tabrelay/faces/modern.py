@@ -282,10 +282,11 @@ def _caller(principal: str, meta: dict[str, Any]) -> Caller:
     """A client says the same of itself with every request: one value for all of them, whose text is made once."""
     about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
     check_about(about)
-    return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about)
+    # As text: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
+    return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about.decode())
 
 
-def _new_caller(principal: str, about: bytes) -> Caller:
+def _new_caller(principal: str, about: str) -> Caller:
     version, client, capabilities = orjson.loads(about)
     return Caller(
         era=Era.MODERN,
