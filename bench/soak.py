@@ -4,7 +4,8 @@ Two relays run beside each other, with 20 CPython workers (the real transport an
 
     steady      15 workers and Chromium. Calls of both eras, callers that give up, results of 2 MiB, sockets that are
                 cut, page reloads, tokens that are made and revoked. It is restarted three times during the warm-up
-                and then runs to the end: a slope needs one process that lives long.
+                and then runs to the end: a slope needs one process that lives long. After the last restart it is
+                asked for every large file that browsers load, because it keeps those that it has read.
     restarted   5 workers and their callers. It is restarted every few minutes for the whole time.
 
 The warm-up takes ten minutes (a third of a shorter run). At its end, and again at the end of the run, all load pauses
@@ -40,7 +41,7 @@ from playwright.async_api import async_playwright
 
 from bench import machine, soak_report
 from bench.boot import site
-from bench.soak_load import Caller, Tab, change_tokens, write_page
+from bench.soak_load import Caller, Tab, change_tokens, load_files, write_page
 from bench.stage import ROOT, TOKEN, Child
 from tests.support.chaos import ChaosProxy
 from tests.support.settings import load_settings
@@ -204,6 +205,7 @@ class Soak:
                 await self._until(plan.warm_up_s * part)
                 await self._steady.restart()
                 self._outcomes["restarts, steady relay"] += 1
+            await load_files(self._http, self._steady.url)
             await self._until(plan.warm_up_s)
             first = await self._rest()
             measured_from = monotonic() - self._began

@@ -32,6 +32,7 @@ TOKEN_EVERY_S: Final = 5.0
 CUT_EVERY_S: Final = (10.0, 30.0)
 RELOAD_EVERY_S: Final = (45.0, 90.0)
 BOOT_S: Final = 120.0
+PYODIDE_FILES: Final = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 # Outcomes that fail a run. A call that is given up by its caller has no outcome.
 WRONG: Final = ("NO ANSWER", "WRONG ANSWER", "REVOKED TOKEN WORKS", "NEW TOKEN REFUSED")
 
@@ -163,6 +164,16 @@ async def _becomes(http: httpx2.AsyncClient, server: str, status: int) -> bool:
             return True
         await asyncio.sleep(0.5)
     return False
+
+
+async def load_files(http: httpx2.AsyncClient, url: str) -> None:
+    """Load what a worker that boots loads from the relay, with or without a memory snapshot."""
+    manifest = (await http.get(f"{url}/-/manifest.json")).json()
+    paths = [manifest["tabserver"], *(manifest["pyodide"] + name for name in PYODIDE_FILES)]
+    if "snapshot" in manifest:
+        paths.append(manifest["snapshot"]["url"])
+    for path in paths:
+        (await http.get(url + path)).raise_for_status()
 
 
 class Tab:
