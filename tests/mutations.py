@@ -42,6 +42,53 @@ def _m(what: str, file: str, before: str, after: str, *tests: str) -> Mutation:
 
 MUTATIONS: Final = (
     *(
+        _m(f"memory: {what}", f"{RELAY}/{file}", before, after, test)
+        for what, file, before, after, test in (
+            (
+                "the allocator is told to give free memory back",
+                "runner.py",
+                "    limit_free_memory()\n    calm_collector()",
+                "    calm_collector()",
+                "relay/test_allocator.py",
+            ),
+            (
+                "the user's settings of the allocator are kept",
+                "allocator.py",
+                " or _is_chosen(environ):",
+                ":",
+                "relay/test_allocator.py",
+            ),
+            (
+                "a lost socket does not refer to itself by its scope",
+                "sockets.py",
+                '            self.scope["extensions"].pop(CONDUIT, None)',
+                "            pass",
+                "relay/test_garbage.py -k socket",
+            ),
+            (
+                "the parser of a lost socket is closed",
+                "sockets.py",
+                "        parser.close()",
+                "        parser.throw",
+                "relay/test_garbage.py -k socket",
+            ),
+            (
+                "a writer that is done does not refer to itself",
+                "peers/writer.py",
+                "            self.on_slow = _ignore",
+                "            pass",
+                "relay/test_garbage.py -k socket",
+            ),
+            (
+                "a known client takes no more memory than its description",
+                "faces/modern.py",
+                "_new_caller)(principal, about.decode())",
+                "_new_caller)(principal, about)",
+                "relay/test_container_bounds.py -k clients",
+            ),
+        )
+    ),
+    *(
         _m(f"half-open: {what}", file, before, after, test)
         for what, file, before, after, test in (
             (

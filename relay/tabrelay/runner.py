@@ -22,6 +22,7 @@ from typing import Any
 import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from tabrelay.allocator import limit_free_memory
 from tabrelay.config import Settings
 from tabrelay.connection_slots import ConnectionSlots
 from tabrelay.headers import LimitedHttp
@@ -223,6 +224,7 @@ def run(
 ) -> None:
     """Serve until a signal comes."""
     runner = Runner(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
+    limit_free_memory()
     calm_collector()
     # Processes that share a port take connections one by one, so that each of them gets some.
     runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])

@@ -1,0 +1,64 @@
+"""The relay gives memory back to the system when it is done with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from tabrelay import allocator
+
+MB = 1e6
+# What the relay does when a browser loads its files, and when many large results come: one block of 20 MB, then 40 MB
+# in small blocks, and all of that is freed again.
+SCRIPT = """
+import json, socket, sys
+from tabrelay import runner
+from tabrelay.config import Settings
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+def work(self, sockets):
+    del sockets
+    before = resident()
+    bytearray(20_000_000)
+    blocks = [bytes([1]) * 64_000 for _ in range(40_000_000 // 64_000)]
+    most = resident()
+    # One is freed last, as in a list of results that clients read one by one.
+    del blocks[0], blocks
+    print(json.dumps([before, most, resident()]))
+
+runner.Runner.run = work
+runner.run(lambda: None, Settings(), socket.socket(), lambda: None)
+"""
+IS_GLIBC = platform.libc_ver()[0] == "glibc"
+
+
+def taken(**more: str) -> tuple[float, float]:
+    """MB that the work took at most, and that are left of it."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=environ | more, capture_output=True, text=True, check=True, timeout=60
+    )
+    before, most, after = json.loads(done.stdout)
+    return (most - before) / MB, (after - before) / MB
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
+def test_memory_of_large_messages_and_files_is_given_back_when_they_are_done() -> None:
+    most, left = taken()
+    assert most > 30
+    assert left < 5
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
+def test_settings_of_the_allocator_that_the_user_chose_are_kept() -> None:
+    _, left = taken(MALLOC_TRIM_THRESHOLD_="1000000000", MALLOC_MMAP_THRESHOLD_="30000000")
+    assert left > 15
+    assert not allocator.limit_free_memory({"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"})
