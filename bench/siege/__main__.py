@@ -65,6 +65,7 @@ ATTACKS: dict[str, tuple[Attack, str, int]] = {
     "pages that ask to be paired": (connections.asking, "three at a time", 0),
     "reports of the content security policy": (connections.reports, "16 KiB, 20 a minute", 400 * 64 * 1024),
     "wrong tokens": (connections.wrong_tokens, "nothing is kept", 0),
+    "challenges without a token": (connections.challenges, "nothing is kept", 0),
     "access tokens with ever new key names": (hosted.unknown_keys, "keys are asked for every 10 s", 0),
     "requests as fast as possible": (clients.requests, "`rate_s`", 0),
     "JSON that nests 2 million levels": (clients.deep_json, "`max_json_depth`", LIMITS.body_budget),

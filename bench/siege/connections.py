@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from time import monotonic
 
 import httpx2
 
 from bench.siege.target import SMALL_WINDOW, Target, crowd
 from tabrelay.config import MIB, Settings
+from tabrelay.proof import ROUTE, Challenge, key_of, serve_key
 
 LIMITS = Settings()
 
@@ -143,3 +145,18 @@ async def wrong_tokens(target: Target, until: float) -> None:
             with contextlib.suppress(Exception):
                 async with target.browser("bench", made_up):
                     pass
+
+
+async def challenges(target: Target, until: float) -> None:
+    """Without a token: challenges with ever new nonces and keys, sound ones, too large ones and some that never end."""
+    host = f"{target.host}:{target.port}"
+    none = {"Authorization": "none", "Origin": "https://siege.example"}
+    key = serve_key(key_of(target.token))
+    half = target.head(ROUTE, Content_Length="200", **none) + b"\r\n{"
+    async with crowd(target, 300, half):
+        while monotonic() < until:
+            known = [Challenge(key, host).body() for _ in range(25)]  # its id is public: a page may have seen it
+            unknown = [Challenge(secrets.token_bytes(32), host).body() for _ in range(25)]
+            asked = b"".join(target.post(body, ROUTE, **none) for body in (*known, *unknown, b" " * 5000))
+            async with crowd(target, 20, asked, window=SMALL_WINDOW):
+                await asyncio.sleep(0.2)

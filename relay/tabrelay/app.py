@@ -6,10 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
@@ -249,7 +251,9 @@ class Relay:
             else:
                 await self.entry(scope, receive, send)
         else:
-            await self._pages(scope, receive, send)
+            # A client that leaves in the middle of its body gets no answer, and is no error of the relay's.
+            with suppress(ClientDisconnect):
+                await self._pages(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from pathlib import Path
@@ -18,6 +19,7 @@ from tabrelay.runner import BindError, bind
 from tabrelay.tokens import Tokens
 from tabserver.wire.frames import SUBPROTOCOL
 from tests.support.relay import RunningRelay
+from tests.support.waiting import until
 from tests.support.worker import bearer
 
 AUTHORITY = "127.0.0.1:4747"
@@ -267,3 +269,20 @@ def test_the_names_that_a_relay_holds(host: str, names: set[str]) -> None:
         assert isinstance(reserved.socket, socket.socket | None)
         assert set(loopback.held_names(listener, host)) == names
         reserved.close()
+
+
+@pytest.mark.parametrize("path", [proof.ROUTE, "/-/acp/x"])
+async def test_a_client_that_leaves_in_the_middle_of_a_body_leaves_nothing_in_the_log(
+    tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a program without a token could fill the log, and a traceback takes longer to write than a challenge."""
+    async with RunningRelay(tmp_path) as relay:
+        before = len(asyncio.all_tasks())
+        head = f"Host: 127.0.0.1:{relay.port}\r\nAuthorization: Bearer {relay.token}\r\nContent-Length: 200\r\n\r\n{{"
+        method = "POST" if path == proof.ROUTE else "PUT"
+        _, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        writer.write(f"{method} {path} HTTP/1.1\r\n{head}".encode())
+        await until(lambda: len(asyncio.all_tasks()) > before)
+        writer.transport.abort()
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from tabrelay.calls import Call, Pending
+from tabrelay.errors import BrowserGone
 from tabrelay.peers.tab import TabPeer
 from tabserver.wire import frames, jsonrpc
 from tabserver.wire.budget import Budget
+from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Welcomed
-from tabserver.wire.frames import Greeting, Kind, Terms
+from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.roster import Roster
@@ -273,6 +276,26 @@ async def test_an_event_that_fails_does_not_take_those_behind_it_along(caplog: p
     peer.attach(socket, HELLO)
     await until(lambda: len(socket.headers) >= 3)  # the welcome, and heartbeats after it
     assert "could not handle Welcomed" in caplog.text
+    peer.retire(frames.CLOSE_RESTART, "enough")
+
+
+async def test_calls_that_find_no_room_in_a_new_session_of_their_worker_fail_with_an_unknown_outcome() -> None:
+    """The worker may have run them in the session before. The others are asked again."""
+    link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(replay_messages=1))
+    peer, socket = peer_on(link), RecordingSocket()
+    peer._roster.claim(peer.identity)
+    caller = Caller(Era.MODERN, "2026-07-28", "token:x")
+    calls = [Pending(Call(f"c-{number}", number, "tools/call", "{}", caller)) for number in range(3)]
+    for pending in calls:
+        peer._roster[pending.call.channel, pending.call.id] = pending
+    peer.attach(socket, HELLO)
+    assert [pending.is_done for pending in calls] == [False, True, True]
+    assert list(peer._roster.values()) == calls[:1]
+    assert len([header for header in socket.headers if '"d":1' in header]) == 1
+    for pending in calls[1:]:
+        with pytest.raises(BrowserGone) as caught:
+            await pending.next()
+        assert caught.value.delivered == "unknown"
     peer.retire(frames.CLOSE_RESTART, "enough")
 
 

@@ -54,7 +54,7 @@ class RunningRelay:
         self._reserved = loopback.reserve(self._socket)
         self.port: int = self._socket.getsockname()[1]
         self.settings = Settings(home=home, port=self.port, **settings)
-        self.tokens = Tokens(home)
+        self.tokens = Tokens(home, shares_proofs=backplane is not None)  # as `tabrelay serve` does with a bus
         self.token = self.tokens.master()
         self.url = f"http://127.0.0.1:{self.port}"
         self._server: Runner | None = None
