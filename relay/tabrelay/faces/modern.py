@@ -54,6 +54,7 @@ CALL: Final = "tools/call"
 PATIENCE_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
+MOST_CALLERS: Final = 64  # asked for with the first call of a connection, which then keeps its own
 STATUS: Final = {
     jsonrpc.METHOD_NOT_FOUND: 404,
     jsonrpc.PARSE_ERROR: 400,
@@ -297,7 +298,7 @@ def _new_caller(principal: str, about: str) -> Caller:
     )
 
 
-_known_caller = lru_cache(maxsize=256)(_new_caller)
+_known_caller = lru_cache(maxsize=MOST_CALLERS)(_new_caller)
 
 
 def _status(reply: Reply) -> int:
