@@ -1305,6 +1305,20 @@ MUTATIONS: Final = (
         "upstreams/test_upstream_loop_time.py -k stdio",
     ),
     _m(
+        "loop time: sessions that are told of a browser",
+        f"{RELAY}/faces/briefing.py",
+        "AT_ONCE: Final = 100 ",
+        "AT_ONCE: Final = 10**9 ",
+        "relay/test_loop_floods.py -k many_sessions",
+    ),
+    _m(
+        "loop time: long answers from the bus are not decoded",
+        f"{RELAY}/peers/returns.py",
+        "    if len(payload) <= LARGE:",
+        "    if True:",
+        "backplane/test_bus_loop_time.py",
+    ),
+    _m(
         "loop time: notifications for many callers",
         f"{RELAY}/translation/audience.py",
         " and len(text) <= MAX_ANNOUNCED else",

@@ -8,18 +8,25 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-from tabrelay.calls import Notice
+from tabrelay.calls import Notice, Pending
 from tabrelay.config import Settings
+from tabrelay.errors import Busy
+from tabrelay.faces.briefing import Briefing
+from tabrelay.faces.events import Memory, Streams
+from tabrelay.faces.sessions import Session
 from tabrelay.translation.audience import MAX_ANNOUNCED, MAX_URIS, Audience
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
 from tests.relay.test_loop_messages import Attack, measured
 from tests.relay.test_loop_time import JSON, LIMIT_MS, TRIES, Answering, warm_up
 from tests.support.measured_relay import Slow, measured_relay
 from tests.support.page import ScriptedPage
 from tests.support.relay import modern
-from tests.support.waiting import BOUND_S
+from tests.support.waiting import BOUND_S, until
 
 READ = 256 * 1024  # bytes that the event loop reads at once
 FLOOD = READ + READ // 4
@@ -169,3 +176,41 @@ def test_a_notification_for_many_callers_of_one_server() -> None:
     assert {method: ms for method, ms in found.items() if ms > LIMIT_MS} == {}
     assert len(heard) == 1_000 and heard["c7"] > heard["c8"]
     assert max(heard.values()) < 2 * TRIES * MAX_ANNOUNCED
+
+
+class BusyPeer:
+    """A browser that takes no more requests."""
+
+    is_up = True
+
+    def __init__(self) -> None:
+        self.listening: list[str] = []
+
+    def start(self, pending: Pending) -> None:
+        raise Busy("no room")
+
+    def listen(self, channel: str, caller: Caller, sink: object) -> None:
+        self.listening.append(channel)
+
+
+async def test_a_browser_that_comes_back_to_many_sessions() -> None:
+    """Each of them tells it what the client has set; those that have ended by then do not."""
+    peer, memory, caller = BusyPeer(), Memory(), Caller(Era.LEGACY, "2025-11-25", "tester")
+    uris = dict.fromkeys(f"x:{number}" for number in range(256))
+    known = [
+        Session(f"s{number}", "notes", f"c{number}", caller, 0.0, Streams(memory), "error", uris, wants_notices=True)
+        for number in range(2_000)
+    ]
+    sessions: Any = SimpleNamespace(of=lambda server: known if server == "notes" else [])
+    registry = SimpleNamespace(holder=lambda server, channel: peer, seat=lambda server, channel: server)
+    switch: Any = SimpleNamespace(registry=registry)
+    briefing = Briefing(switch, sessions)
+    tries = []
+    for tell in (briefing.came_up, lambda server: briefing.lists_changed(server, frozenset({"tools", "prompts"}))):
+        began = time.thread_time()
+        tell("notes")
+        tries.append((time.thread_time() - began) * 1000)
+    assert max(tries) < LIMIT_MS
+    known[-1].streams.end()
+    await until(lambda: len(peer.listening) == len(known) - 1)
+    await until(lambda: len(known[-2].streams.standing.after(0)) == 2)

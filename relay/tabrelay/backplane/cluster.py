@@ -37,6 +37,7 @@ KEEP_S: Final = 300.0
 MOST_LOST: Final = 1024
 
 Handler = Callable[[str, dict[str, Any], str | None], None]
+RawHandler = Callable[[str, dict[str, Any], memoryview | None], None]
 Question = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
@@ -77,6 +78,7 @@ class Cluster:
         self.on_given_up: list[Callable[[str], None]] = []
         self._about = about
         self._handlers: dict[str, Handler] = {}
+        self._raw_handlers: dict[str, RawHandler] = {}
         self._questions: dict[str, Question] = {}
         self._assembly = Assembly()
         self._repeats = Repeats(keep_s)
@@ -96,6 +98,10 @@ class Cluster:
     def handle(self, op: str, handler: Handler) -> None:
         """What is done when another node sends `op`: handler(node, header, payload)."""
         self._handlers[op] = handler
+
+    def handle_raw(self, op: str, handler: RawHandler) -> None:
+        """The same for payloads that may be very long: they are not decoded."""
+        self._raw_handlers[op] = handler
 
     def question(self, name: str, answer: Question) -> None:
         """What is answered when a node asks all of them `name`; None: nothing."""
@@ -123,7 +129,7 @@ class Cluster:
 
     # -- to other nodes -----------------------------------------------------------------------------------------------
 
-    def send(self, node: str, header: dict[str, Any], payload: str | None = None) -> None:
+    def send(self, node: str, header: dict[str, Any], payload: str | bytes | None = None) -> None:
         """To one node, in order; raises BusDown."""
         for data in self._slices(header, payload):
             self.bus.send(self.subjects.node(node), data)
@@ -159,7 +165,7 @@ class Cluster:
             for kept in missed:
                 self.send(node, kept.header, kept.payload)
 
-    def _slices(self, header: dict[str, Any], payload: str | None) -> list[bytes]:
+    def _slices(self, header: dict[str, Any], payload: str | bytes | None) -> list[bytes]:
         data = envelope.pack({**header, "from": self.id}, payload)
         return envelope.slices(data, self.bus.max_payload, self.id, next(self._numbers))
 
@@ -217,10 +223,15 @@ class Cluster:
             data = self._assembly.add(message.data)
             if data is None:
                 return None
-            header, payload = envelope.unpack(data)
+            header, body = envelope.split(data)
             sender = header.get("from")
             if not isinstance(sender, str):
                 raise BadEnvelope("nobody's")
+            raw = self._raw_handlers.get(header["op"])
+            payload = None if body is None or raw is not None else str(body, "utf-8")
+        except UnicodeDecodeError:
+            log.warning("A message from the bus makes no sense: not a text.")
+            return None
         except BadEnvelope as error:
             log.warning("A message from the bus makes no sense: %s.", error)
             return None
@@ -228,9 +239,12 @@ class Cluster:
         if sender == self.id or (isinstance(number, int) and not self._once.is_new(sender, number)):
             return None
         handler = self._handlers.get(header["op"])
-        if handler is not None:
+        if handler is not None or raw is not None:
             try:
-                handler(sender, header, payload)
+                if raw is not None:
+                    raw(sender, header, body)
+                elif handler is not None:
+                    handler(sender, header, payload)
             except Exception:  # the next message has nothing to do with this one
                 log.exception("A message of relay %s (%s) could not be handled.", sender[:40], header["op"][:40])
         return header

@@ -42,6 +42,9 @@ LONGEST_PAUSE_S: Final = 2.0
 STOP_S: Final = 2.0
 # nats-py notes down what it is given, and waits for nothing: whoever has thousands of names lets others in between.
 AT_A_TIME: Final = 100
+# Bytes of messages of one subscription that are handled in one callback. Each message counts as `MESSAGE` more.
+AT_ONCE: Final = 256 * 1024
+MESSAGE: Final = 4096
 SMALLEST_PAYLOAD: Final = 64 * 1024
 # What waits to be written: past this the bus is too slow for us, and calls are refused.
 MAX_QUEUED: Final = 64 * 1024 * 1024
@@ -284,6 +287,8 @@ class Nats:
             await self._wake.wait()
 
     async def _subscribe(self, client: Client, ear: _Ear) -> None:
+        done = [0]
+
         async def hear(message: Msg) -> None:
             if not ear.is_open:
                 return
@@ -296,6 +301,11 @@ class Nats:
                 ear.on_message(Message(message.subject, message.data, message.reply))
             except Exception:  # one message that nobody foresaw must not end the listening
                 log.exception("A message from the bus could not be handled.")
+            # nats-py hands on all that has come in one callback of the event loop.
+            done[0] += len(message.data) + MESSAGE
+            if done[0] > AT_ONCE:
+                done[0] = 0
+                await asyncio.sleep(0)
 
         if ear.is_open:
             ear.subscription = await client.subscribe(ear.subject, cb=hear, pending_bytes_limit=MAX_UNREAD)

@@ -6,7 +6,9 @@ clients say in a session is none of its business.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ from tabrelay.switch import Switch
 from tabserver.wire import jsonrpc
 from tabserver.wire.names import server_of
 
+AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
 # What a session's channel must be told again when another worker takes over.
 REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
@@ -36,24 +39,41 @@ class Briefing:
 
     def came_up(self, server: str) -> None:
         """A browser took the name: sessions whose state it must know tell it, before any of their calls gets there."""
-        for session in self._sessions.of(server):
+
+        def tell(session: Session) -> None:
             if session.wants_notices or session.level or session.subscriptions:
                 self.tell(session)
+
+        self._each(self._sessions.of(server), tell)
 
     def went(self, server: str, changes: frozenset[str]) -> None:
         """Of several browsers under this name one is gone for good: its sessions go on with another, where these lists
         are others."""
-        for session in self._sessions.of(server):
+
+        def tell(session: Session) -> None:
             if session.told is not None and not session.told.is_up and self.home(session) == server:
                 self.tell(session)
                 session.hear_lists(changes)
 
+        self._each(self._sessions.of(server), tell)
+
     def lists_changed(self, server: str, lists: frozenset[str]) -> None:
         """The lists are others than clients were told: those who listen shall ask again."""
+
+        def tell(session: Session) -> None:
+            if self.home(session) == server:
+                session.hear_lists(lists)
+
         for name in {server, server_of(server)}:
-            for session in self._sessions.of(name):
-                if self.home(session) == server:
-                    session.hear_lists(lists)
+            self._each(self._sessions.of(name), tell)
+
+    def _each(self, sessions: list[Session], tell: Callable[[Session], None]) -> None:
+        """The first sessions now, the others in later turns of the event loop, unless they have ended by then."""
+        for session in sessions[:AT_ONCE]:
+            if not session.streams.standing.is_over:
+                tell(session)
+        if len(sessions) > AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._each, sessions[AT_ONCE:], tell)
 
     def home(self, session: Session) -> str:
         """The browser that the session stays with, or else its server."""

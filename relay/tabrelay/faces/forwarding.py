@@ -19,6 +19,7 @@ from tabrelay.drain import Drain
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
 from tabrelay.instances import LISTEN, counts_as_use
 from tabrelay.registry import Registry
+from tabrelay.slices import Slices
 from tabserver.wire.errors import MessageTooLarge, RemoteProtocolError
 from tabserver.wire.frames import Caller, is_channel
 from tabserver.wire.jsonrpc import RequestId, is_request_id
@@ -53,7 +54,10 @@ class Forwarded(Pending):
         reply.release()
         if not self.is_done:
             self.is_done = True
-            self._say({"op": "done", "code": reply.error_code}, reply.payload)
+            said = reply.said
+            brief = said.brief if isinstance(said, Slices) else ""
+            payload = said if isinstance(said, str) else b"".join(said)
+            self._say({"op": "done", "code": reply.error_code, "brief": brief}, payload)
             self._on_end()
 
     def fail(self, error: RelayError) -> None:
@@ -68,7 +72,7 @@ class Forwarded(Pending):
             self.is_done = True
             self._on_end()
 
-    def _say(self, header: dict[str, Any], payload: str | None = None) -> None:
+    def _say(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
         with suppress(BusDown):  # it asks again when the bus is back
             self._cluster.send(self.node, header | self._whose(), payload)
 

@@ -17,11 +17,13 @@ from tabrelay.errors import RelayError, doubtful
 from tabrelay.peers.abroad import Abroad
 from tabrelay.peers.remote import RemotePeer
 from tabrelay.registry import Registry
+from tabrelay.slices import Payload, Slices
 from tabserver.wire.notes import is_pin
 from tabserver.wire.roster import Roster
 
 # A call that a relay did not take, because its browser had just left, is tried anew after this.
 PAUSE_S: Final = 0.05
+LARGE: Final = 64 * 1024  # bytes of an answer that is decoded when it comes
 
 
 class Returns:
@@ -49,7 +51,6 @@ class Returns:
         self._waiting: dict[Pending, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         for op, handler in (
-            ("done", self._done),
             ("fail", self._failed),
             ("note", self._noted),
             ("pin", self._pinned),
@@ -57,6 +58,7 @@ class Returns:
             ("heard", self._heard),
         ):
             cluster.handle(op, handler)
+        cluster.handle_raw("done", self._done)
 
     def _take(self, header: dict[str, Any]) -> Pending | None:
         address, channel, id = str(header.get("a")), str(header.get("c")), header.get("i")
@@ -69,10 +71,10 @@ class Returns:
         roster, id = self._rosters.get(str(header.get("a"))), header.get("i")
         return roster.get((str(header.get("c")), id)) if roster is not None and id is not None else None
 
-    def _done(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+    def _done(self, node: str, header: dict[str, Any], payload: memoryview | None) -> None:
         pending, code = self._take(header), header.get("code")
         if pending is not None and payload is not None:
-            pending.finish(Reply(payload, code if isinstance(code, int) else None))
+            pending.finish(Reply(_said(payload, header.get("brief")), code if isinstance(code, int) else None))
 
     def _failed(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         pending = self._take(header)
@@ -136,3 +138,12 @@ class Returns:
             self._fail(pending, error)
         finally:
             self._waiting = {one: at for one, at in self._waiting.items() if not one.is_done}
+
+
+def _said(payload: memoryview, brief: object) -> Payload:
+    """An answer as text; a long one stays as it came. `brief`: see `Slices`."""
+    if len(payload) <= LARGE:
+        return str(payload, "utf-8")
+    said = Slices((bytes(payload),), None)
+    said.brief = brief if isinstance(brief, str) else ""
+    return said
