@@ -20,7 +20,8 @@ M_MMAP_THRESHOLD: Final = -3
 M_ARENA_MAX: Final = -8
 SETTINGS: Final = {
     M_MMAP_THRESHOLD: MIB,  # a larger block is mapped by itself, and unmapped when it is freed
-    M_TRIM_THRESHOLD: MIB,  # more free memory at the heap's end is given back
+    # More free memory at the heap's end is given back. With less, results of 2 MiB would take new pages each time.
+    M_TRIM_THRESHOLD: 8 * MIB,
     M_ARENA_MAX: 2,  # the main thread's heap, and one for all other threads, which allocate little
 }
 
