@@ -2012,6 +2012,13 @@ MUTATIONS: Final = (
                 "test_responsiveness.py",
             ),
             (
+                "one ping at a time",
+                "responsiveness.py",
+                "if signs.pings <= signs.pongs:",
+                "if True:",
+                "test_responsiveness.py",
+            ),
+            (
                 "an answer to an older ping shows nothing",
                 "responsiveness.py",
                 "is_pong and signs.is_ping_last and signs.pongs >= signs.pings",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .pulse import Later
-from .tabs import Tab
+from .tabs import Signs, Tab
 from .timing import DEFAULTS
 
 # How long an answer shows that a tab reads. Callers that wait for each answer are faster, and need no ping.
@@ -43,21 +43,30 @@ class Responsiveness:
 
     def ask(self, tab: Tab) -> None:
         """A call waits for a sign of this tab."""
-        if tab.signs.is_awaited:
+        signs = tab.signs
+        if signs.is_awaited:
             return
-        tab.signs.is_awaited = True
-        tab.ping()
-        self._wait(tab, tab.port, tab.signs.pings)
+        signs.is_awaited, signs.asked_ms = True, self._now_ms()
+        # One ping at a time. Whatever the tab says makes calls that wait ask again: more pings would fill its queue.
+        if signs.pings <= signs.pongs:
+            tab.ping()
+        if not signs.is_timed:
+            self._wait(tab, signs, self.timing.tab_busy_s * 1000)
 
-    def _wait(self, tab: Tab, port: object, ping: int) -> None:
-        wait_ms = self.timing.tab_busy_s * 1000
+    def _wait(self, tab: Tab, signs: Signs, wait_ms: float) -> None:
         due_ms = self._now_ms() + wait_ms
+        signs.is_timed = True
 
         def ring() -> None:
-            if not tab.signs.is_awaited or tab.port is not port or tab.signs.pings != ping:
+            signs.is_timed = False
+            if not signs.is_awaited or tab.signs is not signs or tab.port is None:
                 return
+            busy_ms = self.timing.tab_busy_s * 1000
+            left_ms = signs.asked_ms + busy_ms - self._now_ms()
             if self._now_ms() - due_ms > LATE_MS:
-                self._wait(tab, port, ping)
+                self._wait(tab, signs, busy_ms)
+            elif left_ms > 0:
+                self._wait(tab, signs, left_ms)
             else:
                 tab.is_busy = True
                 self._changed()

@@ -44,7 +44,8 @@ class Offer:
 @dataclass(slots=True)
 class Signs:
     """What shows that a page reads what it is sent: see responsiveness.py. `is_current`: it has answered all that it
-    was sent. `is_ping_last`: the last thing that it was sent is a ping. `is_awaited`: a call waits for a sign of it.
+    was sent. `is_ping_last`: the last thing that it was sent is a ping. `is_awaited`: a call waits for a sign of it,
+    since `asked_ms`. `is_timed`: a timer runs that ends the wait.
     """
 
     heard_ms: float = -math.inf
@@ -53,6 +54,8 @@ class Signs:
     pongs: int = 0
     is_ping_last: bool = False
     is_awaited: bool = False
+    asked_ms: float = -math.inf
+    is_timed: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -88,6 +88,27 @@ def test_calls_that_come_together_are_sent_one_by_one(house: House) -> None:
     assert calls(front, other) == [1, 2]
 
 
+def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(house: House) -> None:
+    """The page reads them in order: each ping that is too many delays the calls behind it."""
+    front, other = two_tabs(house)
+    for _ in range(16):
+        house.call("info")
+    read = 0
+    for answered in range(200):
+        while read < len(front.sent):
+            message = front.sent[read]
+            read += 1
+            if message["t"] == "ping":
+                pong(house, front)
+            elif message["t"] == "call":
+                house.hub.receive_result(front, message["call"], '{"content":[]}', False)
+                break
+        if answered < 184:
+            house.call("info")
+    assert len(house.results) == 200 and calls(front, other) == [200, 0]
+    assert len(front.of("ping")) <= 201
+
+
 def test_a_tab_that_was_not_heard_for_a_while_is_asked_first(house: House) -> None:
     front, other = two_tabs(house)
     house.wait(1)
