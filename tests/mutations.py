@@ -1295,7 +1295,7 @@ MUTATIONS: Final = (
         f"{RELAY}/loop_turns.py",
         "        if time.perf_counter() - began > TURN_S:",
         "        if False:",
-        "relay/test_loop_floods.py -k status",
+        "relay/test_loop_floods.py -k long_work",
     ),
     _m(
         "loop time: large messages of upstream servers are not the SDK's",
@@ -1317,6 +1317,20 @@ MUTATIONS: Final = (
         "    if len(payload) <= LARGE:",
         "    if True:",
         "backplane/test_bus_loop_time.py",
+    ),
+    _m(
+        "bridge's loop time: large messages are parsed in a thread",
+        f"{RELAY}/bridge/parsing.py",
+        "LARGE: Final = 256 * 1024",
+        "LARGE: Final = 1 << 40",
+        "bridge/test_bridge_loop_time.py",
+    ),
+    _m(
+        "bridge's loop time: lines of one read",
+        f"{RELAY}/bridge/bridge.py",
+        "                if number % LINES_AT_ONCE == 0:",
+        "                if False:",
+        "bridge/test_bridge_loop_time.py -k bridge",
     ),
     _m(
         "loop time: notifications for many callers",

@@ -34,6 +34,7 @@ ATTACKERS = {
     "one message that takes long to parse",
     "an upstream server: messages that take long to parse",
     "many small messages in one read; large tables",
+    "messages that take long to parse, in",
     "whoever does not read",
     "a malicious client",
     "slow connections",

@@ -6,7 +6,9 @@ import asyncio
 import json
 import time
 from collections import Counter
+from collections.abc import Generator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +20,7 @@ from tabrelay.errors import Busy
 from tabrelay.faces.briefing import Briefing
 from tabrelay.faces.events import Memory, Streams
 from tabrelay.faces.sessions import Session
+from tabrelay.loop_turns import run_in_turns
 from tabrelay.translation.audience import MAX_ANNOUNCED, MAX_URIS, Audience
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -214,3 +217,23 @@ async def test_a_browser_that_comes_back_to_many_sessions() -> None:
     known[-1].streams.end()
     await until(lambda: len(peer.listening) == len(known) - 1)
     await until(lambda: len(known[-2].streams.standing.after(0)) == 2)
+
+
+async def test_long_work_lets_other_callbacks_run_every_few_milliseconds() -> None:
+    async def tick() -> None:
+        while True:
+            gaps.append(time.thread_time())
+            await asyncio.sleep(0)
+
+    def work() -> Generator[None, None, str]:
+        until_s = time.thread_time() + 0.3
+        while time.thread_time() < until_s:
+            yield
+        return "done"
+
+    gaps: list[float] = []
+    ticking = asyncio.create_task(tick())
+    assert await run_in_turns(work()) == "done"
+    ticking.cancel()
+    assert max(after - before for before, after in pairwise(gaps)) * 1000 < LIMIT_MS
+    assert gaps[-1] - gaps[0] > 0.2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.config import MIB, Settings
+from tabrelay.peers import door
 from tabrelay.peers.tab import MAX_OUR_NOTE
 from tabserver.wire.events import Received
 from tabserver.wire.frames import CLOSE_TOO_BIG, Kind
@@ -64,16 +65,21 @@ async def test_a_frame_header_of_many_values_ends_the_session(tmp_path: Path) ->
         assert await closed(socket) == CLOSE_TOO_BIG
 
 
-async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path) -> None:
+async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, seen = door.read_tabs, []
+
+    def spy(said: Any) -> Any:
+        seen.append(said.get("used"))
+        return read(said)
+
+    monkeypatch.setattr(door, "read_tabs", spy)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await worker.until(lambda: bool(worker._desks()))
-        tabs = [{"id": "long", "title": "Long", "visible": True}]
-        await worker._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": 1, "more": "x" * MAX_OUR_NOTE})
-        await worker.show_tabs("short", used=2)
-        row = await relay.has_read("notes", lambda row: bool(row["tabs"]))
-        assert [tab["id"] for tab in row["tabs"]] == ["short"]
-        await worker._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": 3, "more": "x" * (MAX_OUR_NOTE - 4_096)})
-        await relay.has_read("notes", lambda row: [tab["id"] for tab in row["tabs"]] == ["long"])
+        tabs = [{"id": "a", "title": "A", "visible": True}]
+        for used, padding in ((1, MAX_OUR_NOTE), (2, MAX_OUR_NOTE - 4_096)):
+            await worker._tell_relay("$/tabrelay/tabs", {"tabs": tabs, "used": used, "more": "x" * padding})
+        await relay.has_read("notes", lambda row: bool(row["tabs"]))
+        assert [used for used in seen if used is not None] == [2]
 
 
 async def test_an_answer_of_a_plain_page_with_too_many_values_fails_its_call_at_once(tmp_path: Path) -> None:

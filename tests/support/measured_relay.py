@@ -93,7 +93,7 @@ class Callbacks:
     """The slowest callbacks since the last report."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # `take` may be called by a signal handler
         self._slowest: list[tuple[float, str]] = []
         self._bar = 0.0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from tabrelay.acp import frame as frames
 from tabrelay.acp.frame import Frame
+from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
 from tabrelay.lines import Lines, TooLong
 from tabserver.wire import jsonrpc
 
@@ -19,8 +21,10 @@ MAX_LINE: Final = 50 << 20
 async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | TooLong]:
     lines = Lines(MAX_LINE)
     async for chunk in chunks:
-        for line in lines.feed(chunk):
+        for number, line in enumerate(lines.feed(chunk), 1):
             yield line
+            if number % LINES_AT_ONCE == 0:
+                await asyncio.sleep(0)
     if (last := lines.close()) is not None:
         yield last
 
@@ -32,7 +36,7 @@ async def carried(
     an error in their stead, others do. Both number their requests alike, so the two must not be mixed up."""
     async for line in lines:
         if not isinstance(line, TooLong):
-            frame = Frame.read(line)
+            frame = await parsed(Frame.read, line)
             if frame.id_flaw is None:
                 yield frame
             else:

@@ -18,6 +18,7 @@ from tabrelay.bridge.intake import Intake
 from tabrelay.bridge.listener import Listener
 from tabrelay.bridge.message import Key, Kind, Malformed, Message, answered, error_reply, key, load, parse
 from tabrelay.bridge.outbound import UNENDING, Outbound
+from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
 from tabrelay.bridge.session import Session
 from tabrelay.lines import Lines, TooLong
 from tabserver.wire import jsonrpc
@@ -127,8 +128,10 @@ class Bridge:
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
         lines = Lines(MAX_LINE)
         async for chunk in chunks:
-            for line in lines.feed(chunk):
+            for number, line in enumerate(lines.feed(chunk), 1):
                 await self._line(line)
+                if number % LINES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         if (last := lines.close()) is not None:
             await self._line(last)
 
@@ -141,7 +144,7 @@ class Bridge:
                     raise Malformed(jsonrpc.INVALID_REQUEST, text, id)
                 log.warning("%s", text)
                 line = error_reply(id, jsonrpc.INTERNAL_ERROR, text)  # the server waits for it
-            message = parse(line)
+            message = await parsed(parse, line)
         except Malformed as problem:
             log.warning("%s", problem)
             await self._output.write(error_reply(problem.id, problem.code, str(problem)))

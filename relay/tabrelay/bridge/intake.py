@@ -14,6 +14,7 @@ from tabrelay.bridge.events import Event
 from tabrelay.bridge.exchange import Exchange
 from tabrelay.bridge.message import Message, answered, dump, elements, load, on_one_line
 from tabrelay.bridge.params import Params
+from tabrelay.bridge.parsing import parsed
 from tabrelay.bridge.session import Session, Ticket
 
 log = logging.getLogger("tabrelay.bridge")
@@ -39,8 +40,7 @@ class Intake:
     async def body(self, raw: bytes, exchange: Exchange | None, ticket: Ticket) -> bool:
         """A message, or an array of them. False if it is neither."""
         try:
-            value = load(raw)
-            parts = list(elements(raw)) if isinstance(value, list) else None
+            value, parts = await parsed(_read, raw)
         except (ValueError, RecursionError) as problem:
             log.warning("The server sent something that is not JSON (%s): %.80r", problem, raw[:80])
             return False
@@ -85,3 +85,9 @@ class Intake:
         else:
             self._session.keep(message)
         return raw
+
+
+def _read(raw: bytes) -> tuple[Any, list[bytes] | None]:
+    """The values of a message; of an array of them, each as it is written too. Raises ValueError or RecursionError."""
+    value = load(raw)
+    return value, list(elements(raw)) if isinstance(value, list) else None

@@ -1,0 +1,31 @@
+"""A `tabrelay` command whose event loop is measured: at its end, it writes the slowest callbacks to a file. SIGUSR1
+makes it forget those before: what happens only once in a process is over.
+
+Run as `python -m tests.support.measured_command FILE ARGUMENT…`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import signal
+import sys
+from pathlib import Path
+
+from tests.support.measured_relay import Callbacks, Slow
+
+
+def slowest(file: Path) -> Slow:
+    """Of a command that has ended."""
+    ms, what = json.loads(file.read_text())[0]
+    return Slow(ms, what)
+
+
+if __name__ == "__main__":
+    from tabrelay.cli import main
+
+    callbacks = Callbacks()
+    callbacks.wrap()
+    atexit.register(lambda: Path(sys.argv[1]).write_text(json.dumps(callbacks.take())))
+    signal.signal(signal.SIGUSR1, lambda number, frame: callbacks.take())
+    sys.exit(main(sys.argv[2:]))
