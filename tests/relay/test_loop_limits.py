@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.config import MIB, Settings
-from tabrelay.peers import door
+from tabrelay.instances import read_tabs
 from tabrelay.peers.tab import MAX_OUR_NOTE
 from tabserver.wire.events import Received
 from tabserver.wire.frames import CLOSE_TOO_BIG, Kind
@@ -66,13 +66,13 @@ async def test_a_frame_header_of_many_values_ends_the_session(tmp_path: Path) ->
 
 
 async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, seen = door.read_tabs, []
+    seen = []
 
     def spy(said: Any) -> Any:
         seen.append(said.get("used"))
-        return read(said)
+        return read_tabs(said)
 
-    monkeypatch.setattr(door, "read_tabs", spy)
+    monkeypatch.setattr("tabrelay.peers.door.read_tabs", spy)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await worker.until(lambda: bool(worker._desks()))
         tabs = [{"id": "a", "title": "A", "visible": True}]
