@@ -109,7 +109,7 @@ async def catalogues(target: Target, until: float) -> None:
 
 async def questions(target: Target, until: float) -> None:
     """A plain page that asks without end during each call, and a client that never answers."""
-    question = {"message": "x" * 100, "requestedSchema": {"type": "object", "properties": {}}}
+    question = {"message": "x" * 20_000, "requestedSchema": {"type": "object", "properties": {}}}
 
     async def page() -> None:
         ids = itertools.count()
