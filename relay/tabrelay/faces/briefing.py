@@ -90,12 +90,10 @@ class Briefing:
         session.told = peer
         if session.wants_notices:
             peer.listen(session.channel, session.caller, session.hear)
-        wishes = [("logging/setLevel", {"level": session.level})] if session.level else []
-        wishes += [("resources/subscribe", {"uri": uri}) for uri in session.subscriptions]
-        for method, params in wishes:
-            if not self._wish(session, peer, method, params):
-                session.told = None
-                return
+        wishes = (("resources/subscribe", {"uri": uri}) for uri in list(session.subscriptions))
+        first = [("logging/setLevel", {"level": session.level})] if session.level else []
+        if not all(self._wish(session, peer, method, params) for method, params in itertools.chain(first, wishes)):
+            session.told = None
 
     def _wish(self, session: Session, peer: Peer, method: str, params: dict[str, Any]) -> bool:
         """Ask something whose answer nobody reads."""

@@ -7,6 +7,7 @@ Ids are kept as digests only: the file opens nothing.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from tabserver.wire.notes import is_tab_id
 MAX_SUBSCRIPTIONS: Final = 256  # of one session
 MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
 KEY: Final = 32  # characters of a digest
+AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
 # A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
 MOST_READ: Final = 128 * 1024 * 1024
 
@@ -152,8 +154,19 @@ class Diary:
         return not ours.is_ended and (theirs.is_ended or theirs.last_used > ours.last_used)
 
     def merge(self, theirs: Mapping[str, Page]) -> None:
-        for key, page in theirs.items():
-            self._keep(key, page)
+        """The first pages now, the others in later turns of the event loop. At the start there is none: all now."""
+        try:
+            self._merge(list(theirs.items()), asyncio.get_running_loop())
+        except RuntimeError:
+            self._merge(list(theirs.items()), None)
+
+    def _merge(self, theirs: list[tuple[str, Page]], loop: asyncio.AbstractEventLoop | None) -> None:
+        now = theirs if loop is None or not self.pages else theirs[:AT_ONCE]
+        for key, page in now:
+            if self.accepts(key, self.pages.get(key), page):  # it may have changed since
+                self._keep(key, page)
+        if loop is not None and len(theirs) > len(now):
+            loop.call_soon(self._merge, theirs[len(now) :], loop)
 
 
 def _weight(page: Page) -> int:
