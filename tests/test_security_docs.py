@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.mutations import MUTATIONS, Mutation
+from tests.mutations.mutation import marked
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "security.md"
@@ -92,13 +95,36 @@ def test_every_defence_has_tests_that_exist(row: tuple[str, str, str]) -> None:
     assert gone == []
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
-def test_every_defence_that_can_be_taken_away_is_still_there(mutation: Mutation) -> None:
-    """Which tests fail without it, `python -m tests.mutations` sees; that takes longer than a test may."""
-    assert (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.before) == 1
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_every_defence_that_can_be_taken_away_is_marked_once(mutation: Mutation) -> None:
+    """`python -m tests.mutations` sees which tests fail without it; that takes longer than a test may."""
+    assert len(marked().get(mutation.name, [])) == 1
     for test in mutation.tests.split():
         path, _, name = test.partition("::")
         assert not name or name in _names(path), test
+
+
+def test_every_marker_belongs_to_a_mutation() -> None:
+    assert set(marked()) - {mutation.name for mutation in MUTATIONS} == set()
+
+
+def test_mutations_are_programs_whose_names_are_all_defined(tmp_path: Path) -> None:
+    """A mutant that fails for a misspelt name would prove nothing."""
+    for number, mutation in enumerate(MUTATIONS):
+        [file] = marked()[mutation.name]
+        if file.endswith(".py"):
+            text = mutation.apply((ROOT / file).read_text(encoding="utf-8"))
+            (tmp_path / f"m{number}.py").write_text(text, encoding="utf-8")
+    command = [
+        str(Path(sys.executable).with_name("ruff")),
+        "check",
+        "--isolated",
+        "--select",
+        "F821,F822",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_links_of_the_page_lead_somewhere() -> None:

@@ -43,6 +43,9 @@ class Asked:
         era, the session. A client chooses its own name, and modern requests belong to no session. A tool with another
         definition is asked about again."""
         owner = self.owner.id if self.owner else ""
+        # defence: a lasting approval is for one session
+        # defence: what a session's permission is for
+        # defence: a tool that is another one now asks again
         return self.caller.principal, self.caller.session or "", owner, self.name, mark_of(self.item)
 
     def is_still(self, name: str, item: Item, owner: Tab | None) -> bool:
@@ -108,6 +111,7 @@ class Approvals:
         if tab is None:
             text = f'"{asked.name}" needs the user\'s approval, and no page is open that could ask for it.'
             deny(_not_run(text, "approval_unseen"))
+        # defence: questions that are open
         elif len(self._open) >= MOST_OPEN:
             text = f'"{asked.name}" needs the user\'s approval, and {MOST_OPEN} other calls wait for theirs already.'
             deny(_not_run(text, "approval_busy", tab))
@@ -120,8 +124,10 @@ class Approvals:
     def hear(self, tab: Tab, message: Mapping[str, Any]) -> None:
         """What the user decided. Only the page that was asked may answer."""
         question = self._open.get(str(message.get("call")))
+        # defence: only the tab that was asked answers
         if question is None or question.tab is not tab:
             return
+        # defence: a question that was answered
         del self._open[str(message["call"])]
         decision = message.get("decision")
         if decision in (ONCE, SESSION):
@@ -160,6 +166,7 @@ class Approvals:
             question.deny(_not_run(f"{text} Bring it to the front and try again.", "approval_unseen", tab))
 
     def _expire(self, call: str, question: _Open) -> None:
+        # defence: a question that nobody answers
         if self._open.get(call) is question:
             self.drop(call)
             tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s
@@ -170,6 +177,7 @@ class Approvals:
 def is_destructive(tool: Item) -> bool:
     """Marked as such. MCP's default for what nobody marked would have every tool ask."""
     hints = tool.get("annotations") or {}
+    # defence: a destructive tool asks
     return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
 
 

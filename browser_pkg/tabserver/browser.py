@@ -51,6 +51,7 @@ now_s: Final = time.monotonic
 
 def steady_clock() -> Callable[[], float]:
     """See `steady_ms`. `express.js` reads the same clock."""
+    # defence: stalls: the time of day is set, and the worker's waits go on
     return steady_ms(js.performance.timeOrigin + js.performance.now(), now_s)
 
 
@@ -172,6 +173,7 @@ class Aborter:
         if self.reason is None:
             self.reason = reason
             # What is awaited fails with this value, and Pyodide awaits for ever what fails with a string.
+            # defence: dials that are given up
             self._controller.abort(js.Error.new(reason))
 
     @property

@@ -161,6 +161,7 @@ class Desk:
         """With a handler's own state. What another worker sealed, that one may have seen come back already: it goes on,
         but whoever has to allow the call is asked again."""
         try:
+            # defence: a state of a worker before
             call.begin(start, answers, held["s"], goes_on=held.get("p") == self._office.parking.place)
         except BaseException:
             self._office.spent.give_back(held)  # nothing was run

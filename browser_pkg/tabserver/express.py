@@ -86,6 +86,7 @@ class Express:
 
     def revoke(self) -> None:
         if self._grants:
+            # defence: calls that JavaScript carries out: told before a change
             self.catch_up()
             self._grants = []
             self._carrier.revoke()
@@ -116,6 +117,7 @@ class Express:
             if kind == "served":
                 grant, meta = grants[int(next(said))]
                 channel, id, result = next(said), _id(next(said)), next(said)
+                # defence: calls that JavaScript carries out: a channel that is open, answered
                 is_sound = is_sound and not line.is_open(channel)
                 if grant.place is not None and grant.place.tab is not None:
                     self._traffic.served(grant.place.tab)
@@ -144,6 +146,7 @@ class Express:
 
     def _begun(self, grant: Grant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
         """A call is under way to its tab. False: it must not have come."""
+        # defence: calls that JavaScript carries out: a channel that is open
         if self._line.is_open(channel):
             return False
         self._line.begin(channel, id)

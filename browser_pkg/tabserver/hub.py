@@ -129,6 +129,7 @@ class Hub:
         elif kind == "updated":
             self._updated(str(message["uri"]))
         elif kind == "watch":
+            # defence: calls that JavaScript carries out: an audience takes back all grants
             self._presence.watch(tab)
             self.revoke()
         elif kind in ("required", "error", "progress", "log", "ask"):
@@ -189,6 +190,7 @@ class Hub:
         return {kind: [_shown(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
 
     def changed(self) -> None:
+        # defence: calls that JavaScript carries out: a change takes back all grants
         self._made = None
         self.revoke()
         self.traffic.release_held()

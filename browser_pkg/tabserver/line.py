@@ -132,6 +132,7 @@ class Line(Generic[P]):
         related: RequestId | None = None,
     ) -> None:
         """Send on a channel that is open; what is said on one that is gone is dropped. Raises MessageTooLarge."""
+        # defence: calls that JavaScript carries out: told before others send
         self.catch_up()
         now = self._clock()
         answered = id if kind is Kind.RES else None
@@ -345,4 +346,5 @@ class Line(Generic[P]):
             self._report(error)
             retry_at = self._clock() + RETRY_TIMER_S
             self._alarms.append(retry_at)
+            # defence: stalls: a link whose timer failed gets another one in the worker
             self._call_later(RETRY_TIMER_S, lambda: self._ring(retry_at))

@@ -61,6 +61,7 @@ def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
         raise Refusal(INVALID_REQUEST, f"method: expected string, got {show(method)}")
     if type(params) is not dict:
         raise Refusal(INVALID_PARAMS, f"params: expected object, got {show(params)}")
+    # defence: params of any type: the envelope of a request in the worker
     if type(params.get("_meta", {})) is not dict:
         raise Refusal(INVALID_PARAMS, f"params._meta: expected object, got {show(params['_meta'])}")
     return method, params

@@ -84,6 +84,8 @@ class Spent:
     def spend(self, held: dict[str, Any]) -> bool:
         """Is it the first time?"""
         number, until = str(held.get("n")), float(held["x"])
+        # defence: a state that comes back twice
+        # defence: states that others push out
         if until <= self._floor or number in self._until:
             return False
         self._until[number] = until

@@ -99,6 +99,7 @@ class Presence:
 
     def _flaw(self, id: str) -> str | None:
         """Why a tab with this id can't attach."""
+        # defence: the length of a tab's id in the worker
         if len(id) > MAX_TAB_ID:
             return f"A tab's id has at most {MAX_TAB_ID} characters; this one has {len(id):,}."
         if id not in self.tabs and len(self.tabs) >= MOST_TABS:
@@ -169,6 +170,7 @@ class Presence:
                     name = given.get(KINDS[kind]) if isinstance(given, dict) else None
                     tab.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
                 else:
+                    # defence: bounds: what a page offers
                     if item[KINDS[kind]] not in tab.offers[kind] and len(tab.offers[kind]) >= MOST_OFFERS:
                         text = f"A page offers at most {MOST_OFFERS:,} {kind}."
                         name = str(item[KINDS[kind]])

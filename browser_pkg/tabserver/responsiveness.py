@@ -38,6 +38,7 @@ class Responsiveness:
         signs.heard_ms, signs.is_awaited = self._now_ms(), False
         if is_pong:
             signs.pongs += 1
+        # defence: a busy tab: an answer to an older ping shows nothing
         if not tab.calls or (is_pong and signs.is_ping_last and signs.pongs >= signs.pings):
             signs.is_current = True
 
@@ -48,6 +49,7 @@ class Responsiveness:
             return
         signs.is_awaited, signs.asked_ms = True, self._now_ms()
         # One ping at a time. Whatever the tab says makes calls that wait ask again: more pings would fill its queue.
+        # defence: a busy tab: one ping at a time
         if signs.pings <= signs.pongs:
             tab.ping()
         if not signs.is_timed:

@@ -122,6 +122,7 @@ class Tab:
             self.port.send({"t": "ping"})
 
     def was_sent_a_call(self) -> None:
+        # defence: a busy tab: a call shows nothing until it is answered
         self.signs.is_ping_last = self.signs.is_current = False
 
 

@@ -104,6 +104,7 @@ class Traffic:
 
     def _fail(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
         """Tell whoever waits for this tab, and only those, what became of it."""
+        # defence: calls that JavaScript carries out: told before all else ends
         self.catch_up()
         for plain in [plain for plain in self.plain.values() if plain.tab is tab]:
             self.unfold(plain)
@@ -128,6 +129,7 @@ class Traffic:
             # that the worker itself asked for: it was allowed before.
             self._allowed[run.call], asked = asked, None
         # A page that is being loaded can't ask, and may come back with another tool of this name: see release_held.
+        # defence: a question about what a page offered before it was left
         if asked is None or not place.is_ready or self.must_wait(place):
             return self._run_at(run, errand, place)
         return self._ask_first(run, errand, asked, request, done)
@@ -153,6 +155,7 @@ class Traffic:
     def must_wait(self, place: Place) -> bool:
         """Must its tab show first that it reads, because another tab could take the call?"""
         tab = place.tab
+        # defence: a busy tab: a call that another tab could take waits until its tab reads
         return tab is not None and place.has_rivals and tab.is_awake and not self._responsiveness.responds(tab)
 
     def sent(self, plain: Plain, tab: Tab) -> None:
@@ -214,6 +217,7 @@ class Traffic:
                 place = self._place(errand)
                 item = None if place is None else self._tool(errand.key, place)
                 # What was allowed is what was shown: this tool of this tab, as it was defined then.
+                # defence: a tool that changed while somebody was asked
                 if place is None or item is None or not asked.is_still(place.key, item, place.tab):
                     raise _changed_meanwhile(errand.key)
                 stops.append(self._run_at(run, errand, place))
@@ -315,12 +319,14 @@ class Traffic:
                 self._responsiveness.ask(place.tab)
             elif place.is_ready:
                 del self._held[call]
+                # defence: a tool that changed while a call waited for its page
                 self._release(run, errand, place)
 
     def _release(self, run: Run, errand: Errand, place: Place) -> None:
         """What is there now may be another tool than the one that was called, of a page or an operator that wants more
         to be asked about: it needs what a call that comes now would need."""
         asked, allowed = self._question(errand, place, run), self._allowed.get(run.call)
+        # defence: a call that goes on with another tool
         if asked is None or (allowed is not None and allowed.is_still(asked.name, asked.item, asked.owner)):
             self._send(run, errand, place)
         elif allowed is not None:

@@ -28,6 +28,7 @@ SETTINGS: Final = {
 
 def limit_free_memory(environ: Mapping[str, str] = os.environ) -> bool:
     """Apply the settings, unless the user has chosen others by glibc's environment variables. Says whether it did."""
+    # defence: memory: the user's settings of the allocator are kept
     if not sys.platform.startswith("linux") or _is_chosen(environ):
         return False
     try:

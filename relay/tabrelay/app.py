@@ -252,6 +252,7 @@ class Relay:
                 await self.entry(scope, receive, send)
         else:
             # A client that leaves in the middle of its body gets no answer, and is no error of the relay's.
+            # defence: clients that leave in the middle of a body
             with suppress(ClientDisconnect):
                 await self._pages(scope, receive, send)
 

@@ -254,6 +254,7 @@ class Pending:
         if self._unread:
             _slow_readers.discard(self)
         reply, self._reply = self._reply, None
+        # defence: errors that end by themselves
         self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
         if reply is not None and reply.purse is not None:
             reply.purse.give(reply.cost)
@@ -298,6 +299,7 @@ class Pending:
                     timer.cancel()
         if self._notices:
             notice = self._notices.popleft()
+            # defence: a notice that is being written
             self._taken = notice.cost
             return notice
         if self._failure is not None:
@@ -307,6 +309,7 @@ class Pending:
     def _end(self) -> None:
         self.is_done = True
         # These know this call: kept, they would leave it, with all that was said, to the garbage collector.
+        # defence: calls that end by themselves
         done, self.on_done, self.on_pin, self.rescue, self.sift = self.on_done, None, None, None, None
         if done is not None:
             done(self)

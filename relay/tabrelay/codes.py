@@ -49,9 +49,11 @@ class Codes:
         found = self._pending.get(_digest(code))
         if found is None:
             return CodeProblem.UNKNOWN
+        # defence: a pairing code ends
         return CodeProblem.EXPIRED if now >= found.expires_at else found
 
     def use_up(self, code: str) -> None:
+        # defence: a pairing code works once
         self._pending.pop(_digest(code), None)
 
 

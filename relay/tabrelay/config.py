@@ -89,7 +89,9 @@ class Settings:
     hello_deadline_s: float = _setting(5.0, "a new socket's first frame must come within this")
     max_hello: int = _setting(4 * KIB, "largest first frame")
     grace_s: float = _setting(
-        60.0, "a lost link and its calls are kept this long; at least 2.5 x heartbeat_s + 15 s, or calls may be lost"
+        # defence: half-open: the grace is long enough for a worker to come back
+        60.0,
+        "a lost link and its calls are kept this long; at least 2.5 x heartbeat_s + 15 s, or calls may be lost",
     )
     away_wait_s: float = _setting(10.0, "a new call waits this long for a browser that is away")
     call_deadline_s: float = _setting(300.0, "a call that takes longer is cancelled")
@@ -205,6 +207,7 @@ class Settings:
         self._check_bus()
         if self.oauth_issuer and not self.public_url:
             raise ConfigError("oauth_issuer needs public_url: a token is for an address, and clients must know it.")
+        # defence: no-auth on loopback only
         if self.public_url and self.no_auth:
             raise ConfigError("A relay with a public_url can be reached from elsewhere: it can't go without tokens.")
         if self.public_url and self.plain:
@@ -221,6 +224,7 @@ class Settings:
             if flaw := _flaw_of_bus(url):
                 # Nothing of it is shown: of an address that can't be read, nobody knows where its password is.
                 raise ConfigError(
+                    # defence: a bus's password in a wrong address
                     f"bus: address {number} of {len(self.bus)} {flaw}. It must be nats://HOST[:PORT] or "
                     "tls://HOST[:PORT]; from the environment also nats://USER:PASSWORD@HOST[:PORT], where neither has "
                     "a comma or any of / ? # [ ] in it. If yours has, put the credentials into a file: "
@@ -282,6 +286,7 @@ def _flaw_of_bus(url: str) -> str:
 
 def refuse_secrets(urls: Iterable[str]) -> None:
     """Command lines are everybody's to read, and configuration files are copied around."""
+    # defence: a bus's password on a command line
     if any("@" in url for url in urls):
         raise ConfigError(
             "The bus's address can't have a user, password or token in it here, where others could read it. Put the "

@@ -58,9 +58,11 @@ class ConnectionSlots(Generic[S]):
             oldest = next(iter(self._strangers))
             if oldest is newcomer:
                 break
+            # defence: connections without a token
             if not oldest.is_admitted:
                 return oldest
             # It enters again with its next request, which may come from another client if a proxy sends it.
+            # defence: connections of calls that run
             del self._strangers[oldest]
         admitted = [each for each in others if each is not newcomer]
         idle = [each for each in admitted if each.is_idle]

@@ -29,6 +29,7 @@ class Drift:
     changed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
+        # defence: tools that change after their first use
         return bool(self.added or self.removed or self.changed)
 
     def describe(self) -> dict[str, list[str]] | None:
@@ -79,6 +80,7 @@ class Baseline:
     @classmethod
     def load(cls, value: Any) -> Baseline | None:
         """What `dump` gave; None for anything else."""
+        # defence: the baseline over a restart
         if not isinstance(value, dict) or not isinstance(value.get("known"), dict):
             return None
         known = {name: sha for name, sha in value["known"].items() if isinstance(sha, str)}

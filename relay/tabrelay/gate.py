@@ -84,6 +84,7 @@ class Gate:
             return
         origins = _values(scope, b"origin")
         # Several Origin headers are joined into something that no list can hold.
+        # defence: two Origin headers
         origin = ", ".join(origins) if origins else None
         refusal = self._policy.check_host(_values(scope, b"host"))
         stranger = self._stranger(asked, origin)
@@ -93,6 +94,7 @@ class Gate:
             self._on_refused(refusal.reason)
             await out.refuse(refusal, receive)
             return
+        # defence: CORS for admitted origins only
         if asked.has_cors and origin is not None:
             out.allow(origin)
             if is_preflight(scope):
@@ -105,6 +107,7 @@ class Gate:
         if not asked.is_public:
             is_plain = self._is_plain(asked, scope)
             admitted = self._admit(asked, token, origin, is_stranger=stranger is not None, is_plain=is_plain)
+        # defence: the rate
         if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
             admitted = too_often(wait_s)
         if isinstance(admitted, Refuse):
@@ -119,6 +122,8 @@ class Gate:
         Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
         """
         asked = route("http", "POST", path)
+        # defence: a rebound Host in the fast lane
+        # defence: an Origin in the fast lane
         if asked.is_public or b"origin" in heading or self._policy.check_host(heading.headers(b"host")) is not None:
             return None
         admitted = self._admit(asked, _token(heading.headers(b"authorization")), None)
@@ -139,6 +144,7 @@ class Gate:
     async def _let_in(
         self, scope: Scope, receive: Receive, out: Outgoing, asked: Route, admitted: Principal | None
     ) -> None:
+        # defence: tokens behind the gate
         inner = _without_secrets(scope)
         inner.setdefault("state", {})["principal"] = admitted
         if scope["type"] == "websocket":
@@ -166,8 +172,10 @@ class Gate:
 
     def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
         """Does this page come from an origin that is not listed? True if it may go on all the same."""
+        # defence: a stolen token in a page of another origin
         if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:
             return None
+        # defence: Origin null may ask
         if asked.is_for_asking and origin != NULL:
             return True
         return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
@@ -187,6 +195,7 @@ class Gate:
             if isinstance(found, Refuse):
                 return found
             principal = found
+        # defence: a paired origin with another token
         if is_stranger and (principal is None or principal.origin != origin):
             # A paired origin is worth nothing without the token that was given to it; no other token will do.
             return unauthorized(asked.needs, token is not None)
@@ -198,7 +207,9 @@ class Gate:
         if principal is None and self._no_auth:
             principal = ANYONE
         if principal is None:
+            # defence: deny by default
             return unauthorized(asked.needs, token is not None)
+        # defence: scope and server of a token
         return allows(principal, asked.needs, asked.server) or principal
 
     def _is_plain(self, asked: Route, scope: Scope) -> bool:
@@ -231,6 +242,7 @@ def _token(authorizations: list[str], subprotocols: Iterable[str] = ()) -> str |
             found.append("")
     if not found:
         return None
+    # defence: two tokens in one request
     return found[0] if len(found) == 1 else ""
 
 

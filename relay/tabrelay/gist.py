@@ -77,6 +77,7 @@ class Gist:
 
     def _weigh(self, text: str) -> None:
         self._weight.add(text.encode("utf-8", "surrogatepass"))
+        # defence: values of a browser's message
         if self._weight.total > self._most or self._weight.size > MAX_KEPT:
             self.is_heavy = True
             self._kept.clear()
@@ -102,6 +103,7 @@ class Gist:
         end = text.find('"', at)
         end = len(text) if end < 0 else end
         if text.find("\\", at, end) < 0:
+            # defence: control characters in a long string
             self.is_bad = not _is_plain(text[at:end])
         elif at == 0 and _is_within(text):  # asked once for each slice, and not for each string
             end = len(text)

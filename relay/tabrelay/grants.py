@@ -74,6 +74,7 @@ def holders(sha256: str, principal: Principal, grant: Grant | None = None) -> di
     found = {proof.key_id(key): Holder(key, principal, grant)}
     if SERVE in principal.scopes:
         derived = proof.serve_key(key)
+        # defence: another program on the port: a worker may serve only
         found[proof.key_id(derived)] = Holder(derived, replace(principal, scopes=frozenset({SERVE})), grant)
     return found
 

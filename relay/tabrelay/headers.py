@@ -68,10 +68,13 @@ class LimitedHttp(Street):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._since = self.loop.time()
+        # defence: headers that come slowly
         self._arm(self.header_deadline_s)
         self.slots.enter(self)
+        # defence: the number of connections
         while len(self.connections) > self.max_connections:
             others = [each for each in self.connections if isinstance(each, LimitedHttp)]
+            # defence: connections that say nothing
             victim = self.slots.victim(self, others)
             if victim is None:
                 self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
@@ -117,6 +120,7 @@ class LimitedHttp(Street):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        # defence: a client that reads nothing
         self._stall = PatientTimer(self.loop, self.stall_s, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -143,6 +147,7 @@ class LimitedHttp(Street):
             cycle.message_event.set()
         self.flow.resume_reading()  # and nothing is kept of it
         if self.transport.can_write_eof():
+            # defence: a refusal on its way to a client that sends on
             self.transport.write_eof()
         self._deadline = PatientTimer(self.loop, self.linger_s, self.transport.close)
 
@@ -179,12 +184,14 @@ class LimitedHttp(Street):
         """The relay takes no more connections and ends soon. A request that comes on this one is still answered."""
         self._let_go()
         self.leave()
+        # defence: idle connections when the relay stops
         self.loop.call_later(self.idle_leave_s, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection without a request, unless one came just now."""
         if self.is_finished or self._body is not None or self._head.data or not self.is_idle:
             return
+        # defence: the end of an idle connection after a suspension
         if _has_unread(self.transport):
             self.timeout_keep_alive_task = self.loop.call_later(LOOK_AGAIN_S, self.timeout_keep_alive_handler)
         else:
@@ -208,6 +215,7 @@ class LimitedHttp(Street):
         """RFC 9112, 9.3.2: a client should not send what changes something before the last answer is there."""
         if not self._is_full:
             self._ahead += data
+        # defence: requests sent ahead
         if len(self._ahead) > self.max_ahead:
             self._is_full = True
             self._ahead.clear()
@@ -285,6 +293,7 @@ class LimitedHttp(Street):
         elif self._deadline is None:
             if self._held is not None and self.lane is not None and not self.lane.knows(self.url, self.headers):
                 self._let_go()  # a client that is not let in is told so before the body has come
+            # defence: bodies that come slowly
             self._arm(self.body_deadline_s)
 
     def _end(self, rest: bytes) -> None:
@@ -303,6 +312,7 @@ class LimitedHttp(Street):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
+            # defence: bodies that nobody reads
             self.cycle.body = b""  # the answer came before the body was read, so it is never read
         if self.is_finished or self.transport.is_closing():
             return

@@ -41,6 +41,7 @@ KEYS: Final = {
     "prompts/list": "prompts",
 }
 # The answers that are checked before clients get them: lists, and what a server says of itself.
+# defence: hidden text: discovery
 SIFTED: Final = frozenset({*KEYS, "server/discover"})
 # Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
 _TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
@@ -101,6 +102,7 @@ def read_about(said: object) -> dict[str, Any]:
     }
     if isinstance(about.get("_meta"), dict):
         about["_meta"] = _without_hidden(about["_meta"])
+    # defence: hidden text: in what a server says of itself
     return _without_hidden(about)
 
 
@@ -110,6 +112,8 @@ def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
     size = 0
     for name, value in members.items():
         text = orjson.dumps({name: value})
+        # defence: the size of members beside a server's description of itself
+        # defence: members of a server's description of itself that follow a large one
         if size + len(text) <= MAX_MEMBERS and not has_hidden_in_json(text.decode()):
             size += len(text)
             kept[name] = value
@@ -179,12 +183,14 @@ def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tu
         name = _name(key, item)
         if why is None and name in names:
             why = "has a name that another one has"
+        # defence: tools of one server
         if why is None and len(kept) >= most:
             why = f"is one of more than {most}"
         if why is None:
             text = orjson.dumps(item)
             if size + len(text) > bounds.list_bytes:
                 why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
+            # defence: hidden text: in a list
             elif (yield from searching_json(text.decode())):
                 why = "has characters that are not seen"
             else:
@@ -193,10 +199,12 @@ def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tu
             kept.append(item)
             names.add(name)
             other = alike.setdefault(skeleton(name), name)
+            # defence: hidden text: names that look alike
             if other != name:
                 flaws.append(Flaw(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
         else:
             flaws.append(Flaw(shown(name), why))
+            # defence: items of a list that are left out
             if len(flaws) >= MAX_FLAWS:
                 if (rest := len(items) - index - 1) > 0:
                     flaws.append(Flaw(key, f"has {rest:,} more items, which were not looked at"))
@@ -222,6 +230,7 @@ def _flaw(key: str, item: Any, bounds: Bounds) -> str | None:
         if not is_plain(uri):
             return "has characters in its URI that nobody sees"
     why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
+    # defence: the shape of a listed tool
     return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds) or _flaw_in_shape(item, bounds)
 
 
@@ -289,6 +298,7 @@ def is_plain(text: str) -> bool:
     """Is everything in it seen as what it is?"""
     if text.isascii():
         return text.isprintable()
+    # defence: ANSI and bidi in names
     return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
 
 

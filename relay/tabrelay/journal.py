@@ -212,6 +212,7 @@ class Journal:
         try:
             return orjson.dumps(self._row(ended)).decode()
         except (TypeError, ValueError, LookupError):
+            # defence: a line of the call log that can't be made
             return None
 
     def _put(self, file: LogFile, lines: list[str], lost: int) -> int:
@@ -220,6 +221,7 @@ class Journal:
         # Whether the file is full is asked, and the disk written to, once for many lines.
         for text in _together(lines, self._max_bytes // 16):
             # A line that the disk took half of must not spoil the next.
+            # defence: lines behind a torn one
             said = "\n" + text if self._is_torn and _ends_within_a_line(self.path) else text
             file.handle(logging.LogRecord("calls", logging.INFO, "", 0, said, (), None))
             self._is_torn = file.failures > failures
@@ -230,6 +232,7 @@ class Journal:
             return 0
         calls = left - 1 if lost else left
         self._failed += calls
+        # defence: calls that a full disk did not take
         return calls + lost
 
     def _open(self) -> bool:
@@ -252,6 +255,7 @@ class Journal:
             "ms": round(ended.took_ms, 1),
             **_outcome(ended),
         }
+        # defence: arguments in the call log
         if self.with_arguments:
             row |= _arguments(params.get("arguments"))
         return row

@@ -68,6 +68,7 @@ class ListFilter:
 
     async def _sifted(self, pending: Pending, reply: Reply) -> Sifted | None:
         """None if the list is too large."""
+        # defence: size of a list
         if len(reply.said) > self._max_text or is_heavy(text := reply.payload, self._max_values):
             return None
         await asyncio.sleep(0)

@@ -24,6 +24,7 @@ _SO_ATTACH_FILTER: Final = 26
 # Classic BPF. A TCP socket's filter sees the segment from its TCP header on; byte 13 of it has the flags.
 _DROP_SYN: Final = (
     (0x30, 0, 0, 13),  # load byte 13
+    # defence: connections that are not accepted yet when the relay stops
     (0x45, 0, 1, 0x02),  # is SYN set?
     (0x06, 0, 0, 0),  # then drop the segment
     (0x06, 0, 0, 0xFFFFFFFF),  # else keep it

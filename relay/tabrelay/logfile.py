@@ -30,12 +30,15 @@ class LogFile(RotatingFileHandler):
         """Raises OSError if it can't be written."""
         self._is_told = False
         self.failures = 0
+        # defence: the call log's size
         super().__init__(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
         # One that is there already may be anybody's, /tmp or a project: its mode is none of our business. One that is
         # gone, because somebody cleaned up, is made again.
+        # defence: a log directory that somebody deletes
+        # defence: directories of others' log files
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             # A link could lead to any file of this user's, and what is written is what others say. A pipe would be
@@ -46,6 +49,8 @@ class LogFile(RotatingFileHandler):
                 raise OSError(f"{path} is a link. Put a file there, or delete it.") from None
             raise
         # What was opened counts, and not what has that name by now. A device, as /dev/null, is as its system made it.
+        # defence: a pipe in place of the call log
+        # defence: a call log that is swapped while it is opened
         if not stat.S_ISCHR(os.fstat(handle).st_mode):
             try:
                 close_to_others(handle, path)
@@ -65,8 +70,10 @@ class LogFile(RotatingFileHandler):
         """Only whoever holds the lock of the file that has the name moves any of them, and moves that one last."""
         assert self.stream is not None
         with _alone(self.stream.fileno()) as is_alone:
+            # defence: one that puts the call log aside at a time
             if not is_alone:
                 return  # this line goes where the stream leads: to the file that is just put aside
+            # defence: a call log that another has put aside
             if self._is_current(self.stream):
                 if os.name == "nt":  # where nothing that is open can be moved
                     self.stream.close()

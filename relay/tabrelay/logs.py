@@ -53,6 +53,7 @@ def secrets_known() -> int:
 def redact(text: str) -> str:
     for secret in _known:
         text = text.replace(secret, "[redacted]")
+    # defence: tokens in logs
     return _SECRETS.sub(lambda found: (found["before"] or "") + "[redacted]", text)
 
 

@@ -24,6 +24,7 @@ async def run_in_turns(steps: Generator[Any, None, Result]) -> Result:
             next(steps)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+        # defence: loop time: long work in turns
         if time.perf_counter() - began > TURN_S:
             await asyncio.sleep(0)
             began = time.perf_counter()

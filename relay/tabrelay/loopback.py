@@ -44,6 +44,7 @@ def reserve(listener: socket.socket) -> Reservation:
     try:
         if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows
             twin.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        # defence: another program on the port: the other loopback address
         twin.bind((address, listener.getsockname()[1]))
     except OSError as error:
         twin.close()

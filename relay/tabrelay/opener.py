@@ -62,6 +62,7 @@ class Opener:
     def _start(self) -> None:
         # A browser that can't be started must not take the relay down.
         with contextlib.suppress(webbrowser.Error, OSError):
+            # defence: the pairing code on a command line
             self._open_url(self._file.as_uri())
 
 

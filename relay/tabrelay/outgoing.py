@@ -28,6 +28,7 @@ DEFAULT_HEADERS: Final = (
     (b"cache-control", b"no-store"),
 )
 # For whatever is no page and no file: if a browser shows it all the same, nothing in it counts.
+# defence: a policy for what is no page
 CSP: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 CORS_METHODS: Final = b"GET, POST, DELETE"
 CORS_HEADERS: Final = (
@@ -121,6 +122,7 @@ def dressed(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers
     """An answer's own headers, and those that every answer has."""
     given = list(headers)
     present = {name for name, _ in given}  # ASGI: names are in lower case
+    # defence: safe headers on every answer
     given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
     if not speaks_rpc and CSP[0] not in present:
         given.append(CSP)

@@ -95,6 +95,7 @@ class Pairing:
         asking = Asking(_new_code(), origin, server, now)
         before = self._shown.get((origin, server))
         is_new = before is None or not before.is_waiting(now)
+        # defence: pages that ask at once
         is_shown = now >= self._muted.get(origin, now) and (not is_new or len(self.waiting(now)) < MAX_SHOWN)
         if is_shown:
             self._shown = {key: each for key, each in self._shown.items() if each.is_waiting(now)}
@@ -123,6 +124,7 @@ class Pairing:
         """Approve a request that is not shown. Its page must collect the token soon, see `withdraw`. False: the code
         can't be one, or was decided on."""
         code = canonical(code)
+        # defence: a refusal of a forged request blocks its origin
         if len(code) != CODE_LENGTH + 1 or self._decision(code, now) is not None:
             return False
         self._record(code, _Decision(State.APPROVED, now + LIFE_S), now)
@@ -153,6 +155,7 @@ class Pairing:
 
     def _decision(self, code: str, now: float) -> _Decision | None:
         decision = self._decided.get(code)
+        # defence: an approval that nobody picked up
         return decision if decision is not None and now < decision.until else None
 
     def _record(self, code: str, decision: _Decision, now: float) -> None:
@@ -178,6 +181,7 @@ class Pairing:
         if sealed is None:
             return None
         seal, text = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
+        # defence: a ticket's seal
         if not hmac.compare_digest(seal, self._mac(text)):
             return None
         code, origin, server, since, _ = json.loads(text)

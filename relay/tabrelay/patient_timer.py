@@ -31,6 +31,7 @@ class PatientTimer:
 
     def _fire(self) -> None:
         late_s = self._loop.time() - self._due
+        # defence: deadlines of a process that was suspended
         self._handle = self._loop.call_later(max(TURN_S, min(late_s, self._wait_s)), self._callback)
 
     def when(self) -> float:

@@ -26,6 +26,7 @@ class Pieces:
     def add(self, data: memoryview) -> None:
         """No more than is missing."""
         while data:
+            # defence: bytes of a frame that comes in crumbs
             if not self._room and len(data) >= BLOCK:
                 self._blocks.append(bytes(data[:BLOCK]))
                 self.cost += BLOCK

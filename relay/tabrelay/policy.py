@@ -117,6 +117,8 @@ class Policy:
 
     def check_host(self, values: Sequence[str]) -> Refuse | None:
         """``values``: every Host header of the request. RFC 9112 §3.2: none or several is an error of the client."""
+        # defence: a rebound Host
+        # defence: two Host headers
         if len(values) == 1 and values[0].strip(" \t").lower() in self.hosts:
             return None
         if len(values) != 1:
@@ -131,6 +133,7 @@ class Policy:
 
     def check_origin(self, origin: str | None) -> Refuse | None:
         """Programs send no Origin and are admitted here (their token is checked next); browsers always send one."""
+        # defence: a foreign Origin
         if origin is None or origin in self.origins:
             return None
         if origin == "null":

@@ -45,6 +45,7 @@ class ProcessGuard:
 
     def add(self, group: int) -> None:
         self._groups.add(group)
+        # defence: children of a program that was killed
         if os.name == "posix" and not self._tell(f"+{group}\n"):
             self._start()
 

@@ -92,6 +92,7 @@ class Exchange:
         return self._signed(key, "socket")
 
     def _signed(self, key: bytes, side: str) -> str:
+        # defence: another program on the port: the address is signed
         return _encode(_mac(key, side, self.authority, self.client_nonce, self.relay_nonce))
 
 
@@ -131,6 +132,7 @@ class Challenge:
         nonce, signature = answer.get("nonce"), answer.get("signature")
         is_formed = _is_encoded(nonce) and _is_encoded(signature)
         exchange = Exchange(self._authority, self._nonce, str(nonce) if is_formed else "")
+        # defence: another program on the port: the relay's signature is checked
         if not is_formed or not hmac.compare_digest(exchange.relay_signature(self._key), str(signature)):
             raise Unproven(f"The program at {self._authority} is not your relay. {STOP_IT}")
         return ClientProof(exchange, self._key)
@@ -243,6 +245,7 @@ class Issuer:
         if not hmac.compare_digest(seal, self._seal(head, id, authority, client_nonce)):
             return None
         age_s = self._wall() - int.from_bytes(head[:_STAMP_BYTES], "big") / 1000
+        # defence: another program on the port: a proof has an end
         if not -SKEW_S <= age_s <= self._life_s:
             return None
         return Shown(id, Exchange(authority, client_nonce, relay_nonce), signature)

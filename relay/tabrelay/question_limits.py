@@ -41,10 +41,13 @@ class OpenQuestions:
     def refusal(self, call: Hashable, size: int) -> str | None:
         """Why this call can't ask one more question of that size; None if it can."""
         limits = self._limits
+        # defence: open questions: of one call
         if self._by_call[call] >= limits.per_call:
             return f"This call has {limits.per_call} open questions already. Wait for an answer before you ask again."
+        # defence: open questions: on one socket
         if self._count >= limits.per_connection:
             return f"This server has {limits.per_connection} open questions already. Wait for an answer and ask again."
+        # defence: open questions: their size
         if self._size + size > limits.size:
             return f"Open questions of one server have at most {limits.size:,} characters together. Ask for less."
         return None

@@ -152,6 +152,7 @@ class Registry:
             log.warning("%s: wrong in %s: %s", name, method, told(news))
 
     def _may_log(self, what: str) -> bool:
+        # defence: lines of the log that one server makes
         return not self._lines.take(what, self._clock())
 
     def used(self, entry: Entry) -> None:
@@ -382,6 +383,7 @@ class Registry:
     def _weigh(self, entry: Entry, catalogue: Catalogue) -> None:
         before, entry.catalogue, entry.size = entry.size, catalogue, catalogue.size
         self._weight += entry.size - before
+        # defence: catalogues: the budget of all catalogues
         if self._weight > self._catalogue_budget:
             self._forget_catalogues(entry)
 
@@ -390,6 +392,7 @@ class Registry:
         known = [entry for entry in self._entries.values() if entry.catalogue is not None and entry is not new]
         known.sort(key=lambda entry: (entry.peer is not None, entry.last_seen or 0.0))
         total = new.size + sum(entry.size for entry in known)
+        # defence: catalogues: a catalogue that is larger than the budget
         for entry in (*known, new):
             if total <= self._catalogue_budget:
                 break

@@ -104,11 +104,13 @@ def _framing(fields: list[Field], version: str) -> tuple[int, bool]:
     lengths = [value for name, value in fields if name == b"content-length"]
     codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
     if codings:
+        # defence: two lengths of one body
         if lengths or codings != [b"chunked"] or version != "1.1":
             raise BadRequest
         return 0, True
     if not lengths:
         return 0, False
+    # defence: a length that is repeated
     if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
         raise BadRequest
     return int(lengths[0]), False
@@ -157,6 +159,7 @@ class HeadReader:
         size = end + len(END)
         if end >= 0:
             self.data.clear()
+            # defence: the header's size
             if size > self._most:
                 raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             return parse_head(data[:size]), data[size:]
@@ -176,6 +179,7 @@ class HeadReader:
             is_good = line >= 0 or seen > _START_LOOKED_AT or _is_start(data[:_START_LOOKED_AT])
         if not is_good:
             raise BadRequest
+        # defence: a header that never ends
         if len(data) > self._most:
             raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
@@ -263,6 +267,7 @@ class ChunkedBody:
                 raise BadRequest
             self._count(end + 2 - at)
             at = end + 2
+        # defence: a trailer line without an end
         if self._overhead + len(data) - at > self._most + self._content:
             raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         self._rest = data[at:]
@@ -270,6 +275,7 @@ class ChunkedBody:
 
     def _count(self, size: int) -> None:
         self._overhead += size
+        # defence: trailers and tiny chunks
         if self._overhead > self._most + self._content:
             is_trailer = self._is_trailer
             raise BadRequest(

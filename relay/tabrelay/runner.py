@@ -39,6 +39,7 @@ YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
 # while turns are long waits behind everybody who came before, a turn for each of them.
+# defence: one door for all
 DOORS = 32
 
 
@@ -118,6 +119,7 @@ class Runner(uvicorn.Server):
             self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # defence: answers when the relay stops
         self._stop_keeping()
         if sockets and not self.force_exit and not self._shares_port:
             stop_handshakes(sockets[0])
@@ -196,6 +198,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
 
     if settings.trusted_proxies:
         # Outermost: what follows sees the client's own address and scheme, as the proxy says them.
+        # defence: proxies that nobody trusts
         app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
     return uvicorn.Config(
         app,
@@ -224,6 +227,7 @@ def run(
 ) -> None:
     """Serve until a signal comes."""
     runner = Runner(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
+    # defence: memory: the allocator is told to give free memory back
     limit_free_memory()
     calm_collector()
     # Processes that share a port take connections one by one, so that each of them gets some.

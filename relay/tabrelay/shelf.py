@@ -58,6 +58,7 @@ class Catalogue:
         have the type that MCP gives it is left out. None where a server said nothing of itself."""
         if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
             return None
+        # defence: the types of a server's description of itself
         about = read_about(row["initialize"])
         lists = {name: tuple(inspect(key, row.get(name) or [], ANY_SIZE)[0]) for name, key in LISTS.items()}
         return cls({name: about[name] for name in ABOUT if name in about}, **lists)
@@ -67,6 +68,7 @@ class Catalogue:
         """About how many bytes of memory it takes. An empty object is two bytes of JSON and 64 of memory."""
         text = orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts])
         values = text.count(b",") + text.count(b":")
+        # defence: catalogues: the memory of a catalogue
         return len(text) + values * VALUE + text.count(b"{") * OBJECT + text.count(b"[") * ARRAY
 
     def changes(self, before: Catalogue | None) -> frozenset[str]:

@@ -61,6 +61,7 @@ class _Gathering:
         self._gist.add(text)
         data = text.encode()  # which the gist had to do for what is not ASCII: now it is a copy
         self._slices.append(data)
+        # defence: what is kept of a long message beside its slices
         self.cost += len(data) + self._gist.cost - before
 
     def whole(self) -> Payload:

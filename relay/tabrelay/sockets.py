@@ -118,6 +118,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
                 self.transport.resume_reading()
                 self._drink(request)
 
+        # defence: the number of those that knock
         if turnstile.waiting >= self.most_knocking:
             self._turn_away(COME_BACK)
         elif not turnstile.enter(come_in):
@@ -133,6 +134,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         at, end, is_free, left = 0, len(data), self._is_free, MOST_FRAMES
         self._scrap = b""
         while at < end and not self._refused:
+            # defence: loop time: frames of one read
             if not left:
                 self._backlog = data[at:]
                 self._defer()
@@ -191,6 +193,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self._count()
 
     def _may_have(self, size: int) -> bool:
+        # defence: a frame that is too large and comes at once
         return self.on_text is not None and size <= self.config.ws_max_size
 
     def _hand_on(self, data: bytes | memoryview, mask: bytes) -> None:
@@ -213,7 +216,9 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def _begin(self, head: bytes, size: int) -> None:
         """A large frame. The library is not asked only if there is nothing that it could object to."""
+        # defence: the header of a large frame
         is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED and size <= self.config.ws_max_size
+        # defence: a large text within another message
         if is_text and not self.frames and self.conn.state is OPEN and not self.close_sent:
             self._mask = head[-4:]
         else:
@@ -268,6 +273,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def handle_cont(self, event: Frame) -> None:
         self._fragments += 1
+        # defence: fragments
         if self._fragments > MAX_FRAGMENTS:
             self._give_up(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
             return
@@ -308,6 +314,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         unfinished = len(self._scrap) + len(self.conn.reader.buffer) + self._fragment_bytes
         if self._large is not None:
             unfinished += self._large.cost
+        # defence: whole messages that nobody has taken yet
         held = unfinished + self._queued + len(self._backlog)
         if held == self._held:
             return
@@ -318,7 +325,9 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.tally.set(self, held, is_much=unfinished > LITTLE)
         # Whoever takes longest goes: a browser that means what it says is done with a message in a moment. If nobody
         # has more than a little, too many have that, and the last of them goes.
+        # defence: frames that never end
         while self.tally.total > self.budget and not self._refused:
+            # defence: small frames that never end
             (self.tally.oldest or self)._give_up(CLOSE_SLOW, "the message took too long while many others were read")
 
     def _forget(self) -> None:
@@ -351,8 +360,10 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         """Reference counts free the connection now. The garbage collector may find it only after an hour: its full
         collections are rare, and a lost connection is small."""
         if self.handshake_initiated and hasattr(self, "scope"):
+            # defence: memory: a lost socket does not refer to itself by its scope
             self.scope["extensions"].pop(CONDUIT, None)
         parser: Any = self.conn.parser
+        # defence: memory: the parser of a lost socket is closed
         parser.close()
 
     def say(self, texts: Sequence[str]) -> bool:
@@ -393,6 +404,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         if self.pong_timer is not None and self.ping_timeout is not None:
             # After a stall the pong may wait unread: it is read before the socket is taken for dead.
             self.pong_timer.cancel()
+            # defence: stalls: a pong that waited unread is read before the socket is cut
             timer: Any = PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)
             self.pong_timer = timer
 

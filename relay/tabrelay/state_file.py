@@ -97,6 +97,7 @@ class StateFile(Generic[Row]):
             self.flush()
             return
         if self._thread is None and self._timer is None:
+            # defence: state files that a thread writes
             self._start_soon(self._path, loop)
 
     def flush(self) -> None:
@@ -119,6 +120,7 @@ class StateFile(Generic[Row]):
 
     def _start_soon(self, path: Path, loop: asyncio.AbstractEventLoop) -> None:
         wait_s = self._pause_ends - time.monotonic()
+        # defence: a pause after each write of a state file
         if wait_s > 0:
             self._timer = loop.call_later(wait_s, self._start, path, loop)
         else:
@@ -168,6 +170,7 @@ class StateFile(Generic[Row]):
 
     def _write(self, path: Path, rows: dict[str, Row]) -> Mapping[str, Row]:
         """Gives back the rows of another process that went into the file."""
+        # defence: rows that another process wrote into a state file
         theirs = self._foreign(path, rows)
         scratch = path.with_suffix(f".{os.getpid()}-{self._number}.tmp")
         try:

@@ -140,6 +140,7 @@ class Switch:
             call.trace.ended(outcome)
         if self._meter is not None:
             self._meter.ended(server, call, took_s, outcome)
+        # defence: every call is written down
         if self._scribe is not None and call.method in NOTED:
             self._scribe.ended(server, call, took_s, outcome)
 
@@ -276,6 +277,7 @@ class Switch:
         if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
             self._claim_turn(call)
         cost = memory_of(call.payload)
+        # defence: calls without an answer
         if not self.budget.take(cost):
             if call.caller.era is LEGACY:
                 self._release_turn(call)

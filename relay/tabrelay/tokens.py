@@ -125,8 +125,10 @@ class Tokens:
         if self._is_master(token):
             return self._master_principal
         grant = self._grants.find(digest(token))
+        # defence: an expired token
         if grant is None or grant.is_over(self._wall()):
             return None
+        # defence: a token bound to an origin
         if origin is not None and grant.origin is not None and origin != grant.origin:
             return None
         return grant.principal
@@ -148,6 +150,7 @@ class Tokens:
         if found is None:
             return None
         grant = found[1].grant
+        # defence: another program on the port: a page's proof is of its origin
         if grant is not None and origin is not None and grant.origin is not None and origin != grant.origin:
             return None
         return found[1].principal
@@ -155,6 +158,7 @@ class Tokens:
     def _shown(self, text: str) -> tuple[proof.Shown, Holder] | None:
         shown = self._proofs().read(text)
         holder = None if shown is None else self._holder(shown.key_id)
+        # defence: another program on the port: a proof is signed by the client
         if shown is None or holder is None or not shown.is_signed_by(holder.key):
             return None
         return shown, holder
@@ -171,8 +175,11 @@ class Tokens:
 
     def _proofs(self) -> proof.Issuer:
         if self._issuer is None:
+            # defence: proofs that relays of one bus share
             shared = hmac.digest(self.session_key(), b"client proofs", "sha256") if self._shares_proofs else None
             # A secret of this process only: what a program captured that took the port ends with this relay.
+            # defence: another program on the port: a proof is of one process
+            # defence: proofs of relays without a bus
             self._issuer = proof.Issuer(shared or secrets.token_bytes(32), self._wall)
         return self._issuer
 

@@ -41,6 +41,7 @@ class Turnstile:
         """Now, or when it is its turn; says whether it was now."""
         if self._left == AT_ONCE:
             self._call_soon(self._turn)
+        # defence: browsers that come all at once
         if not self._left:
             self._waiting.append(come_in)
             return False

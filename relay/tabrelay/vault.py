@@ -19,6 +19,8 @@ from typing import Final
 PREFIX: Final = "tr_"  # makes a leaked secret recognisable: for the log redaction, and for secret scanners
 GLANCE_S: Final = 0.02
 MOST_READ: Final = 16 * 1024 * 1024  # characters
+# defence: links in place of secrets
+# defence: links in place of the call log
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)  # what looks like a file may be a pipe that nobody writes to
 
@@ -69,6 +71,7 @@ def read(path: Path) -> str:
     # From here on it is one and the same file, whatever becomes of its name.
     with os.fdopen(handle, encoding="utf-8") as file:
         close_to_others(handle, path)
+        # defence: a secret that is swapped while it is read
         return file.read(MOST_READ)
 
 
@@ -80,6 +83,7 @@ def close_to_others(handle: int, path: Path) -> None:
     if not _is_ours(found):
         raise StateError(f"{path} belongs to another user, who may know what is in it. Delete it.")
     if os.name == "posix" and found.st_mode & 0o077:
+        # defence: modes of the token file
         os.fchmod(handle, 0o600)
 
 
@@ -89,6 +93,7 @@ def _is_ours(found: os.stat_result) -> bool:
     if os.name != "posix":
         return True
     me = os.geteuid()
+    # defence: secrets that somebody else put there
     return me == 0 or found.st_uid in (0, me)
 
 

@@ -92,6 +92,7 @@ class Visits:
         """Send away whoever is no longer welcome."""
         for mates in list(self._inside.values()):
             if not self._is_welcome(next(iter(mates)).principal):
+                # defence: a revoked token's streams and sockets
                 for visit in list(mates):
                     visit.end()
 

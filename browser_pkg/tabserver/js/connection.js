@@ -292,6 +292,7 @@ export class Connection extends EventTarget {
       const build = await this.#findRelay();
       this.#isOutdated = BUILD !== "" && build !== BUILD;
       await this.#findToken();
+      // defence: another program on the port: a page loads no code from it
       await this.#checkRelay();
       await this.#identify();
       if (this.isClosed || this.#away) return;
@@ -453,6 +454,7 @@ export class Connection extends EventTarget {
         if (message.stage !== "failed") return;
         this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
         // The worker ends when it is asked to try again, and the page starts another one.
+        // defence: a page that is loaded while the relay is down: a worker that failed is started again
         return void this.#afterFailure().then(() => this.#post({ t: "retry" }));
       case "state":
         // That the worker has no good token is what this page is asking for one about: its own words say more.

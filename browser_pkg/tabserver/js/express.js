@@ -132,11 +132,13 @@ export class Express {
   take(frame) {
     if (this.#grants.size === 0 || this.#socket?.readyState !== WebSocket.OPEN) return false;
     const call = readOpening(frame);
+    // defence: calls that JavaScript carries out: their number
     if (!call || call.seq !== this.#next) return false;
     for (const { pattern, grant } of this.#grants.get(call.caller) ?? []) {
       const given = argumentsOf(pattern, call);
       if (given === undefined) continue;
       if (grant.port === undefined) return this.#run(grant, call, given);
+      // defence: a busy tab: calls that JavaScript carries out wait too
       return (!grant.hasRivals || this.#responds(grant.port)) && this.#send(grant, grant.port, call);
     }
     return false;
@@ -148,12 +150,14 @@ export class Express {
    * @param {() => number} receive gives the number of the last frame that Python has, or -1 if that is not known
    */
   pass(frame, receive) {
+    // defence: calls that JavaScript carries out: told before a frame
     this.settle();
     this.#granted = undefined;
     this.#turn = 0;
     this.#next = receive() + 1;
     const grant = /** @type {Grant | undefined} */ (this.#granted);
     const call = grant && readOpening(frame);
+    // defence: calls that JavaScript carries out: their channel
     const pattern = call && call.channel === grant.channel ? patternOf(call) : undefined;
     if (!call || !pattern) return;
     const grants = this.#grants.get(call.caller);
@@ -169,6 +173,7 @@ export class Express {
    */
   answer(port, name, json) {
     const under = this.#calls.get(name);
+    // defence: calls that JavaScript carries out: whose answer it is
     if (!under || under.grant.port !== port) return false;
     this.#calls.delete(name);
     const { grant, call } = under;
@@ -255,6 +260,7 @@ export class Express {
    * @param {string} given
    */
   #run(grant, call, given) {
+    // defence: calls that JavaScript carries out: what was acknowledged
     if (!this.#isMyTurn() || call.upto >= this.#turn) return false;
     const json = this.#books.run(grant.number, this.#written(given));
     if (json === undefined) return false;
@@ -287,6 +293,7 @@ export class Express {
 
   /** The timer stays as it is: one that finds nothing to do does no harm. */
   #bookSoon() {
+    // defence: calls that JavaScript carries out: how far behind
     if (this.#came + this.#answers.length >= MOST_BEHIND || this.#letters >= MOST_LETTERS) this.settle();
     else if (!this.#isTimed) {
       this.#isTimed = true;

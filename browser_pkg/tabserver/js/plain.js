@@ -40,6 +40,7 @@ export function readOpening(frame) {
   const end = frame.indexOf("\n");
   if (!opening || end < 0) return undefined;
   const [beginning, seq, upto, channel = "", id = ""] = opening;
+  // defence: calls that JavaScript carries out: another caller
   const caller = frame.slice(beginning.length, end);
   return { seq: Number(seq), upto: Number(upto), channel, id, caller, request: frame.slice(end + 1), size: frame.length - 1 };
 }
@@ -59,6 +60,7 @@ export function patternOf({ id, request }) {
   const said = parsed(request);
   if (!isRecord(said) || said.jsonrpc !== "2.0" || said.method !== "tools/call" || !isRecord(said.params)) return undefined;
   const { name, arguments: given, _meta: meta } = said.params;
+  // defence: calls that JavaScript carries out: nothing else is said
   if (typeof name !== "string" || !isRecord(given) || !isRecord(meta) || Object.keys(said.params).length !== 3) return undefined;
   const spans = spansOf(request);
   const [numbers, values] = [spans?.get("id"), spans?.get("params/arguments")];
@@ -78,9 +80,13 @@ export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, 
   const before = isIdFirst ? `${first}${id}${second}` : first;
   const after = isIdFirst ? third : `${second}${id}${third}`;
   const end = request.length - after.length;
+  // defence: calls that JavaScript carries out: what stands before
+  // defence: calls that JavaScript carries out: what stands behind
   if (end <= before.length || !request.startsWith(before) || !request.endsWith(after)) return undefined;
   const json = request.slice(before.length, end);
   const given = parsed(json);
+  // defence: calls that JavaScript carries out: a tab by name
+  // defence: calls that JavaScript carries out: arguments that are JSON
   if (!isRecord(given) || Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\n") || hasMany(json)) return undefined;
   return json;
 }
@@ -125,6 +131,7 @@ function spansOf(json) {
       if (last.includes("\\")) return undefined;
     } else if ((piece === "," || piece === "}" || piece === "]") && here) {
       const name = path.map(({ key }) => key).join("/");
+      // defence: calls that JavaScript carries out: a key that stands there twice
       if (here.key !== "" && spans.has(name)) return undefined;
       if (here.key !== "") spans.set(name, [here.start, end]);
       here.key = "";

@@ -91,6 +91,7 @@ export async function prove(relay, key, signal) {
     ["relay", "client", "socket"].map(async (side) => encode(await sign(signing, side, ...parts))),
   );
   const isFormed = /^[\w-]+$/.test(String(answer.nonce));
+  // defence: another program on the port: the worker checks the relay's signature
   if (!isFormed || answer.signature !== relays) {
     const stop = "Find out which program has the port and stop it; then start the relay.";
     throw new Unproven("unproven", `The program at ${origin} is not your relay. ${stop} Nothing was sent to it.`);
@@ -182,6 +183,7 @@ function refusal(origin, status, error) {
 
 /** @param {Uint8Array<ArrayBuffer>} raw */
 function imported(raw) {
+  // defence: another program on the port: a page's keys can't be exported
   return crypto.subtle.importKey("raw", raw, HMAC, false, ["sign"]);
 }
 

@@ -80,6 +80,7 @@ export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
     if (ENDS.has(data.t)) express.callEnded(port);
     if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
+    // defence: calls that JavaScript carries out: told before a page
     express.settle();
     if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
@@ -128,6 +129,7 @@ export async function prove(relay, token, signal) {
       await reach(new URL(relay).origin, signal);
       return JSON.stringify({ bearer: token, socket: "" });
     }
+    // defence: another program on the port: the worker's key is derived
     const key = pageKey?.id === token ? pageKey : (await keysFrom(await keyOf(token))).worker;
     return JSON.stringify(await proveWith(relay, key, signal));
   } catch (error) {
@@ -157,11 +159,13 @@ export function openSocket(url, protocols, signature, opened, received, closed, 
     if (!awaited) opened();
   };
   socket.onclose = (event) => {
+    // defence: calls that JavaScript carries out: told before the end
     express.settle();
     closed(event.code, event.reason);
   };
   socket.onmessage = ({ data }) => {
     if (awaited) {
+      // defence: another program on the port: a worker's socket is signed
       if (data !== awaited) return socket.close();
       awaited = "";
       return opened();

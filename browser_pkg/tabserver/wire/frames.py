@@ -120,6 +120,7 @@ class Caller:
             text = json.dumps(self.to_dict(), separators=(",", ":"))
         except RecursionError:
             text = ""
+        # defence: strings of a frame header: a caller that the other end would refuse
         if not text or len(text) > MAX_CALLER or is_deep(text):
             raise MessageTooLarge(f"a caller of more than {MAX_CALLER:,} characters or {MAX_DEPTH} levels")
         return text
@@ -256,6 +257,7 @@ def decode(header: str) -> dict[str, Any]:
     if not isinstance(frame, dict):
         raise RemoteProtocolError("a frame header is not an object")
     # Escapes can spell half of a surrogate pair, which no log, no answer and no other relay can be sent.
+    # defence: half of a surrogate pair in a header
     if ("\\u" in header or not header.isascii()) and not is_well_formed(json.dumps(frame, ensure_ascii=False)):
         raise RemoteProtocolError("a frame header has half of a surrogate pair")
     return check(frame)
@@ -295,6 +297,7 @@ def depth(text: str) -> int:
 
 def is_deep(text: str) -> bool:
     """Does JSON nest more than MAX_DEPTH levels? Brackets inside strings, such as a request's id, do not count."""
+    # defence: strings of a frame header: brackets inside them are no depth
     return text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH
 
 

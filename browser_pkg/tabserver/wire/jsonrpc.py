@@ -27,6 +27,7 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
     """MCP narrows JSON-RPC: an id is a string or an integer, never null, a fraction or a boolean. A string has at most
     MAX_ID characters, an integer at most 64 bits."""
     if isinstance(value, str):
+        # defence: the length of an id, where messages enter
         return len(value) <= MAX_ID
     return isinstance(value, int) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 

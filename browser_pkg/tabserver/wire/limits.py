@@ -41,6 +41,7 @@ JITTER: Final = 0.1
 
 def watchdog_s(heartbeat_s: float) -> float:
     """L9: a relay that was silent for so long is gone. Two heartbeats may be late or lost."""
+    # defence: half-open: the watchdog is shorter than the grace
     return 2.5 * heartbeat_s
 
 

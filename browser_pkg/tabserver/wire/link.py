@@ -339,6 +339,7 @@ class Link(Generic[P]):
         is_due = receiver.book(came, size, told)
         for channel, id, payload in answers:
             sender.keep("msg", _answer_tail(channel, id), payload, receiver.ack)
+        # defence: calls that JavaScript carries out: more than was said
         if upto > sender.last:
             return False
         sender.confirm(upto)
@@ -438,6 +439,7 @@ class Link(Generic[P]):
             self._receiver.reset()
         self._drop_suspect(frame["resumed"])
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
+        # defence: half-open: the worker knows the heartbeat of its relay
         if not self._limits.watchdog_s and frame.get("beat_ms"):
             self._watchdog_s = watchdog_s(frame["beat_ms"] / 1000)
         self._sender.max_message = min(self._limits.max_message, frame["max_msg"])
@@ -498,6 +500,7 @@ class Link(Generic[P]):
         timers = self._timers
         for name in [name for name, due in timers.items() if due <= now]:
             due = timers.get(name)
+            # defence: stalls: a timer that another one has ended is not handled
             if due is None or due > now:
                 continue
             del timers[name]
@@ -510,6 +513,7 @@ class Link(Generic[P]):
             elif name == "suspicion":
                 self._suspicion_due(now)
             else:  # watchdog or greeting
+                # defence: stalls: frames that waited unread are read before the socket is given up
                 self._looks_left = LOOKS
                 timers["suspicion"] = now + self._limits.watchdog_yield_s / LOOKS
 
@@ -527,6 +531,7 @@ class Link(Generic[P]):
         """L7: grace counts the time in which this process ran: a greeting may have waited unread through a stall. After
         the last tick there is one more look, for a stall that began within that tick."""
         tick_s, is_late = self._limits.grace_s / GRACE_TICKS, now - due > self._limits.late_s
+        # defence: stalls: the time in which a relay stalled is no part of a session's grace
         if not is_late:
             self._grace_left -= 1
         if self._grace_left > 0:

@@ -55,6 +55,7 @@ class Text:
 
     def weigh(self, payload: str) -> tuple[int, int]:
         # One letter outside of ASCII can make Python give four bytes to each of the others.
+        # defence: bytes of wide letters
         return len(payload), 1 if payload.isascii() else 4
 
     def cut(self, payload: str, start: int, end: int) -> str:

@@ -116,6 +116,7 @@ class Receiver(Generic[P]):
         size, width = self._codec.weigh(payload)
         if partial.size + size > self.max_message:
             raise TooMuch(f"a message of more than {self.max_message:,} characters")
+        # defence: unfinished messages of all links
         if self._budget is not None and self._budget.used + size * width > self._budget.most:
             raise TooMuch("more large messages at once than the relay can hold")
         before = partial.slices.cost

@@ -83,12 +83,14 @@ class Sender(Generic[P]):
             self.check(size)
         limits, kept, lanes, budget = self._limits, self._kept, self._lanes, self._budget
         whole = size + len(tail)
+        # defence: the length of a header, in the sender
         if whole - size > _MAX_TAIL:
             raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")
         cost = whole * width
         count = self.unacknowledged if lanes else len(kept)
         all_size = self._size + whole
         # L3: a close always has room. It is small, each channel has one, and without it a caller would wait in vain.
+        # defence: stalls: a close has room where nothing else has
         if (count >= limits.replay_messages or all_size > limits.replay_bytes) and kind != "close":
             raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
         if budget is not None and not budget.take(cost):
@@ -150,6 +152,7 @@ class Sender(Generic[P]):
         if self.outbox or self._lanes or self._max_part > self.max_message:
             return 0
         has_room = len(self._kept) + frames <= limits.replay_messages and self._size + size <= limits.replay_bytes
+        # defence: calls that JavaScript carries out: room to keep answers
         return self.last + 1 if has_room else 0
 
     def fill(self, ack: int) -> None:

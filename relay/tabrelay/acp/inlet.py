@@ -37,6 +37,7 @@ async def carried(
     async for line in lines:
         if not isinstance(line, TooLong):
             frame = await parsed(Frame.read, line)
+            # defence: strings of a frame header: ids on the pipes of an editor and its agent
             if frame.id_flaw is None:
                 yield frame
             else:

@@ -245,6 +245,7 @@ class Cluster:
                     raw(sender, header, body)
                 elif handler is not None:
                     handler(sender, header, payload)
+            # defence: a message of the bus that can't be handled
             except Exception:  # the next message has nothing to do with this one
                 log.exception("A message of relay %s (%s) could not be handled.", sender[:40], header["op"][:40])
         return header

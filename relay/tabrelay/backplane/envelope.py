@@ -112,6 +112,7 @@ class Assembly:
         if index == count - 1:
             del mine[number]
             return b"".join(whole.parts)
+        # defence: bounds: messages on the bus that are not whole
         if len(mine) > MAX_MESSAGES or sum(one.size for one in mine.values()) > MAX_UNFINISHED:
             mine.clear()
             raise BadEnvelope("too much that is not whole")

@@ -130,6 +130,7 @@ class Bridge:
         async for chunk in chunks:
             for number, line in enumerate(lines.feed(chunk), 1):
                 await self._line(line)
+                # defence: bridge's loop time: lines of one read
                 if number % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)
         if (last := lines.close()) is not None:

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 Read = TypeVar("Read")
 
+# defence: bridge's loop time: large messages are parsed in a thread
 LARGE: Final = 256 * 1024
 """Bytes of a message that is parsed in the event loop."""
 LINES_AT_ONCE: Final = 64  # in one callback of the event loop

@@ -118,6 +118,7 @@ async def _prove(stream: AsyncNetworkStream, challenge: Challenge) -> ClientProo
     except (httpcore2.ReadError, httpcore2.WriteError, ConnectionError) as error:
         # A relay that ends at this moment: as if it had not been there.
         raise httpcore2.ConnectError(str(error)) from error
+    # defence: another program on the port: the bridge's connections are proved
     return challenge.verify(*answer)
 
 

@@ -166,6 +166,7 @@ def key_to_prove(address: Address, authorization: str | None) -> bytes | None:
     scheme, _, token = (authorization or "").partition(" ")
     if address.url.startswith("https:") or scheme.lower() != "bearer" or is_access_token(token):
         return None
+    # defence: another program on the port: tokens that other flags give
     return key_of(token) if address.is_relay or is_relay_token(token) else None
 
 

@@ -24,6 +24,7 @@ from tabrelay.switch import Switch
 from tabserver.wire import jsonrpc
 from tabserver.wire.names import server_of
 
+# defence: loop time: sessions that are told of a browser
 AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
 # What a session's channel must be told again when another worker takes over.
 REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})

@@ -75,6 +75,7 @@ class Diary:
         except (TypeError, AttributeError, KeyError, ValueError):
             return None
         known = self.pages.get(key)
+        # defence: an end that is told before what came first
         if page is None or (known is not None and known.is_ended):
             return None
         self._keep(key, page)
@@ -144,6 +145,7 @@ class Diary:
             level if isinstance(level, str) and len(level) <= MAX_LEVEL else None,
             tuple(uris[-MAX_SUBSCRIPTIONS:]),
             row.get("ended") is True,
+            # defence: the bounds of a session's state from a file or another relay
             tab if is_tab_id(tab) else None,
         )
 

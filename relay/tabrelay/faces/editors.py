@@ -143,6 +143,7 @@ def _read(told: Any) -> list[Row]:
             server, id = (_text(one.get("server")), _text(one.get("server_id"))) if isinstance(one, dict) else ("", "")
             if server and id:
                 said = one.get("connections")
+                # defence: bounds: connections in a conductor's report
                 connections = tuple(_text(text) for text in said[:MAX_CONNECTIONS]) if isinstance(said, list) else ()
                 how, is_used = _text(one.get("how")), one.get("is_used") is True
                 rows.append(Row(agent, _text(session.get("session")) or None, server, id, how, connections, is_used))

@@ -208,6 +208,7 @@ class Forwarding:
     def _session(self, node: str, header: dict[str, Any]) -> tuple[Peer, str, Caller] | None:
         address, channel, caller = str(header.get("a")), header.get("c"), _caller(header)
         peer = self._local(address)
+        # defence: strings of a frame header: a channel from the bus
         if peer is None or caller is None or not is_channel(channel):
             return None
         if header.get("late") is not True:  # else whoever says it need not be the one that has the session

@@ -95,6 +95,7 @@ class Handshake:
         """A session that a client reached another relay with. That one has checked whose it is; and so do we."""
         session = self._sessions.known(key)
         is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
+        # defence: somebody else's stream at another relay
         return session if is_theirs else None
 
     def _said_elsewhere(self, key: str, message: dict[str, Any]) -> None:
@@ -203,6 +204,7 @@ class Handshake:
     ) -> Begun | None:
         """The same for a request with the header of one that was begun in the session with this id."""
         method = message.get("method") if type(message) is dict else None
+        # defence: a call like the one before it: a list
         if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
             return None
         number = message.get("id")
@@ -213,6 +215,7 @@ class Handshake:
             return None
         meta, name = params.get("_meta"), params.get(NAMED_BY[method])
         if type(meta) is dict:
+            # defence: a call like the one before it: a forged session, legacy
             if eras.META_VERSION in meta or META_ACP in meta:
                 return None  # of the other era, or with a word that only the relay may say
             if (token := meta.get("progressToken")) is not None and not jsonrpc.is_request_id(token):
@@ -275,6 +278,7 @@ class Handshake:
         self.briefing.tell(session)
         call = self._call(exchange, session, message, exchange.scope)
         gist = _gist(message)
+        # defence: values of a call that waits
         message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
 
         def remembered() -> str | None:

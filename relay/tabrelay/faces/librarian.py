@@ -128,6 +128,7 @@ class Librarian:
         news = self._news.get(server)
         if news is None:
             if len(self._news) >= len(self._switch.registry):
+                # defence: catalogues: what is known of names that are forgotten
                 self._forget_others()
             recalled = self._switch.registry.recall(server)
             news = self._news[server] = News(None if recalled is None else recalled.digests())
@@ -265,6 +266,7 @@ class Librarian:
             page = result.get(key)
             for item in page if isinstance(page, list) else ():
                 size += len(orjson.dumps(item))
+                # defence: catalogues: pages of a list without end
                 if len(items) >= MAX_ITEMS or size > self._max_list:
                     return items, True
                 items.append(item)

@@ -42,6 +42,7 @@ class Mailbox:
 
         def weigh(piece: bytes) -> None:
             weight.add(piece)
+            # defence: values of a body
             if weight.total > self._max_values:
                 raise self._too_many()
 
@@ -82,6 +83,7 @@ class Mailbox:
         return value
 
     def _check_depth(self, value: Any) -> None:
+        # defence: levels of nesting
         if is_deeper_than(value, self._max_depth):
             raise BadRequest(f"The body nests deeper than {self._max_depth} levels.", reason="too_deep")
 

@@ -41,6 +41,7 @@ def check_message(message: Any) -> None:
             raise BadRequest("A message's method must be a string.")
         if "id" in message and (flaw := jsonrpc.id_flaw(message["id"])) is not None:
             raise BadRequest(flaw)
+        # defence: params of any type: where requests enter
         if (flaw := _params_flaw(message.get("params"))) is not None:
             raise BadRequest(flaw, code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
     elif "id" not in message or ("result" in message) is ("error" in message):
@@ -65,6 +66,7 @@ def _params_flaw(params: Any) -> str | None:
 
 def check_about(text: bytes) -> None:
     """`text`: who the client is and what it can do. Raises BadRequest if it goes on about it for too long."""
+    # defence: what a client says of itself
     if len(text) > MAX_ABOUT:
         raise BadRequest(
             f"The client says more than {MAX_ABOUT:,} bytes about itself and its capabilities.",

@@ -35,6 +35,7 @@ class MirrorCache:
         rows = {name: row for name, row in found.items() if row}
         # What this replaces is still counted: so the total is never less than what is held.
         self._size += 1 + sum(_size(name, row) for name, row in rows.items())
+        # defence: catalogues: the cache of repeated arguments
         if self._size > MAX_SIZE:
             self._rows.clear()
             self._size = 0

@@ -81,15 +81,19 @@ class Agreed:
         if type(message) is not dict or message.get("method") != CALL or message.get("jsonrpc") != "2.0":
             return False
         params = message.get("params")
+        # defence: a call like the one before it: another tool
         if type(params) is not dict or params.get("name") != self.name:
             return False
         meta, id = params.get("_meta"), message.get("id")
         return (
             type(meta) is dict
             and meta.get(eras.META_VERSION) == self.version
+            # defence: a call like the one before it: another client
             and meta.get(eras.META_CLIENT) == self.client
             and meta.get(eras.META_CAPABILITIES) == self.capabilities
+            # defence: a call like the one before it: a forged session
             and META_ACP not in meta  # which only the relay may say
+            # defence: the length of an id, with the header of the call before
             and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
             and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
         )
@@ -284,6 +288,7 @@ def _caller(principal: str, meta: dict[str, Any]) -> Caller:
     about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
     check_about(about)
     # As text: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
+    # defence: memory: a known client takes no more memory than its description
     return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about.decode())
 
 

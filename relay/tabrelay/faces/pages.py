@@ -22,6 +22,7 @@ from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 
 PAGE_CSP = (
+    # defence: scripts in the relay's pages
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; worker-src 'self'; font-src 'self'; "
     f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri {REPORTS}"

@@ -150,11 +150,13 @@ class Pairs:
             return _error(ENDS[state][0], state.value, ENDS[state][1])
         if found is None or state is State.WAITING:
             return JSONResponse({"state": state.value}, headers=NO_STORE)
+        # defence: a full disk uses up an approval
         try:
             # First the token, then the end of the approval: a token that can't be stored does not use it up.
             token = self._tokens.issue(origin, found.server, (SERVE,))
         except (OSError, StateError) as problem:
             return _not_stored(problem)
+        # defence: a token that several pick up
         self._pairing.collect(secret, self._clock())
         collecting = self._collecting.get(found.code)
         if collecting is not None and not collecting.done():
@@ -165,6 +167,7 @@ class Pairs:
         mine = object()
         if not self._is_closed:
             self._held[mine] = None
+        # defence: questions of pages that wait
         if len(self._held) > MOST_HELD:
             del self._held[next(iter(self._held))]
             self._wake()
@@ -256,6 +259,7 @@ class Pairs:
             return None
         finally:
             del self._collecting[code]
+            # defence: an approval of a code that no page has
             self._pairing.withdraw(code)
 
     def _paired_for(self, server: str, besides: str) -> list[str]:
@@ -265,6 +269,7 @@ class Pairs:
 
 def _origin(request: Request) -> str:
     """Several are none, as they are for the gate."""
+    # defence: two Origin headers of a page that asks
     return ", ".join(value.strip() for value in request.headers.getlist("origin"))
 
 

@@ -44,6 +44,7 @@ class Proving:
                 return _error(
                     400, "invalid_request", 'Expected {"key": ID, "nonce": 16 BYTES, "authority": HOST:PORT}.'
                 )
+        # defence: another program on the port: no other address is signed
         if authority not in self._authorities:
             return _error(421, WRONG_AUTHORITY, "This relay does not hold that address. See --allow-host.")
         answer = self._prove(key_id, authority, nonce)

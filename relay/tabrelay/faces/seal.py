@@ -73,6 +73,7 @@ class Seal:
         return Sealed(caller, float(issued))
 
     def _mac(self, server: str, principal: str, packed: bytes) -> bytes:
+        # defence: a session's server and principal
         bound = hashlib.sha256(f"{server}\0{principal}".encode()).digest()
         return hmac.digest(self._key, bound + packed, "sha256")[:MAC_BYTES]
 

@@ -133,6 +133,7 @@ class Sessions:
         if since_sweep_s > (SWEEP_S if is_full else self._idle_s / 10) or since_sweep_s < 0:
             self.put_away()
         mine = self._by_principal.get(principal, {})
+        # defence: a token's share of the sessions
         if len(mine) >= self._share and not self._put_away_oldest(mine):
             raise BadRequest(
                 f"This token has {len(mine):,} sessions in use, which is its share. Close one (DELETE) and try again.",
@@ -209,6 +210,7 @@ class Sessions:
     def _weigh(self, session: Session) -> None:
         before, session.weight = session.weight, sum(map(len, session.subscriptions))
         self._weight += session.weight - before
+        # defence: subscriptions of all sessions
         while self._weight > self._most_subscribed and session.subscriptions:
             first = next(iter(session.subscriptions))
             del session.subscriptions[first]
@@ -224,6 +226,7 @@ class Sessions:
         """Free the memory of sessions that are idle. Their ids stay good."""
         self._swept = now = self._wall()
         for session in list(self._sessions.values()):
+            # defence: stalls: the time of day is set back, and idle sessions are put away
             session.last_used = min(session.last_used, now)  # the time of day was set back
             if not session.is_in_use and now - session.last_used > self._idle_s:
                 self._put_away(session, "idle")

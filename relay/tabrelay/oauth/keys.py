@@ -57,6 +57,7 @@ class Keys:
         if self.find(kid) is not None and now - self._read < LIFE_S:
             return
         if self._reading is None:
+            # defence: made-up key names
             if now - self._tried < PAUSE_S:
                 return
             self._tried = now
@@ -96,6 +97,7 @@ class Keys:
             # RFC 8414 §3.3: whoever answers for another issuer is an attacker.
             if (
                 isinstance(about, dict)
+                # defence: the metadata's own issuer
                 and about.get("issuer") == self._issuer
                 and isinstance(about.get("jwks_uri"), str)
             ):

@@ -49,6 +49,7 @@ class Resource:
         self._wall = wall
         # Checking a signature takes longer than all the rest of a call: a token that was good is known by its digest.
         self._known: dict[str, Claims] = {}
+        # defence: a key that is gone
         keys.on_change = self._known.clear
 
     async def prepare(self, token: str | None) -> None:
@@ -74,6 +75,7 @@ class Resource:
         principal = Principal(
             _name(claims.subject),
             scopes,
+            # defence: the status of an audience
             servers=_both(servers, self._audience(claims)),
             credential=f"oauth:{claims.digest}",
             expires=claims.expires,
@@ -85,6 +87,7 @@ class Resource:
     def is_good(self, principal: Principal) -> bool:
         """Would its token still be taken? A key that is gone takes its tokens along."""
         digest = (principal.credential or "").removeprefix("oauth:")
+        # defence: the end of an open WebSocket's token
         return digest in self._known and principal.expires is not None and self._wall() < principal.expires
 
     def _claims(self, token: str) -> Claims | None:
@@ -105,13 +108,17 @@ class Resource:
             key = self._keys.find(kid if isinstance(kid, str) else None)
             if key is None or key.algorithm_name not in ALGORITHMS:
                 return None
+            # defence: access tokens that say they need no signature
+            # defence: access tokens whose secret is the public key
             # The audience depends on what is asked for, and is looked at there.
             said: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],
+                # defence: the issuer of an access token
                 issuer=self.issuer,
                 leeway=LEEWAY_S,
+                # defence: the signature of an access token
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
             )
             return self._read(said, digest)
@@ -136,6 +143,7 @@ class Resource:
             meant |= {self._address(server), self._address(server, MCP)}
         if server is None:  # the status, which shows what the token is for
             return any(each in meant or each.startswith(f"{self._base}/") for each in claims.audiences)
+        # defence: the audience of an access token
         return bool(claims.audiences & meant)
 
     def _audience(self, claims: Claims) -> frozenset[str] | None:
@@ -196,6 +204,7 @@ def _digest(token: str) -> str:
 
 def _servers(claims: Claims, needs: str | None) -> frozenset[str] | None:
     """For which servers it has a scope; None for all of them."""
+    # defence: the scopes of an access token
     if needs in claims.scopes:
         return None
     prefix = f"{needs}:"

@@ -17,6 +17,7 @@ export function element(tag, attributes = {}, ...children) {
     made.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children) {
+    // defence: markup in the texts of tools, on the relay's page
     if (child !== null) made.append(child);
   }
   return made;

@@ -390,5 +390,6 @@ def _is_better(place: Place, row: dict[str, Any], known: RemotePeer) -> bool:
         return place.gen > known.place.gen
     is_other = place.principal != known.place.principal
     has_it = row.get("state") == "up" or (is_other and row.get("reserved") is True)
+    # defence: take-over: a browser in its grace at another relay has the name
     had_it = known.is_there or (is_other and known.is_reserved)
     return has_it if has_it != had_it else place.beats(known.place)

@@ -191,6 +191,7 @@ class Conversation:
 
     async def receive(self, text: str) -> None:
         """Take one message of the page. A large one takes several turns of the event loop."""
+        # defence: values of a plain page's message
         if len(text) > LARGE and await run_in_turns(weighing(text, self._max_values)):
             self._refuse(text)
             return

@@ -142,6 +142,7 @@ class Door:
         writer = asyncio.create_task(socket.run())
         self._writers.add(socket)
         if not is_plain and (signature := scope["state"].get("signature")) is not None:
+            # defence: another program on the port: a socket begins with a signature
             socket.write([(signature, None)])  # P6: before the worker says anything
         with self._drain.sockets:
             try:
@@ -184,6 +185,7 @@ class Door:
             return
         # L8: the name may have been taken since the handshake.
         refusal = self._held_by_another(principal, server)
+        # defence: take-over: the holder of a name is looked up at the hello
         if refusal is not None:
             self._refuse_greeting(socket, refusal)
             return
@@ -256,10 +258,12 @@ class Door:
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
+        # defence: a name that another page holds
         if not isinstance(peer, TabPeer | SocketPeer | RemotePeer) or peer.principal == principal.id:
             return None
         if peer.is_up:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
+        # defence: take-over: a name is kept during the grace
         if peer.is_reserved:
             text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
             return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
@@ -280,6 +284,7 @@ class Door:
             name = f"{server}{OF}{check_instance(frame.get('browser') or frame['inst'][:8])}"
         known = self._sessions.get(frame.get("sid", ""))
         # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
+        # defence: a stolen sid
         if known is not None and (known.server, known.principal, known.origin, known.inst) == (
             name,
             principal.id,
@@ -304,6 +309,7 @@ class Door:
             principal=principal.id,
             origin=origin,
             link=Link.accepter(terms, self._limits, Sliced(self._settings.max_values), self._budget),
+            # defence: a result of a call that a browser does not own
             roster=self._rosters.setdefault(name, Roster()),
             budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,
@@ -352,6 +358,7 @@ class Door:
     def _forget_roster(self, name: str) -> None:
         """New names and browsers come without end: of those that are gone nothing is kept."""
         if self._registry.holder(name) is None and not self._rosters.get(name, True):
+            # defence: bounds: calls of names that are gone
             del self._rosters[name]
 
     def _tabs(self, peer: TabPeer, said: object) -> None:

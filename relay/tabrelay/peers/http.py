@@ -214,6 +214,7 @@ class Client(httpx2.AsyncClient):
     ) -> httpx2.Response:
         kind = _kind(response)
         if response.is_success and kind == "text/event-stream":
+            # defence: values of an HTTP server's event
             return self._with_small_events(response, id)
         if not response.is_success:
             fault = await self._refused(response, is_session=SESSION in request.headers)

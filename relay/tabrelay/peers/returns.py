@@ -142,6 +142,7 @@ class Returns:
 
 def _said(payload: memoryview, brief: object) -> Payload:
     """An answer as text; a long one stays as it came. `brief`: see `Slices`."""
+    # defence: loop time: long answers from the bus are not decoded
     if len(payload) <= LARGE:
         return str(payload, "utf-8")
     said = Slices((bytes(payload),), None)

@@ -259,6 +259,7 @@ class SocketPeer:
         uri, channel = params.get("uri"), pending.call.channel
         if isinstance(uri, str):
             if pending.call.method == "resources/subscribe":
+                # defence: bounds: subscriptions of a plain page's callers
                 if (refusal := self._audience.refusal(channel, uri)) is not None:
                     pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
                     return

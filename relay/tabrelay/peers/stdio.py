@@ -142,6 +142,7 @@ class Pipes:
             self._pass_over(line, text)
             return None
         try:
+            # defence: values of a process's message
             if len(line) > LARGE:
                 message = message_of(await parse(line, self._limits.values))
             else:

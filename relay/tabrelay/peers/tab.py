@@ -120,6 +120,7 @@ class TabPeer:
         if self._gone or self.is_up or not self._has_left:
             return not self._gone
         calls = (pending.call for pending in self._roster.values())
+        # defence: take-over: a name is kept while its browser has a call
         return any(call.method != LISTEN and call.caller.principal != RELAY for call in calls)
 
     @property
@@ -246,11 +247,13 @@ class TabPeer:
         if socket is not self._socket:
             return
         header, newline, payload = text.partition("\n")  # as `frames.split` does
+        # defence: characters of one frame
         if len(payload) > LARGEST_PART:
             self._handle(Violation(f"a frame of more than {LARGEST_PART:,} characters", too_much=True))
             return
         answered = self.link.answer(header, payload, self._loop.time()) if newline else None
         if answered is None:
+            # defence: values of a frame's header
             if is_heavy(header, MAX_HEADER_VALUES):
                 self._handle(Violation("a frame's header has too many values", too_much=True))
             else:
@@ -323,6 +326,7 @@ class TabPeer:
     def _pump(self) -> None:
         try:
             for event in self.link.events():
+                # defence: stalls: an event that fails at the relay does not end the others
                 self._handle_safely(event)
             self._write()
         finally:
@@ -363,6 +367,7 @@ class TabPeer:
                 self._end()
                 self._lose(self._roster.abandon(), "it did not come back in time")
             case Parted(code, reason):
+                # defence: take-over: a goodbye frees a name
                 self._has_left = True
                 log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
             case _:
@@ -381,12 +386,14 @@ class TabPeer:
         self.is_resumed = event.resumed
         if not event.resumed:
             # Whoever only knows what a worker calls itself is not that worker, and gets none of its calls.
+            # defence: another worker's calls
             again, lost = self._roster.claim(self.identity)
             for pending in again:
                 try:
                     self._ask(pending, again=True)
                 except RelayError as error:
                     self._roster.pop((pending.call.channel, pending.call.id), None)
+                    # defence: calls that find no room in a new session of their worker
                     pending.fail(doubtful(error))
             self._lose(lost, "another worker of the browser took its place")
         self._on_up(self)
@@ -415,8 +422,10 @@ class TabPeer:
         payload = text_of(said)
         if isinstance(said, Slices) and message.get("method") in (TABS, PIN):
             # With its long strings. It is parsed twice, so a longer one is dropped.
+            # defence: length of a note about tabs
             message = (answer.read(payload, self._max_values) if len(said) <= MAX_OUR_NOTE else None) or {}
         method, params = message.get("method"), message.get("params", {})
+        # defence: the shape of a browser's note
         if not isinstance(method, str) or not isinstance(params, dict):
             return  # JSON-RPC allows an array of params, MCP does not
         related = self._roster.get((event.channel, event.related)) if event.related is not None else None
@@ -427,6 +436,7 @@ class TabPeer:
             self._on_tabs(self, params)
         elif method == PIN:
             tab = params.get("tab")
+            # defence: the length of a pinned tab's id
             if related is not None and related.on_pin is not None and is_pin(tab):
                 related.on_pin(tab)
         elif method.startswith(OURS):
@@ -499,5 +509,6 @@ class TabPeer:
             # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
             log.exception("%s: a timer of the link failed", self.server)
             due = self._loop.time() + RETRY_TIMER_S
+            # defence: stalls: a link whose timer failed gets another one at the relay
             self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
         self._pump()

@@ -99,6 +99,7 @@ class Writer:
             # The socket went between two frames; the reader notices too and detaches the peer.
             self._is_over = True
         finally:
+            # defence: memory: a writer that is done does not refer to itself
             self.on_slow = _ignore  # a reference cycle
 
     async def _run(self, timeout_s: float) -> None:

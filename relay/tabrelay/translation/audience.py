@@ -72,8 +72,10 @@ class Audience:
             return f"The URI has {len(uri):,} characters, and at most {MAX_URI:,} can be subscribed to."
         if channel in self._subscribers.get(uri, ()):
             return None
+        # defence: bounds: subscriptions of one caller
         if self._counts[channel] >= MAX_SUBSCRIPTIONS:
             return f"This session has {MAX_SUBSCRIPTIONS} subscriptions already. Unsubscribe from one first."
+        # defence: bounds: subscriptions of all callers
         if uri not in self._subscribers and len(self._subscribers) >= MAX_URIS:
             return f"Clients of this server have subscribed to {MAX_URIS:,} resources already. Try again later."
         return None
@@ -111,6 +113,7 @@ class Audience:
             return
         text = envelope.text(message)
         # Each caller gets a copy of its own.
+        # defence: loop time: notifications for many callers
         notice = Notice(text if text is not None and len(text) <= MAX_ANNOUNCED else envelope.text(brief) or "")
         for sink in [sink for channel, sink in self._sinks.items() if channel in channels]:
             sink(notice)

@@ -130,6 +130,7 @@ class Translator:
         elif method in envelope.MAY_ASK and "requestState" in params:
             self._resume(outer, params)
         else:
+            # defence: params of any type: answers that came before their questions
             self._begin(outer, params, params.get("inputResponses", {}) if method in envelope.MAY_ASK else {})
 
     def cancel(self, outer: Pending, why: str) -> None:
@@ -259,6 +260,7 @@ class Translator:
         if live.timer is None:
             live.asking_since = now
         else:
+            # defence: questions that a server asks one after another
             live.timer.cancel()
         left_s = live.asking_since + MOST_COALESCE_S - now
         live.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, live)

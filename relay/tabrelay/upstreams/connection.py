@@ -192,6 +192,7 @@ class Connection:
 
     async def _find_call(self) -> Running | None:
         """Waits for a moment, for so many questions at a time: each is held meanwhile."""
+        # defence: questions whose call is not known yet
         if self._unclear >= self._most_unclear:
             text = f"{self._most_unclear} questions wait already until it is clear which call they belong to."
             raise refusal(jsonrpc.INVALID_REQUEST, text)
@@ -225,6 +226,7 @@ class Connection:
         text = envelope.text(jsonrpc.request(id, method, params))
         if text is None:
             raise refusal(jsonrpc.INVALID_PARAMS, "The question nests too deeply.")
+        # defence: questions of an upstream server
         if (why := self._open.refusal(running, len(text))) is not None:
             raise refusal(jsonrpc.INVALID_REQUEST, why)
         self._open.add(running, len(text))

@@ -33,6 +33,7 @@ from tabrelay.loop_turns import run_in_turns
 from tabrelay.upstreams.event_reader import Event, EventReader
 from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
 
+# defence: loop time: large messages of upstream servers are not the SDK's
 LARGE: Final = 64 * 1024
 """Bytes of a message that the SDK parses and writes itself."""
 MAX_NOTICE: Final = 4 * 1024 * 1024
@@ -63,6 +64,7 @@ async def parse(data: bytes, most: int) -> Any:
     if len(data) <= LARGE:
         return orjson.loads(data)
     text = data.decode()
+    # defence: values of an HTTP server's message
     if await run_in_turns(weighing(text, most)):
         raise Heavy
     await asyncio.sleep(0)

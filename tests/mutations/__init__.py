@@ -1,0 +1,19 @@
+"""Does a test fail when a defence is taken away? `python -m tests.mutations` takes each away and looks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations import browser_package, faces, http_server, link, peers_and_clients, relay
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    *browser_package.MUTATIONS,
+    *faces.MUTATIONS,
+    *http_server.MUTATIONS,
+    *link.MUTATIONS,
+    *peers_and_clients.MUTATIONS,
+    *relay.MUTATIONS,
+)
+
+__all__ = ["MUTATIONS", "Mutation"]

@@ -1,0 +1,269 @@
+"""Defences of the browser package, and what takes each of them away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "stalls: a link whose timer failed gets another one in the worker",
+        "pass",
+        "tests/tabserver/test_reconnect.py -k timer",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before others send",
+        "now = self._clock()",
+        "tests/tabserver/test_express.py",
+        lines=2,
+    ),
+    Mutation(
+        "stalls: the time of day is set, and the worker's waits go on",
+        "return lambda: time.time() * 1000",
+        "tests/relay/test_time_jumps.py -k time_of_day",
+    ),
+    Mutation(
+        "dials that are given up",
+        "self._controller.abort(reason)",
+        "tests/e2e/test_sleep.py::test_dials_that_are_given_up_while_the_relay_sleeps_raise_nothing",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: a change takes back all grants",
+        "self._made = None",
+        "tests/tabserver/test_express.py",
+        lines=2,
+    ),
+    Mutation(
+        "calls that JavaScript carries out: an audience takes back all grants",
+        "self._presence.watch(tab)",
+        "tests/tabserver/test_express.py",
+        lines=2,
+    ),
+    Mutation(
+        "calls that JavaScript carries out: their number",
+        "if (!call) return false;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: their channel",
+        "const pattern = call && true ? patternOf(call) : undefined;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: whose answer it is",
+        "if (!under) return false;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: what was acknowledged",
+        "if (!this.#isMyTurn()) return false;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: how far behind",
+        "if (this.#came + this.#answers.length >= MOST_BEHIND) this.settle();",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before a frame",
+        "this.#granted = undefined;",
+        "tests/tabserver/test_express_js.py",
+        lines=2,
+    ),
+    Mutation(
+        "a busy tab: calls that JavaScript carries out wait too",
+        "return this.#send(grant, grant.port, call);",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: a tab by name",
+        'if (!isRecord(given) || request.includes("\\n") || hasMany(json)) return undefined;',
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: nothing else is said",
+        'if (typeof name !== "string" || !isRecord(given) || !isRecord(meta)) return undefined;',
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: another caller", 'const caller = "";', "tests/tabserver/test_express_js.py"
+    ),
+    Mutation(
+        "calls that JavaScript carries out: what stands before",
+        "if (end <= before.length || !request.endsWith(after)) return undefined;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: what stands behind",
+        "if (end <= before.length || !request.startsWith(before)) return undefined;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: arguments that are JSON",
+        'if (Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\\n") || hasMany(json)) return undefined;',
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: a key that stands there twice",
+        "if (false) return undefined;",
+        "tests/tabserver/test_express_js.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before a page",
+        'if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));',
+        "tests/tabserver/test_express_js.py",
+        lines=2,
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before the end",
+        "closed(event.code, event.reason);",
+        "tests/tabserver/test_express_js.py",
+        lines=2,
+    ),
+    Mutation(
+        "another program on the port: the worker's key is derived",
+        "const key = pageKey?.id === token ? pageKey : (await keysFrom(await keyOf(token))).page;",
+        "tests/tabserver/test_proof_js.py::test_the_relay_takes_the_proofs_of_pages_and_workers_for_what_each_may_do",
+    ),
+    Mutation(
+        "another program on the port: a worker's socket is signed",
+        "",
+        "tests/tabserver/test_proof_js.py::test_a_socket_is_open_when_the_relay_has_signed_it_and_says_nothing_before",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before all else ends",
+        "for plain in [plain for plain in self.plain.values() if plain.tab is tab]:",
+        "tests/tabserver/test_express.py",
+        lines=2,
+    ),
+    Mutation(
+        "a tool that changed while somebody was asked",
+        "if place is None:",
+        "tests/tabserver/test_approvals.py::test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run",
+    ),
+    Mutation(
+        "a tool that changed while a call waited for its page",
+        "self._send(run, errand, place)",
+        "tests/tabserver/test_approvals.py::test_a_call_that_waited_for_its_page_asks_if_it_would_have_to_by_now",
+    ),
+    Mutation(
+        "a question about what a page offered before it was left",
+        "if asked is None or self.must_wait(place):",
+        "tests/tabserver/test_approvals.py::test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left",
+    ),
+    Mutation(
+        "a call that goes on with another tool",
+        "if asked is None or allowed is not None:",
+        "tests/tabserver/test_approvals.py::test_a_call_that_goes_on_and_waited_for_its_page_does_so_with_the_tool_that_was_allowed",
+    ),
+    Mutation(
+        "a busy tab: a call that another tab could take waits until its tab reads",
+        "return False and not self._responsiveness.responds(tab)",
+        "tests/tabserver/test_responsiveness.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: told before a change",
+        "self._grants = []",
+        "tests/tabserver/test_express.py",
+        lines=2,
+    ),
+    Mutation(
+        "calls that JavaScript carries out: a channel that is open", "if False:", "tests/tabserver/test_express.py"
+    ),
+    Mutation(
+        "calls that JavaScript carries out: a channel that is open, answered",
+        "is_sound = is_sound",
+        "tests/tabserver/test_express.py",
+    ),
+    Mutation(
+        "another program on the port: the worker checks the relay's signature",
+        "if (!isFormed) {",
+        "tests/tabserver/test_proof_js.py::test_another_program_is_told_apart_from_the_relay",
+    ),
+    Mutation(
+        "another program on the port: a page's keys can't be exported",
+        'return crypto.subtle.importKey("raw", raw, HMAC, true, ["sign"]);',
+        "tests/e2e/test_squatting.py::test_a_token_of_an_earlier_version_is_replaced_by_keys",
+    ),
+    Mutation(
+        "another program on the port: a page loads no code from it",
+        None,
+        "tests/e2e/test_squatting.py::test_a_bundled_client_loads_no_code_from_another_program_and_comes_back_to_the_relay",
+    ),
+    Mutation(
+        "a page that is loaded while the relay is down: a worker that failed is started again",
+        "return void this.#afterFailure();",
+        "tests/e2e/test_boot.py::test_a_worker_that_failed_to_start_is_started_again_by_itself",
+    ),
+    Mutation(
+        "params of any type: the envelope of a request in the worker",
+        "if False:",
+        "tests/tabserver/test_odd_messages.py",
+    ),
+    Mutation(
+        "a lasting approval is for one session",
+        'return self.caller.principal, "", owner, self.name, mark_of(self.item)',
+        "tests/tabserver/test_approvals.py",
+    ),
+    Mutation("a destructive tool asks", "return False", "tests/tabserver/test_approvals.py"),
+    Mutation("only the tab that was asked answers", "if question is None:", "tests/tabserver/test_approvals.py"),
+    Mutation("what a session's permission is for", "return owner, self.name", "tests/tabserver/test_approvals.py"),
+    Mutation(
+        "a tool that is another one now asks again",
+        'return self.caller.principal, self.caller.session or "", owner, self.name',
+        "tests/tabserver/test_approvals.py",
+    ),
+    Mutation("questions that are open", "elif False:", "tests/tabserver/test_approvals.py"),
+    Mutation(
+        "a question that nobody answers",
+        "if False:\n    self.drop(call)\n    tab, name, wait_s = question.tab, question.asked.name, self.timing.approve_s",
+        "tests/tabserver/test_approvals.py",
+        lines=3,
+    ),
+    Mutation(
+        "a question that was answered", None, "tests/tabserver/test_approvals.py::test_a_question_is_answered_once"
+    ),
+    Mutation(
+        "a state that comes back twice",
+        "if False:",
+        "tests/tabserver/test_asking_from_tabs.py::test_what_was_allowed_once_goes_on_once",
+    ),
+    Mutation(
+        "states that others push out",
+        "if number in self._until:",
+        "tests/tabserver/test_parking.py::test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered",
+    ),
+    Mutation(
+        "a state of a worker before",
+        'call.begin(start, answers, held["s"], goes_on=True)',
+        "tests/tabserver/test_asking_from_tabs.py::test_what_was_allowed_in_a_worker_before_is_asked_about_again",
+    ),
+    Mutation(
+        "the length of a tab's id in the worker",
+        "if False:",
+        "tests/tabserver/test_presence.py::test_a_tab_with_a_long_id_is_refused_with_the_reason",
+    ),
+    Mutation(
+        "bounds: what a page offers",
+        "if item[KINDS[kind]] not in tab.offers[kind] and False:",
+        "tests/tabserver/test_presence.py::test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again",
+    ),
+    Mutation(
+        "a page that is loaded while the relay is down: it asks again",
+        "for (let attempt = 0; attempt < 1; attempt++) {",
+        "tests/e2e/test_loading.py -k README",
+    ),
+    Mutation(
+        "a page that is loaded while the relay is down: its worker keeps tabs that come before the relay's code",
+        'if ("onconnect" in scope) scope.onconnect = (/** @type {Event} */ event) => event;',
+        "tests/e2e/test_loading.py -k README",
+    ),
+    Mutation("a busy tab: one ping at a time", "if True:", "tests/tabserver/test_responsiveness.py"),
+    Mutation(
+        "a busy tab: an answer to an older ping shows nothing",
+        "if not tab.calls or (is_pong):",
+        "tests/tabserver/test_responsiveness.py",
+    ),
+    Mutation("a busy tab: a call shows nothing until it is answered", "pass", "tests/tabserver/test_responsiveness.py"),
+)

@@ -1,0 +1,195 @@
+"""Defences of the faces of the relay, and what takes each of them away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "memory: a known client takes no more memory than its description",
+        "return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about)",
+        "tests/relay/test_container_bounds.py -k clients",
+    ),
+    Mutation(
+        "the length of an id, with the header of the call before",
+        "and (type(id) is int or type(id) is str)",
+        "tests/relay/test_hostile_text.py",
+    ),
+    Mutation(
+        "a call like the one before it: another tool",
+        "if type(params) is not dict:",
+        "tests/relay/test_lane.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+    ),
+    Mutation(
+        "a call like the one before it: a forged session",
+        "  # which only the relay may say",
+        "tests/relay/test_lane.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+    ),
+    Mutation(
+        "a call like the one before it: another client",
+        "",
+        "tests/relay/test_lane.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+    ),
+    Mutation(
+        "stalls: the time of day is set back, and idle sessions are put away",
+        "pass  # the time of day was set back",
+        "tests/relay/test_sessions.py -k set_back",
+    ),
+    Mutation(
+        "subscriptions of all sessions",
+        "while False:",
+        "tests/relay/test_sessions.py::test_subscriptions_of_all_sessions_have_a_limit_together",
+    ),
+    Mutation(
+        "a token's share of the sessions",
+        "if False and not self._put_away_oldest(mine):",
+        "tests/relay/test_sessions.py::test_past_its_share_a_token_gives_up_its_own_longest_idle_session_and_no_one_elses",
+    ),
+    Mutation(
+        "another program on the port: no other address is signed",
+        "if False:",
+        "tests/relay/test_squatting.py::test_a_program_that_passes_the_challenge_on_to_another_relay_of_the_user_gets_nothing",
+    ),
+    Mutation(
+        "two Origin headers of a page that asks",
+        'return request.headers.get("origin", "").strip()',
+        "tests/relay/test_pages.py::test_who_names_two_origins_has_none",
+    ),
+    Mutation(
+        "a token that several pick up",
+        None,
+        "tests/relay/test_pages.py::test_of_all_that_pick_a_token_up_at_once_one_gets_it",
+    ),
+    Mutation(
+        "an approval of a code that no page has",
+        None,
+        "tests/relay/test_pages.py::test_the_approval_of_a_code_that_no_page_has_is_taken_back",
+    ),
+    Mutation(
+        "a full disk uses up an approval",
+        "self._pairing.collect(secret, self._clock())\ntry:\n    # First the token, then the end of the approval: a token that can't be stored does not use it up.",
+        "tests/relay/test_pages.py::test_a_token_that_can_not_be_stored_does_not_use_up_the_approval",
+        lines=2,
+    ),
+    Mutation(
+        "questions of pages that wait",
+        "if False:",
+        "tests/relay/test_flood.py::test_of_the_questions_of_pages_that_want_to_be_paired_only_the_newest_wait",
+    ),
+    Mutation(
+        "strings of a frame header: a channel from the bus",
+        "if peer is None or caller is None:",
+        "tests/backplane/test_cluster.py -k carry",
+    ),
+    Mutation(
+        "params of any type: where requests enter",
+        "if (flaw := None) is not None:",
+        "tests/relay/test_odd_requests.py -k legacy",
+    ),
+    Mutation(
+        "what a client says of itself",
+        "if False:",
+        "tests/relay/test_bombs.py::test_what_a_client_says_of_itself_is_short",
+    ),
+    Mutation(
+        "params of any type: answers that came before their questions",
+        'self._begin(outer, params, params.get("inputResponses", {}))',
+        "tests/relay/test_odd_requests.py -k plain",
+    ),
+    Mutation(
+        "questions that a server asks one after another",
+        "    return\nleft_s = live.asking_since + MOST_COALESCE_S - now",
+        "tests/relay/test_parking.py",
+        lines=2,
+    ),
+    Mutation(
+        "a session's server and principal",
+        'bound = b""',
+        "tests/relay/test_sessions.py::test_another_credential_can_not_rebuild_a_session",
+    ),
+    Mutation(
+        "values of a body",
+        "if False:",
+        "tests/relay/test_bombs.py::test_messages_of_too_many_values_are_refused_from_both_sides",
+    ),
+    Mutation(
+        "levels of nesting", "if False:", "tests/relay/test_flood.py::test_a_message_nests_64_levels_deep_and_no_more"
+    ),
+    Mutation(
+        "loop time: sessions that are told of a browser",
+        "AT_ONCE: Final = 10**9  # sessions that are told something in one callback of the event loop",
+        "tests/relay/test_loop_floods.py -k many_sessions",
+    ),
+    Mutation(
+        "loop time: notifications for many callers",
+        'notice = Notice(text if text is not None else envelope.text(brief) or "")',
+        "tests/relay/test_loop_floods.py -k many_callers",
+    ),
+    Mutation(
+        "bounds: subscriptions of one caller",
+        "if False:",
+        "tests/relay/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+    ),
+    Mutation(
+        "bounds: subscriptions of all callers",
+        "if False:",
+        "tests/relay/test_container_bounds.py::test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many",
+    ),
+    Mutation(
+        "a call like the one before it: a forged session, legacy",
+        "if eras.META_VERSION in meta:",
+        "tests/relay/test_lane.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+    ),
+    Mutation(
+        "a call like the one before it: a list",
+        'if type(method) is not str or message.get("jsonrpc") != "2.0":',
+        "tests/relay/test_lane.py::test_with_the_header_of_the_call_before_a_body_is_understood_as_on_the_ordinary_way",
+    ),
+    Mutation(
+        "values of a call that waits",
+        "pass",
+        "tests/relay/test_bombs.py::test_a_call_that_waits_for_its_answer_is_text_and_no_values",
+    ),
+    Mutation(
+        "somebody else's stream at another relay",
+        "return session",
+        "tests/backplane/test_loan.py::test_a_relay_lends_a_stream_only_to_whom_it_belongs",
+    ),
+    Mutation(
+        "scripts in the relay's pages",
+        "\"default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self'; img-src *; \"",
+        "tests/relay/test_pages.py::test_own_pages_have_a_policy_that_runs_no_inline_script tests/e2e/test_content.py::test_a_page_that_tries_something_else_is_kept_from_it_and_reported",
+    ),
+    Mutation(
+        "the bounds of a session's state from a file or another relay",
+        "tab,",
+        "tests/relay/test_sessions.py::test_what_another_relay_or_a_file_says_of_a_session_is_bounded",
+    ),
+    Mutation(
+        "an end that is told before what came first",
+        "if page is None:",
+        "tests/backplane/test_sharing.py::test_what_is_told_late_does_not_undo_the_end_of_a_session",
+    ),
+    Mutation(
+        "catalogues: what is known of names that are forgotten",
+        "pass",
+        "tests/relay/test_catalogue_budget.py::test_of_names_that_are_forgotten_nothing_is_kept",
+    ),
+    Mutation(
+        "catalogues: pages of a list without end",
+        "if False:",
+        "tests/relay/test_catalogue_budget.py::test_of_a_list_without_end_and_a_long_introduction_the_relay_keeps_a_bounded_part",
+    ),
+    Mutation(
+        "catalogues: the cache of repeated arguments",
+        "if False:",
+        "tests/relay/test_catalogue_budget.py::test_the_cache_of_repeated_arguments_is_bounded_and_knows_another_catalogue",
+    ),
+    Mutation(
+        "bounds: connections in a conductor's report",
+        "connections = tuple(_text(text) for text in said) if isinstance(said, list) else ()",
+        "tests/relay/test_container_bounds.py::test_what_conductors_report_is_bounded",
+    ),
+)

@@ -1,0 +1,203 @@
+"""Defences of the HTTP server and its parsers, and what takes each of them away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "memory: the allocator is told to give free memory back",
+        "calm_collector()",
+        "tests/relay/test_allocator.py",
+        lines=2,
+    ),
+    Mutation(
+        "proxies that nobody trusts",
+        'app = ProxyHeadersMiddleware(app, "*")',
+        "tests/relay/test_hosted.py::test_only_a_trusted_proxy_says_how_it_was_asked",
+    ),
+    Mutation(
+        "one door for all",
+        "DOORS = 1",
+        "tests/relay/test_turnstile.py::test_those_who_came_during_a_long_turn_are_taken_together",
+    ),
+    Mutation(
+        "answers when the relay stops",
+        "if sockets and not self.force_exit and not self._shares_port:",
+        "tests/relay/test_stopping.py::test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops",
+        lines=2,
+    ),
+    Mutation(
+        "memory: a lost socket does not refer to itself by its scope", "pass", "tests/relay/test_garbage.py -k socket"
+    ),
+    Mutation("memory: the parser of a lost socket is closed", "parser.throw", "tests/relay/test_garbage.py -k socket"),
+    Mutation(
+        "stalls: a pong that waited unread is read before the socket is cut",
+        "timer: Any = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)",
+        "tests/relay/test_time_jumps.py -k pong",
+    ),
+    Mutation(
+        "frames that never end",
+        "while False:",
+        "tests/relay/test_bombs.py::test_frames_that_never_end_have_a_limit_together_and_the_oldest_go_first",
+    ),
+    Mutation(
+        "small frames that never end",
+        'if self.tally.oldest is None:\n    break\nself.tally.oldest._give_up(CLOSE_SLOW, "the message took too long while many others were read")',
+        "tests/relay/test_bombs.py::test_small_frames_that_never_end_have_a_limit_together_however_many_there_are",
+    ),
+    Mutation(
+        "whole messages that nobody has taken yet",
+        "held = unfinished + len(self._backlog)",
+        "tests/relay/test_conduit.py::test_what_is_whole_counts_until_it_is_taken",
+    ),
+    Mutation(
+        "the header of a large frame",
+        "is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED",
+        "tests/relay/test_conduit.py::test_what_is_wrong_in_a_header_is_refused_before_anything_follows_it",
+    ),
+    Mutation(
+        "a frame that is too large and comes at once",
+        "return self.on_text is not None",
+        "tests/relay/test_conduit.py::test_a_frame_that_is_too_large_is_refused_also_if_all_of_it_is_there",
+    ),
+    Mutation(
+        "a large text within another message",
+        "if is_text and self.conn.state is OPEN and not self.close_sent:",
+        "tests/relay/test_conduit.py::test_large_frames_are_judged_as_by_the_library_alone",
+    ),
+    Mutation(
+        "the number of those that knock",
+        "if False:",
+        "tests/relay/test_turnstile.py::test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_calls_is_answered",
+    ),
+    Mutation("fragments", "if False:", "tests/relay/test_bombs.py::test_a_message_in_crumbs_ends_the_connection"),
+    Mutation("loop time: frames of one read", "if False:", "tests/relay/test_loop_floods.py -k frames"),
+    Mutation(
+        "clients that leave in the middle of a body",
+        "with suppress(ZeroDivisionError):",
+        "tests/relay/test_proof.py -k leaves",
+    ),
+    Mutation(
+        "bytes of a frame that comes in crumbs",
+        "if not self._room:\n    taken = len(data)\n    self._blocks.append(bytes(data))\n    self.cost += taken\nelif len(data) >= BLOCK:",
+        "tests/relay/test_pieces.py::test_it_takes_as_much_as_it_says_however_it_came",
+    ),
+    Mutation(
+        "what is kept of a long message beside its slices",
+        "self.cost += len(data)",
+        "tests/relay/test_slices.py::test_what_is_held_of_a_message_that_is_not_complete_counts",
+    ),
+    Mutation(
+        "control characters in a long string",
+        "self.is_bad = False",
+        "tests/relay/test_slices.py::test_a_long_answer_that_is_none_is_refused_and_the_browser_stays",
+    ),
+    Mutation(
+        "values of a browser's message",
+        "if False:",
+        "tests/relay/test_bombs.py::test_messages_of_too_many_values_are_refused_from_both_sides",
+    ),
+    Mutation(
+        "browsers that come all at once",
+        None,
+        "tests/relay/test_turnstile.py::test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order",
+        lines=3,
+    ),
+    Mutation(
+        "the header's size",
+        "if False:",
+        "tests/relay/test_request_framing.py::test_what_is_too_large_or_unknown_is_refused_with_its_own_status",
+    ),
+    Mutation(
+        "a trailer line without an end",
+        "if False:",
+        "tests/relay/test_request_framing.py::test_what_is_too_large_or_unknown_is_refused_with_its_own_status",
+    ),
+    Mutation(
+        "trailers and tiny chunks",
+        "if False:",
+        "tests/relay/test_request_framing.py::test_what_is_too_large_or_unknown_is_refused_with_its_own_status",
+    ),
+    Mutation(
+        "two lengths of one body",
+        'if codings != [b"chunked"] or version != "1.1":',
+        "tests/relay/test_request_framing.py::test_what_parsers_could_frame_differently_is_refused_however_it_is_cut",
+    ),
+    Mutation(
+        "a length that is repeated",
+        "if not _LENGTH.fullmatch(lengths[0]):",
+        "tests/relay/test_request_framing.py::test_what_parsers_could_frame_differently_is_refused_however_it_is_cut",
+    ),
+    Mutation(
+        "a header that never ends", "if False:", "tests/relay/test_limits.py::test_a_header_of_any_size_is_not_taken"
+    ),
+    Mutation(
+        "a client that reads nothing",
+        "pass",
+        "tests/relay/test_bombs.py::test_an_answer_that_nobody_fetches_is_given_up",
+    ),
+    Mutation(
+        "connections that say nothing",
+        "victim = None",
+        "tests/relay/test_flood.py::test_silent_connections_keep_nobody_out",
+    ),
+    Mutation(
+        "the number of connections",
+        "while False:",
+        "tests/relay/test_flood.py::test_when_all_connections_are_in_use_a_new_one_is_told_so",
+    ),
+    Mutation(
+        "headers that come slowly",
+        "self.slots.enter(self)",
+        "tests/relay/test_limits.py::test_a_connection_that_says_nothing_or_half_a_header_is_closed",
+        lines=2,
+    ),
+    Mutation(
+        "bodies that come slowly",
+        "pass",
+        "tests/relay/test_flood.py::test_a_body_that_comes_byte_by_byte_is_not_waited_for",
+    ),
+    Mutation(
+        "the end of an idle connection after a suspension",
+        "if False:",
+        "tests/relay/test_suspended.py::test_a_request_that_came_on_an_idle_connection_is_answered",
+    ),
+    Mutation(
+        "bodies that nobody reads",
+        "pass  # the answer came before the body was read, so it is never read",
+        "tests/relay/test_flood.py::test_of_a_body_that_nobody_reads_nothing_is_kept",
+    ),
+    Mutation(
+        "requests sent ahead",
+        "if False:",
+        "tests/relay/test_raw.py::test_what_is_sent_ahead_of_an_answer_has_a_limit tests/relay/test_raw.py::test_requests_without_a_body_that_are_sent_ahead_have_a_limit",
+    ),
+    Mutation(
+        "idle connections when the relay stops",
+        "self.finish()",
+        "tests/relay/test_stopping.py::test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops",
+    ),
+    Mutation(
+        "a refusal on its way to a client that sends on",
+        "self.transport.close()",
+        "tests/relay/test_stopping.py::test_a_client_that_sends_on_and_reads_later_can_read_why_it_was_refused",
+    ),
+    Mutation(
+        "connections without a token",
+        "if False:",
+        "tests/relay/test_flood.py::test_half_sent_requests_without_a_token_keep_nobody_out",
+    ),
+    Mutation(
+        "connections of calls that run",
+        "return oldest",
+        "tests/relay/test_flood.py::test_a_running_call_keeps_its_connection_while_strangers_come",
+    ),
+    Mutation(
+        "connections that are not accepted yet when the relay stops",
+        "(0x45, 0, 1, 0x00),  # is SYN set?",
+        "tests/relay/test_stopping.py::test_a_listening_socket_that_is_about_to_close_takes_what_is_in_its_queue_and_nothing_else",
+    ),
+)

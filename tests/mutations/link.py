@@ -1,0 +1,80 @@
+"""Defences of the link, and what takes each of them away."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutations.mutation import Mutation
+
+MUTATIONS: Final = (
+    Mutation(
+        "half-open: the watchdog is shorter than the grace",
+        "return 4.0 * heartbeat_s",
+        "tests/tabserver/test_half_open.py -k outage",
+    ),
+    Mutation(
+        "half-open: the worker knows the heartbeat of its relay",
+        "if not self._limits.watchdog_s and False:",
+        "tests/tabserver/test_half_open.py",
+    ),
+    Mutation(
+        "stalls: a timer that another one has ended is not handled",
+        "assert due is not None",
+        "tests/wire/test_link.py",
+        lines=2,
+    ),
+    Mutation(
+        "stalls: the time in which a relay stalled is no part of a session's grace",
+        "self._grace_left = -1 if is_late else self._grace_left - 1",
+        "tests/wire/test_link.py",
+        lines=2,
+    ),
+    Mutation(
+        "stalls: frames that waited unread are read before the socket is given up",
+        "self._looks_left = 1",
+        "tests/wire/test_link.py",
+    ),
+    Mutation("calls that JavaScript carries out: more than was said", "", "tests/tabserver/test_express.py", lines=2),
+    Mutation(
+        "stalls: a close has room where nothing else has",
+        "if (count >= limits.replay_messages or all_size > limits.replay_bytes):",
+        "tests/wire/test_link.py",
+    ),
+    Mutation(
+        "calls that JavaScript carries out: room to keep answers",
+        "return self.last + 1",
+        "tests/tabserver/test_express.py",
+    ),
+    Mutation(
+        "the length of a header, in the sender",
+        'if False:\n    raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")',
+        "tests/wire/test_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
+        lines=2,
+    ),
+    Mutation("the length of an id, where messages enter", "return True", "tests/relay/test_hostile_text.py"),
+    Mutation(
+        "strings of a frame header: brackets inside them are no depth",
+        'return text.count("[") + text.count("{") > MAX_DEPTH',
+        "tests/wire/test_frames.py",
+    ),
+    Mutation(
+        "strings of a frame header: a caller that the other end would refuse",
+        "if not text:",
+        "tests/wire/test_frames.py",
+    ),
+    Mutation(
+        "half of a surrogate pair in a header",
+        'if ("\\\\u" in header or not header.isascii()) and False:',
+        "tests/relay/test_hostile_text.py",
+    ),
+    Mutation(
+        "bytes of wide letters",
+        "return len(payload), 1",
+        "tests/relay/test_bombs.py::test_a_letter_that_widens_all_the_others_is_paid_for",
+    ),
+    Mutation(
+        "unfinished messages of all links",
+        "if False:",
+        "tests/relay/test_flood.py::test_messages_that_are_never_finished_have_a_limit_over_all_links",
+    ),
+)
