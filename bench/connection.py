@@ -26,10 +26,10 @@ from bench.inside import bare_answer, link_answer
 from bench.load import Target
 from bench.stage import SERVER
 from bench.table import table
-from tabrelay.app import create_app
-from tabrelay.config import Settings
-from tabrelay.runner import calm_collector, configure
-from tabrelay.tokens import Tokens
+from tabrelay.admission.tokens import Tokens
+from tabrelay.config.settings import Settings
+from tabrelay.server.app import create_app
+from tabrelay.server.runner import calm_collector, configure
 
 PORT = 4747
 BATCH = 2000

@@ -17,7 +17,7 @@ import orjson
 import uvicorn
 
 from bench.stage import announce
-from tabrelay.runner import bind
+from tabrelay.server.runner import bind
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -24,9 +24,9 @@ from bench.forwarder import Forwarder
 from bench.load import Target
 from bench.stage import SERVER
 from bench.table import table
-from tabrelay.app import create_app
-from tabrelay.config import Settings
-from tabrelay.tokens import Tokens
+from tabrelay.admission.tokens import Tokens
+from tabrelay.config.settings import Settings
+from tabrelay.server.app import create_app
 
 Message = MutableMapping[str, Any]
 App = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]

@@ -14,7 +14,7 @@ import sys
 
 from bench import machine, stage
 from bench.table import table
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 
 MIB = 1024 * 1024
 SLACK = 64 * MIB

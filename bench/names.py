@@ -17,7 +17,7 @@ import uvloop
 
 from bench import machine
 from bench.table import table
-from tabrelay.backplane import envelope
+from tabrelay.bus import envelope
 from tests.support.house import House
 from tests.support.nats import NatsServer
 from tests.support.waiting import until

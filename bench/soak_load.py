@@ -19,8 +19,8 @@ import httpx2
 from playwright.async_api import Browser, Page
 from playwright.async_api import Error as PlaywrightError
 
-from tabrelay.grants import Grant
-from tabrelay.tokens import Tokens
+from tabrelay.admission.token_store import Grant
+from tabrelay.admission.tokens import Tokens
 from tests.support.chaos import ChaosProxy, Cut
 from tests.support.relay import ACCEPT, modern
 

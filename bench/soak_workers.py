@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from bench.stage import TOKEN, announce
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 
 CUT_EVERY_S: Final = (2.0, 20.0)

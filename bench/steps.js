@@ -36,5 +36,5 @@ const options = {
 const archive = options._loadSnapshot ? undefined : bytes(relay + manifest.tabserver);
 const python = await loadPyodide({ indexURL, ...options });
 if (archive) python.unpackArchive(await archive, "zip");
-accept = python.pyimport("tabserver.worker").start(shim, `${relay}/`, manifest.build, manifest.version);
+accept = python.pyimport("tabserver.worker.main").start(shim, `${relay}/`, manifest.build, manifest.version);
 for (const port of ports) accept(port);

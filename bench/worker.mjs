@@ -87,7 +87,7 @@ const tell = (message) => port.onmessage({ data: structuredClone(message) });
 // -- calls -------------------------------------------------------------------------------------------------------------
 
 const shim = await import(pathToFileURL(shimFile).href);
-python.pyimport("tabserver.worker").start(shim, "http://localhost/", "b", "1")(port);
+python.pyimport("tabserver.worker.main").start(shim, "http://localhost/", "b", "1")(port);
 const tab = { id: "t1", title: "Bench", url: "http://localhost/", visible: true, watches: false };
 tell({ t: "attach", tab, lock: "l", server: "bench", token: "x", modules: [], instance: null, readsText: true, readsRequests: true });
 const inputSchema = { type: "object", properties: { text: { type: "string" } } };

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from bench.stage import ROOT
-from tabrelay.assets import Assets
+from tabrelay.assets.files import Assets
 
 
 def main() -> None:

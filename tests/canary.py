@@ -23,8 +23,9 @@ from typing import Any, Final
 import pytest
 from _pytest.capture import CaptureFixture
 
-from tabrelay import codes, vault
-from tabrelay.logs import TRACE, JsonFormatter
+from tabrelay.admission import pairing_codes
+from tabrelay.observe.log_setup import TRACE, JsonFormatter
+from tabrelay.system import private_files
 
 # The outputs that show a token on purpose, and the tests of each.
 SHOWN: Final = {
@@ -122,22 +123,22 @@ class _Listener(logging.Handler):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    made = vault.new_secret
+    made = private_files.new_secret
 
     def new_secret() -> str:
         token = made()
         register(token)
         return token
 
-    vault.new_secret = new_secret
-    mint = codes.Codes.mint
+    private_files.new_secret = new_secret
+    mint = pairing_codes.Codes.mint
 
     def minted(self: Any, *args: Any) -> str:
         code = mint(self, *args)
         register(code)
         return code
 
-    codes.Codes.mint = minted  # type: ignore[assignment]
+    pairing_codes.Codes.mint = minted  # type: ignore[assignment]
     handle, os.environ[ELSEWHERE] = tempfile.mkstemp(prefix="tabrelay-secrets-")
     os.close(handle)
     read = CaptureFixture.readouterr

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tabrelay import vault
-from tabrelay.codes import Codes
+from tabrelay.admission.pairing_codes import Codes
+from tabrelay.system import private_files
 from tests import canary
 from tests.support.demo import Demo
 
@@ -25,13 +25,13 @@ def _quiet_before() -> None:
 
 @pytest.mark.parametrize("form", ["{}", "Authorization: Bearer {}", '{{"token": "{}"}}', "x={}&y", "a{}"])
 def test_a_token_is_found_wherever_it_stands(form: str) -> None:
-    token = vault.new_secret()
+    token = private_files.new_secret()
     canary.saw("here", form.format(token))
     assert canary.leaks() == ["here"]
 
 
 def test_a_token_is_found_as_a_websocket_carries_it() -> None:
-    token = vault.new_secret()
+    token = private_files.new_secret()
     canary.saw("there", "bearer." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("="))
     assert canary.leaks() == ["there"]
 
@@ -58,7 +58,7 @@ async def test_a_token_that_a_relay_in_another_process_made_is_known(tmp_path: P
 
 
 def test_a_token_on_a_command_line_is_found() -> None:
-    program = [sys.executable, "-c", "print(flush=True); input()", vault.new_secret()]
+    program = [sys.executable, "-c", "print(flush=True); input()", private_files.new_secret()]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # for a moment after its start, a process has no command line yet
@@ -69,20 +69,20 @@ def test_a_token_on_a_command_line_is_found() -> None:
 
 def test_what_only_looks_like_one_is_none(tmp_path: Path) -> None:
     canary.saw("here", "tr_" + "x" * 43)
-    (tmp_path / "token").write_text(vault.new_secret())
+    (tmp_path / "token").write_text(private_files.new_secret())
     canary.saw_files(tmp_path)
     assert canary.leaks() == []
 
 
 def test_files_beside_the_token_are_searched(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    (tmp_path / "log" / "relay.log").write_text(vault.new_secret())
+    (tmp_path / "log" / "relay.log").write_text(private_files.new_secret())
     canary.saw_files(tmp_path)
     assert canary.leaks() == ["relay.log"]
 
 
 def test_what_a_logger_says_passes_the_products_own_formatter() -> None:
-    token = vault.new_secret()
+    token = private_files.new_secret()
     logging.getLogger("tabrelay.somewhere").warning("Authorization: Bearer %s", token)
     assert canary.leaks() == []  # taken out
     encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")

@@ -10,11 +10,11 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from tabrelay.cli import _parser
-from tabrelay.config import Settings
-from tabrelay.configfile.entry import KINDS, OF_BROWSERS, OF_CHILDREN, OF_REMOTES, OF_UPSTREAMS
-from tabrelay.configfile.formats import ROOTS
-from tabrelay.configfile.reader import load
+from tabrelay.cli.main import _parser
+from tabrelay.config.formats import ROOTS
+from tabrelay.config.reader import load
+from tabrelay.config.server_entry import KINDS, OF_BROWSERS, OF_CHILDREN, OF_REMOTES, OF_UPSTREAMS
+from tabrelay.config.settings import Settings
 from tests.support.commands import generated, parsers
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"

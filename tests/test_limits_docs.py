@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "limits.md"

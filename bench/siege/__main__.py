@@ -24,8 +24,8 @@ from bench import machine, stage
 from bench.siege import browsers, clients, connections, hosted, tables
 from bench.siege.target import Target
 from bench.table import table
-from tabrelay.config import MIB, Settings
-from tabrelay.oauth.keys import PAUSE_S
+from tabrelay.admission.oauth_keys import PAUSE_S
+from tabrelay.config.settings import MIB, Settings
 
 LIMITS = Settings()
 SLACK = 48 * MIB  # allocator, buffers of the kernel's that were copied, Python's own growth

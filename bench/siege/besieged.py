@@ -14,7 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
-from tabrelay.cli import main
+from tabrelay.cli.main import main
 
 
 def answer() -> None:

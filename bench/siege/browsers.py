@@ -16,10 +16,10 @@ from websockets.exceptions import WebSocketException
 from bench.peer import Linked
 from bench.siege.clients import behind
 from bench.siege.target import Target, crowd, greet
+from tabserver.wire.control_messages import RELAY
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
 from tabserver.wire.limits import LARGEST_PART
-from tabserver.wire.notes import RELAY
 
 Misbehave = Callable[[ClientConnection], Awaitable[None]]
 

@@ -14,7 +14,7 @@ import httpx2
 
 from bench.peer import Linked, Socket, bearer
 from bench.siege.target import META, SMALL_WINDOW, VERSION, Target, crowd
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind

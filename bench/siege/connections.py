@@ -10,8 +10,8 @@ from time import monotonic
 import httpx2
 
 from bench.siege.target import SMALL_WINDOW, Target, crowd
-from tabrelay.config import MIB, Settings
-from tabrelay.proof import ROUTE, Challenge, key_of, serve_key
+from tabrelay.calls.proof import ROUTE, Challenge, key_of, serve_key
+from tabrelay.config.settings import MIB, Settings
 
 LIMITS = Settings()
 

@@ -17,10 +17,10 @@ from bench.peer import Linked
 from bench.siege.clients import INITIALIZE, behind, many
 from bench.siege.target import META, VERSION, Target
 from tabserver.wire import jsonrpc
+from tabserver.wire.control_messages import PIN
 from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
-from tabserver.wire.notes import PIN
 
 PLAIN_SERVER = "plain-page"
 URI_LETTERS = 2_000

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from runtime.assets import compress
-from tabrelay.assets import Assets
+from tabrelay.assets.files import Assets
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parents[1] / "build" / "assets" / "snapshot"

@@ -13,12 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .bounds import Bounds
-    from .content import Audio, Embedded, Image, Link, Message, Text
-    from .context import Context
-    from .messages import Refusal
-    from .notebook import offer_run_python
-    from .questions import (
+    from .handlers.content import Audio, Embedded, Image, Link, Message, Text
+    from .handlers.context import Context
+    from .handlers.questions import (
         ClientError,
         Declined,
         Elicit,
@@ -33,18 +30,21 @@ if TYPE_CHECKING:
         Sample,
         Sampled,
     )
-    from .resources import ResourceNotFound
-    from .shapes import SchemaError
-    from .toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
-    from .tools import ToolError, ToolResult
+    from .handlers.resources import ResourceNotFound
+    from .handlers.toolbox import Toolbox, default_toolbox, prompt, resource, resource_updated, tool
+    from .handlers.tools import ToolError, ToolResult
+    from .rpc import Refusal
+    from .schema.bounds import Bounds
+    from .schema.shapes import SchemaError
+    from .worker.run_python import offer_run_python
 
 _NAMES = {
-    ".bounds": ("Bounds",),
-    ".content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
-    ".context": ("Context",),
-    ".messages": ("Refusal",),
-    ".notebook": ("offer_run_python",),
-    ".questions": (
+    ".schema.bounds": ("Bounds",),
+    ".handlers.content": ("Audio", "Embedded", "Image", "Link", "Message", "Text"),
+    ".handlers.context": ("Context",),
+    ".rpc": ("Refusal",),
+    ".worker.run_python": ("offer_run_python",),
+    ".handlers.questions": (
         "ClientError",
         "Declined",
         "Elicit",
@@ -59,10 +59,10 @@ _NAMES = {
         "Sample",
         "Sampled",
     ),
-    ".resources": ("ResourceNotFound",),
-    ".shapes": ("SchemaError",),
-    ".toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
-    ".tools": ("ToolError", "ToolResult"),
+    ".handlers.resources": ("ResourceNotFound",),
+    ".schema.shapes": ("SchemaError",),
+    ".handlers.toolbox": ("Toolbox", "default_toolbox", "prompt", "resource", "resource_updated", "tool"),
+    ".handlers.tools": ("ToolError", "ToolResult"),
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 

@@ -20,20 +20,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from . import browser
-from .context import Cancel, Done, Outcome, Request
-from .messages import Refusal
-from .questions import Answer, ClientError, InputRequired, MissingCapability, Question, wire_form
-from .running import nothing_to_cancel
-from .signature import InvalidArguments
-from .states import States
-from .targets import Target
-from .templates import check_uri
-from .toolbox import Toolbox, default_toolbox
-from .tools import text_result
+from .browser import browser
+from .handlers.context import Cancel, Done, Outcome, Request
+from .handlers.execute import nothing_to_cancel
+from .handlers.questions import Answer, ClientError, InputRequired, MissingCapability, Question, wire_form
+from .handlers.signature import InvalidArguments
+from .handlers.target import Target
+from .handlers.toolbox import Toolbox, default_toolbox
+from .handlers.tools import text_result
+from .handlers.uri_templates import check_uri
+from .mcp.caller_state import States
+from .rpc import Refusal
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
-from .wire.traces import TraceContext
+from .wire.trace_context import TraceContext
 
 Start = Callable[[Request, Done], Cancel]
 Item = dict[str, Any]

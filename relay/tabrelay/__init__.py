@@ -15,7 +15,7 @@ __all__ = ["__version__", "create_app"]
 def __getattr__(name: str) -> Any:
     """Load `create_app` when somebody asks for it: the composition root pulls in every room."""
     if name == "create_app":
-        from tabrelay.app import create_app
+        from tabrelay.server.app import create_app
 
         return create_app
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,16 +14,16 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from tabrelay.acp import access, conductor
-from tabrelay.acp.access import Access
-from tabrelay.cli import main
-from tabrelay.faces.editors import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors
-from tabrelay.grants import MAX_NAMED
-from tabrelay.policy import CALL
-from tabrelay.tokens import Tokens
-from tabrelay.verbs.status import text
+from tabrelay.acp import conductor, relay_client
+from tabrelay.acp.relay_client import Access
+from tabrelay.admission.policy import CALL
+from tabrelay.admission.token_store import MAX_NAMED
+from tabrelay.admission.tokens import Tokens
+from tabrelay.cli.main import main
+from tabrelay.cli.status import text
+from tabrelay.faces.mcp.acp_sessions import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors
 from tabserver import Context
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.acp import WAIT_S, NoRelay, Stage, is_free
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.node import MODULES
@@ -660,7 +660,7 @@ async def test_somebody_else_at_the_relays_port_does_no_harm(tmp_path: Path, sai
 async def test_whoever_has_the_relays_port_and_says_nothing_holds_a_session_up_only_for_a_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "ASK_S", 0.2)
+    monkeypatch.setattr(relay_client, "ASK_S", 0.2)
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nX: ")

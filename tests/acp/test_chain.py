@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp.profile import G1
+from tabrelay.acp.dialects import G1
 from tests.support.acp import ACP, Stage
 
 GREETED = {"protocolVersion": 1, "agentCapabilities": {}}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.acp.component import Component, ComponentError
+from tabrelay.acp.child import Component, ComponentError
 from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.program import all_children, children, gone, memory, quiet

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import listener, peer, tunnel
-from tabrelay.acp.frame import Frame, Ids
-from tabrelay.acp.peer import Peer
-from tabrelay.acp.profile import G2, Profile
+from tabrelay.acp import editor_connection, local_port, requests
+from tabrelay.acp.dialects import G2, Profile
+from tabrelay.acp.message import Frame, Ids
+from tabrelay.acp.requests import Peer
 from tests.support.acp import ACP, URL, WAIT_S, Plug, Stage
 
 SHAPES = [(None, URL), (G2, URL), (None, ACP)]
@@ -67,7 +67,7 @@ async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
     profile: Profile | None, declared: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "too slow":
-        monkeypatch.setattr(tunnel, "CONNECT_S", 0.1)
+        monkeypatch.setattr(editor_connection, "CONNECT_S", 0.1)
     async with Stage(profile=profile) as stage:
         plug, asked = await asked_to_connect(stage, declared)
         if why == "closed":
@@ -181,7 +181,7 @@ async def test_a_connection_is_ended_also_when_its_session_is_closed_while_the_e
 async def test_a_client_that_hangs_up_while_it_is_connected_leaves_its_place_to_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(local_port, "MAX_CONNECTIONS", 1)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -200,7 +200,7 @@ async def test_a_client_that_hangs_up_while_it_is_connected_leaves_its_place_to_
 async def test_a_client_that_left_before_the_editor_was_asked_is_not_mentioned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tunnel, "SESSION_S", WAIT_S)
+    monkeypatch.setattr(editor_connection, "SESSION_S", WAIT_S)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
@@ -230,8 +230,8 @@ async def test_an_agent_that_dies_leaves_no_connection_at_the_editor() -> None:
 async def test_an_editor_that_answers_none_is_asked_for_no_more_than_can_be_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(peer, "MAX_LATE", 2)
-    monkeypatch.setattr(tunnel, "CONNECT_S", 0.1)
+    monkeypatch.setattr(requests, "MAX_LATE", 2)
+    monkeypatch.setattr(editor_connection, "CONNECT_S", 0.1)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)

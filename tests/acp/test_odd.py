@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import component, inlet, listener
-from tabrelay.acp.profile import G4
+from tabrelay.acp import child, inlet, local_port
+from tabrelay.acp.dialects import G4
 from tests.support.acp import ACP, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 from tests.support.waiting import until
 
@@ -386,13 +386,13 @@ class Pondering(NoRelay):
 
 async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = []
-    start = listener.Listener.start
+    start = local_port.Listener.start
 
-    async def noted(self: listener.Listener) -> None:
+    async def noted(self: local_port.Listener) -> None:
         await start(self)
         ports.append(self.port)
 
-    monkeypatch.setattr(listener.Listener, "start", noted)
+    monkeypatch.setattr(local_port.Listener, "start", noted)
     relay = Pondering("notes")
     async with Stage(relay) as stage:
         await stage.greet()
@@ -412,7 +412,7 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
 
 class Absent(PlayedComponent):
     async def start(self) -> None:
-        raise component.ComponentError("There is no such program.")
+        raise child.ComponentError("There is no such program.")
 
 
 async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_answered() -> None:
@@ -439,7 +439,7 @@ async def test_connections_that_say_nothing_keep_nobody_out() -> None:
 
         held: list[asyncio.StreamWriter] = []
         async with asyncio.timeout(WAIT_S):
-            for _ in range(listener.MAX_STRANGERS + listener.MAX_CONNECTIONS):
+            for _ in range(local_port.MAX_STRANGERS + local_port.MAX_CONNECTIONS):
                 await hold()
         for _ in range(3):
             await stage.plug(server)
@@ -481,7 +481,7 @@ async def test_somebody_who_connects_all_the_time_keeps_nobody_out_and_is_mentio
 
 
 async def test_an_agent_has_as_many_connections_to_a_server_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(local_port, "MAX_CONNECTIONS", 2)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -507,7 +507,7 @@ async def test_a_port_that_can_not_be_had_costs_the_server_and_not_the_session(
 
     async with Stage(NoRelay("notes")) as stage:
         await stage.greet()
-        monkeypatch.setattr(listener.Listener, "start", fail)
+        monkeypatch.setattr(local_port.Listener, "start", fail)
         assert await stage.open({"name": "mine", "command": "x", "args": [], "env": []}) == [
             {"name": "mine", "command": "x", "args": [], "env": []}
         ]

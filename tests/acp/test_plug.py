@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import plug
+from tabrelay.acp import stdio_shim
 from tests.support.acp import WAIT_S
 
 COMMAND = [sys.executable, "-m", "tabrelay", "mcp"]
@@ -43,7 +43,7 @@ class Harbour:
 @asynccontextmanager
 async def child(port: int) -> AsyncIterator[asyncio.subprocess.Process]:
     pipe = asyncio.subprocess.PIPE
-    env = {**os.environ, plug.NONCE: "secret"}
+    env = {**os.environ, stdio_shim.NONCE: "secret"}
     process = await asyncio.create_subprocess_exec(*COMMAND, str(port), stdin=pipe, stdout=pipe, stderr=pipe, env=env)
     try:
         yield process
@@ -61,22 +61,22 @@ async def ended(process: Any) -> int:
 def test_it_loads_nothing_that_takes_time() -> None:
     code = (
         "import sys, json; before = set(sys.modules)\n"
-        "from tabrelay.cli import main; main(['mcp', '1']); print(json.dumps(sorted(set(sys.modules) - before)))"
+        "from tabrelay.cli.main import main; main(['mcp', '1']); print(json.dumps(sorted(set(sys.modules) - before)))"
     )
     # Nobody listens on port 1, and it is given up at once.
-    code = "import tabrelay.acp.plug as plug; plug.TRIES = 1\n" + code
-    env = {**os.environ, plug.NONCE: "secret"}
+    code = "import tabrelay.acp.stdio_shim; plug.TRIES = 1\n" + code
+    env = {**os.environ, stdio_shim.NONCE: "secret"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
     loaded = {name.split(".")[0] for name in json.loads(done.stdout)}
     heavy = {"asyncio", "ssl", "httpx2", "orjson", "fastapi", "pydantic", "uvicorn", "anyio", "mcp", "logging", "json"}
     assert loaded & heavy <= {"json"}  # which is the test's own
     ours = {name for name in json.loads(done.stdout) if name.startswith(("tabrelay", "tabserver"))}
     assert ours == {
-        "tabrelay.cli",
+        "tabrelay.cli.main",
         "tabrelay.verbs",
-        "tabrelay.verbs.flags",
-        "tabrelay.verbs.mcp",
-        "tabrelay.verbs.outcome",
+        "tabrelay.cli.flags",
+        "tabrelay.cli.mcp",
+        "tabrelay.cli.outcome",
     }
 
 
@@ -137,12 +137,12 @@ def test_it_tries_ten_times_with_longer_and_longer_pauses(monkeypatch: pytest.Mo
         raise ConnectionRefusedError
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    assert plug.run(1, "secret") == 1
+    assert stdio_shim.run(1, "secret") == 1
     assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
 
 
 def test_without_a_nonce_it_says_what_it_is_for() -> None:
-    env = {name: value for name, value in os.environ.items() if name != plug.NONCE}
+    env = {name: value for name, value in os.environ.items() if name != stdio_shim.NONCE}
     done = subprocess.run([*COMMAND, "1"], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (2, "")
     assert "tabrelay acp" in done.stderr

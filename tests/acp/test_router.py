@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp.frame import Frame
+from tabrelay.acp.message import Frame
 from tabrelay.acp.router import Abandon, Answer, Close, Down, Effect, Mcp, Open, Router, Settle, Up
 from tests.support.acp import ACP, URL, Stage
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.acp import splice
+from tabrelay.acp import json_edit
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -24,7 +24,7 @@ LAYOUTS = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensu
 @given(OBJECTS, st.lists(st.text(max_size=5), min_size=1, max_size=3), VALUES, LAYOUTS)
 def test_a_member_is_put_where_it_belongs(value: dict[str, Any], path: list[str], new: Any, layout: Any) -> None:
     text = " " + json.dumps(value, **layout) + " "
-    changed = json.loads(splice.put(text, tuple(path), json.dumps(new)))
+    changed = json.loads(json_edit.put(text, tuple(path), json.dumps(new)))
     here = value
     for key in path[:-1]:
         inside = here.get(key)
@@ -37,30 +37,30 @@ def test_a_member_is_put_where_it_belongs(value: dict[str, Any], path: list[str]
 @given(OBJECTS, LAYOUTS)
 def test_parts_are_the_text_that_was_written(value: dict[str, Any], layout: Any) -> None:
     text = json.dumps(value, **layout)
-    for key, (start, end) in splice.members(text).items():
+    for key, (start, end) in json_edit.members(text).items():
         assert json.loads(text[start:end]) == value[key]
-        assert splice.raw(text, key) == text[start:end]
+        assert json_edit.raw(text, key) == text[start:end]
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(VALUES, max_size=5), LAYOUTS)
 def test_elements_are_the_text_that_was_written(value: list[Any], layout: Any) -> None:
     text = json.dumps(value, **layout)
-    assert [json.loads(text[start:end]) for start, end in splice.elements(text)] == value
+    assert [json.loads(text[start:end]) for start, end in json_edit.elements(text)] == value
 
 
 def test_nothing_else_is_touched() -> None:
     text = '{ "big" : 123456789012345678901234567890, "e": 1.50E+2,\t"params":{"x":[ 1 ],"\\u0061":"\\ud800"} }'
-    changed = splice.put(text, ("params", "x"), "[2]")
+    changed = json_edit.put(text, ("params", "x"), "[2]")
     assert changed == text.replace("[ 1 ]", "[2]")
 
 
 def test_a_path_that_leads_nowhere_finds_nothing() -> None:
-    assert splice.raw('{"a": 1}', "a", "b") is None
-    assert splice.raw('{"a": {}}', "a", "b") is None
+    assert json_edit.raw('{"a": 1}', "a", "b") is None
+    assert json_edit.raw('{"a": {}}', "a", "b") is None
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"a" 1}', '{"a": 1', "{1: 2}", '{"a": 1 "b": 2}', ""])
 def test_what_is_no_object_is_said_to_be_none(text: str) -> None:
     with pytest.raises(ValueError):
-        splice.members(text)
+        json_edit.members(text)

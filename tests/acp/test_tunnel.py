@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import interpreting, outlet, tunnel
-from tabrelay.acp.profile import G1, G2, G3, G4, Profile
+from tabrelay.acp import editor_connection, legacy_agent, line_writer
+from tabrelay.acp.dialects import G1, G2, G3, G4, Profile
 from tests.support.acp import ACP, URL, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -215,7 +215,7 @@ async def test_a_request_of_the_fourth_shape_is_cancelled_by_its_envelope() -> N
 async def test_a_server_that_never_says_what_it_is_is_given_up_and_its_client_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(interpreting, "DISCOVER_S", 0.2)
+    monkeypatch.setattr(legacy_agent, "DISCOVER_S", 0.2)
     async with Stage(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -351,7 +351,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_editor() -> None:
 
 
 async def test_the_session_id_is_there_from_the_beginning_if_it_comes_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tunnel, "SESSION_S", WAIT_S)
+    monkeypatch.setattr(editor_connection, "SESSION_S", WAIT_S)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(URL)
@@ -556,8 +556,8 @@ async def test_the_override_counts_more_than_what_is_declared() -> None:
 
 
 async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet.Outlet.__init__, "__defaults__", (0.2,))
-    monkeypatch.setattr(outlet, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(line_writer.Outlet.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(line_writer, "MAX_BYTES", 1 << 20)
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)

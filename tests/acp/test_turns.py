@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp import access, browserline, conversation, outlet, provider, turns
-from tabrelay.acp.access import Access
-from tabrelay.acp.frame import Frame
-from tabrelay.acp.profile import G4, MAX_ACTIVE
-from tabrelay.acp.turns import Turns
+from tabrelay.acp import browser_servers, concurrency, line_writer, relay_client, relay_session
+from tabrelay.acp import connection as conversation
+from tabrelay.acp.concurrency import Turns
+from tabrelay.acp.dialects import G4, MAX_ACTIVE
+from tabrelay.acp.message import Frame
+from tabrelay.acp.relay_client import Access
 from tabrelay.bridge import bridge
 from tests.support.acp import ACP, URL, NoRelay, Plug, Stage
 
@@ -159,7 +160,7 @@ async def test_calls_that_wait_are_made_in_the_order_in_which_they_came(shape: s
 async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(concurrency, "PATIENCE_S", 0.2)
     async with staged(shape) as stage:
         on = await line(stage, shape)
         running = await on.fill(more=2)
@@ -178,8 +179,8 @@ async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_full_line_holds_nothing_up_for_ever(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind it stands what ends a call that runs."""
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(turns, "MAX_WAITING", 4)
+    monkeypatch.setattr(concurrency, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(concurrency, "MAX_WAITING", 4)
     async with staged(shape) as stage:
         on = await line(stage, shape)
         running = await on.fill(more=10)
@@ -201,7 +202,7 @@ async def test_a_client_that_leaves_takes_the_calls_that_wait_with_it(shape: str
 
 
 async def test_a_client_that_leaves_is_noticed_behind_a_full_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MAX_WAITING", 4)
+    monkeypatch.setattr(concurrency, "MAX_WAITING", 4)
     async with staged("g3") as stage:
         on = await line(stage, "g3")
         await on.fill(more=20)
@@ -267,7 +268,7 @@ async def test_no_more_questions_are_put_to_a_client_than_it_may_leave_unanswere
 async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outlet, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(line_writer, "MAX_BYTES", 1 << 20)
     async with staged(shape) as stage:
         on = await line(stage, shape)
         running = (await on.fill())[:60]
@@ -320,7 +321,7 @@ async def settled() -> None:
 async def test_a_line_that_is_full_takes_no_more_until_there_is_room(
     bound: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, bound, 2 if bound == "MAX_WAITING" else 1500)
+    monkeypatch.setattr(concurrency, bound, 2 if bound == "MAX_WAITING" else 1500)
     desk = Desk(1)
     tasks = [desk.enter(number, size) for number in range(5)]
     await settled()
@@ -336,7 +337,7 @@ async def test_a_line_that_is_full_takes_no_more_until_there_is_room(
 
 
 async def test_one_that_is_larger_than_the_whole_line_has_it_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MAX_BYTES", 100)
+    monkeypatch.setattr(concurrency, "MAX_BYTES", 100)
     desk = Desk(1)
     tasks = [desk.enter(number, 200) for number in range(3)]
     await settled()
@@ -376,7 +377,7 @@ async def test_nobody_is_put_on_its_way_after_the_end() -> None:
 
 
 async def test_the_end_lets_go_of_whoever_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MAX_WAITING", 1)
+    monkeypatch.setattr(concurrency, "MAX_WAITING", 1)
     desk = Desk(1)
     tasks = [desk.enter(number) for number in range(4)]
     await settled()
@@ -392,9 +393,9 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bridge, "MAX_QUEUED", 1000)
-    monkeypatch.setattr(browserline, "MAX_BYTES", 1000)
-    monkeypatch.setattr(browserline, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(access, "ASK_S", 0.1)
+    monkeypatch.setattr(relay_session, "MAX_BYTES", 1000)
+    monkeypatch.setattr(relay_session, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(relay_client, "ASK_S", 0.1)
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -422,7 +423,7 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
 
 
 async def test_an_agent_has_as_many_connections_to_a_browser_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(browser_servers, "MAX_CONNECTIONS", 2)
     async with Stage(NoRelay("notes")) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()

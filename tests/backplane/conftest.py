@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import httpx2
 import pytest
 
-from tabrelay.backplane.memory import Hub, Memory
+from tabrelay.bus.memory import Hub, Memory
 from tests.support.relay import RunningRelay, events
 from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
-from tabrelay.backplane.credentials import Credentials
-from tabrelay.backplane.nats import Access, Nats
-from tabrelay.config import ConfigError
+from tabrelay.bus.nats import Access, Nats
+from tabrelay.bus.nats_credentials import Credentials
+from tabrelay.config.settings import ConfigError
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
 

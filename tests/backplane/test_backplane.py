@@ -10,9 +10,9 @@ from typing import Protocol
 
 import pytest
 
-from tabrelay.backplane.backplane import Backplane, BusDown, Message
-from tabrelay.backplane.memory import Hub, Memory
-from tabrelay.backplane.nats import Access, Nats
+from tabrelay.bus.bus import Backplane, BusDown, Message
+from tabrelay.bus.memory import Hub, Memory
+from tabrelay.bus.nats import Access, Nats
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tabrelay.config import MIB
+from tabrelay.config.settings import MIB
 from tabserver.wire.frames import Kind
 from tests.relay.test_loop_messages import NOTE, Talking, note, session
 from tests.relay.test_loop_time import ANSWER, BODY, LIMIT_MS, TRIES, VALUES, warm_up, with_arguments

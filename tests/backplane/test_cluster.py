@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane.cluster import MISSED, Cluster
-from tabrelay.backplane.memory import Hub, Memory
+from tabrelay.bus.members import MISSED, Cluster
+from tabrelay.bus.memory import Hub, Memory
 from tabserver.wire.events import Opened, Violation
 from tests.backplane.conftest import Pair
 from tests.support.waiting import until

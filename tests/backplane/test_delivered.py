@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane import envelope
-from tabrelay.backplane.backplane import BusDown
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import BusDown
 from tabserver import tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Received
 from tests.backplane.conftest import Pair, answer_of, ending, meeting
 from tests.support.cpython_worker import CPythonWorker

@@ -10,9 +10,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from tabrelay.backplane.cluster import Cluster
-from tabrelay.backplane.memory import Hub, Memory
-from tabrelay.faces.eldest import Eldest
+from tabrelay.bus.members import Cluster
+from tabrelay.bus.memory import Hub, Memory
+from tabrelay.faces.nodes.leader import Eldest
 from tests.support.waiting import until
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabserver import Context, resource, resource_updated, tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tests.backplane.conftest import Pair, Stream, meeting, open_session, request
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay, modern

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from tabserver import Context, tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Closed, Received
 from tests.backplane.conftest import Stream, open_session, request
 from tests.support.cpython_worker import CPythonWorker

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane import envelope
-from tabrelay.backplane.backplane import Message
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import Message
 from tabserver.wire.events import Closed, Received
 from tests.backplane.conftest import Pair, Stream, ending, meeting
 from tests.support.relay import RunningRelay, modern

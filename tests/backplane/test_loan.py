@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane.cluster import Cluster
-from tabrelay.backplane.memory import Memory
-from tabrelay.faces.diary import digest
-from tabrelay.faces.events import holder
+from tabrelay.bus.members import Cluster
+from tabrelay.bus.memory import Memory
+from tabrelay.faces.mcp.event_store import holder
+from tabrelay.faces.mcp.session_store import digest
 from tabserver import Context, tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tests.backplane.conftest import Pair, Stream, open_session, request
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane.memory import Memory
+from tabrelay.bus.memory import Memory
 from tests.backplane.conftest import Pair, Stream, answer_of, ending, meeting, open_session
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until

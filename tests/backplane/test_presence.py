@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tabrelay.errors import RelayUnavailable, UnknownServer
-from tabrelay.peers.atlas import MAX_FOLLOWED
+from tabrelay.peers.nodes.locator import MAX_FOLLOWED
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.house import House
@@ -131,7 +131,7 @@ async def test_names_of_others_keep_no_browser_of_our_own_out(two: list[House]) 
 async def test_names_of_others_are_only_so_many_whatever_some_of_them_are_used_for(
     two: list[House], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabrelay.peers.atlas.MAX_FOLLOWED", 8)
+    monkeypatch.setattr("tabrelay.peers.nodes.locator.MAX_FOLLOWED", 8)
     first, second = two
     for number in range(40):
         second.hold(f"far-{number}")

@@ -12,8 +12,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from tabrelay import proof
-from tabrelay.proof import Challenge, ClientProof, Unproven, key_of, serve_key
+from tabrelay.calls import proof
+from tabrelay.calls.proof import Challenge, ClientProof, Unproven, key_of, serve_key
 from tabserver.wire.events import Received
 from tabserver.wire.frames import SUBPROTOCOL
 from tests.backplane.conftest import Pair

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabserver import Context, tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire.events import Closed
 from tests.backplane.conftest import Pair, Stream, open_session, request
 from tests.support.cpython_worker import CPythonWorker

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tabrelay.backplane.memory import Hub, Memory
+from tabrelay.bus.memory import Hub, Memory
 from tabserver import tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Kind

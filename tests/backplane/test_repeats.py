@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tabrelay.backplane.repeats import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Repeats
+from tabrelay.bus.redelivery import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Repeats
 
 
 def said(repeats: Repeats, node: str, now: float = 0.0) -> list[str | None]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.peers.atlas import _is_better
-from tabrelay.peers.remote import Place, RemotePeer
+from tabrelay.peers.nodes.locator import _is_better
+from tabrelay.peers.nodes.remote_peer import Place, RemotePeer
 from tabserver.wire.events import Parted
 from tests.backplane.conftest import Pair, meeting
 from tests.relay.test_reserved_names import dial_without_greeting, greet, is_away, stranger

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tabrelay.backplane.memory import Hub, Memory
-from tabrelay.faces.diary import Diary, digest
+from tabrelay.bus.memory import Hub, Memory
+from tabrelay.faces.mcp.session_store import Diary, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests import canary

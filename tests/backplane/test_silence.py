@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.backplane.backplane import BusDown, Message
-from tabrelay.backplane.nats import Access, Nats
+from tabrelay.bus.bus import BusDown, Message
+from tabrelay.bus.nats import Access, Nats
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.config import ConfigError, Settings
+from tabrelay.config.settings import ConfigError, Settings
 from tests.support.demo import Demo
 from tests.support.nats import NatsServer
 from tests.support.relay import ACCEPT, modern

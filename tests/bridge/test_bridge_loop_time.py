@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tabrelay.config import MIB
+from tabrelay.config.settings import MIB
 from tests.relay.test_loop_time import LIMIT_MS
 from tests.support.acp_child import AGENT, Child
 from tests.support.json_shapes import largest

@@ -19,11 +19,11 @@ import pytest
 
 from tabrelay.bridge.client import Client, ClientError
 from tabrelay.bridge.credentials import Fixed
+from tabrelay.bridge.http import Upstream as Http
 from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.target import UrlTarget
-from tabrelay.bridge.upstream import Upstream as Http
 from tabserver import Context, Elicit, Image, ToolError
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 from tests.support.upstream import Reply, Upstream, hang, result, status

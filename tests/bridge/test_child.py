@@ -274,9 +274,9 @@ HEAVY = ("fastapi", "httpx2", "mcp", "pydantic", "starlette", "uvicorn", "websoc
 def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
     """A client waits for this program to start. HTTP is loaded with the first message, OAuth when it is needed."""
     code = (
-        "import sys, tabrelay.bridge.pipes as pipes\n"
+        "import sys, tabrelay.bridge.stdio as pipes\n"
         "pipes.Stdin._read = lambda self, loop: loop.call_soon_threadsafe(self._chunks.put_nowait, b'')\n"
-        "from tabrelay.cli import main\n"
+        "from tabrelay.cli.main import main\n"
         "main(['stdio', 'http://127.0.0.1:9/x', '--token-env', 'TOKEN'])\n"
         "print(*sorted(sys.modules))"
     )
@@ -289,16 +289,16 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
     assert [name for name in HEAVY if name in loaded] == []
     ours = {name for name in loaded if name.startswith(("tabrelay.", "tabserver."))}
     assert {name for name in ours if not name.startswith(("tabrelay.bridge.", "tabrelay.verbs."))} == {
-        "tabrelay.cli",
+        "tabrelay.cli.main",
         "tabrelay.bridge",
         "tabrelay.verbs",
-        "tabrelay.config",
+        "tabrelay.config.settings",
         "tabrelay.errors",
-        "tabrelay.lines",
-        "tabrelay.logs",
-        "tabrelay.mirrors",
-        "tabrelay.policy",
-        "tabrelay.proof",
+        "tabrelay.system.pipe_lines",
+        "tabrelay.observe.log_setup",
+        "tabrelay.http.param_headers",
+        "tabrelay.admission.policy",
+        "tabrelay.calls.proof",
         "tabserver.wire",
         "tabserver.wire.eras",
         "tabserver.wire.errors",

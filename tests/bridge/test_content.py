@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.verbs import asking, content
-from tabrelay.verbs.progress import Bar, line
+from tabrelay.cli import elicitation, render
+from tabrelay.cli.progress import Bar, line
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 RESULT: dict[str, Any] = {
@@ -29,7 +29,7 @@ RESULT: dict[str, Any] = {
 
 
 def show(value: dict[str, Any], format: str, folder: Path, name: str = "shot") -> str:
-    return content.result(value, format, content.Folder(folder, name))
+    return render.result(value, format, render.Folder(folder, name))
 
 
 def test_a_result_as_text_has_its_pictures_in_files(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_tools_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
 
 
 def test_a_terminal_is_not_told_what_to_do() -> None:
-    assert content.printable("a\x1b[2Jb\rc\u202ed\te\nf\x9bg\r\n") == "a\\x1b[2Jb\\x0dc\\x202ed\te\nf\\x9bg\n"
+    assert render.printable("a\x1b[2Jb\rc\u202ed\te\nf\x9bg\r\n") == "a\\x1b[2Jb\\x0dc\\x202ed\te\nf\\x9bg\n"
 
 
 TOOLS: list[dict[str, Any]] = [
@@ -101,19 +101,19 @@ TOOLS: list[dict[str, Any]] = [
 
 
 def test_tools_as_text() -> None:
-    assert content.tools(TOOLS, "text") == (
+    assert render.tools(TOOLS, "text") == (
         "add\n    Add two numbers.\n    Really.\n      a: number  the first\n"
         '      how: "fast" | "slow" (optional)  (default "fast")\n'
         "      tags: string[] (optional)\n      x: string | null (optional)\n      y: any (optional)\n\nbare\n    Bare"
     )
-    assert content.tools([], "text") == "It has no tools."
+    assert render.tools([], "text") == "It has no tools."
 
 
 def test_tools_as_markdown_and_json() -> None:
-    text = content.tools(TOOLS, "markdown")
+    text = render.tools(TOOLS, "markdown")
     assert "### add\n" in text and "| `a` | number | required | the first |" in text
     assert '| `how` | "fast" \\| "slow" |' in text
-    assert json.loads(content.tools(TOOLS, "json")) == TOOLS
+    assert json.loads(render.tools(TOOLS, "json")) == TOOLS
 
 
 # -- the bar -----------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ FORM = {
 
 def test_a_form_is_asked_field_by_field_until_each_answer_is_one() -> None:
     typist = Typist("", "", "Ada", "old", "36", "", "c", "b", "")
-    assert asking.answer(FORM, typist) == {
+    assert elicitation.answer(FORM, typist) == {
         "action": "accept",
         "content": {"name": "Ada", "age": 36, "ok": True, "kind": "b"},
     }
@@ -195,10 +195,10 @@ def test_a_form_is_asked_field_by_field_until_each_answer_is_one() -> None:
 
 
 def test_a_user_may_say_no_or_leave() -> None:
-    assert asking.answer(FORM, Typist("n")) == {"action": "decline"}
-    assert asking.answer(FORM, Typist("y", "Ada")) == {"action": "cancel"}
+    assert elicitation.answer(FORM, Typist("n")) == {"action": "decline"}
+    assert elicitation.answer(FORM, Typist("y", "Ada")) == {"action": "cancel"}
     link = {"mode": "url", "message": "Sign in", "url": "https://x/"}
     typist = Typist("")
-    assert asking.answer(link, typist) == {"action": "accept"}
+    assert elicitation.answer(link, typist) == {"action": "accept"}
     assert "https://x/" in typist.prompts[0]
-    assert asking.answer(link, Typist("n")) == {"action": "decline"}
+    assert elicitation.answer(link, Typist("n")) == {"action": "decline"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.bridge.events import Event, Events, EventTooLarge
+from tabrelay.bridge.sse_parser import Event, Events, EventTooLarge
 
 LINES = ["data: ä€𝄞", "data: x", "", ": c", "id: é", "event: e", "retry: 5"]
 

@@ -19,9 +19,9 @@ from mcp.client.auth import OAuthFlowError
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
-from tabrelay.bridge.oauth.flow import Flow, Wish
-from tabrelay.bridge.oauth.oauth import OAuth
-from tabrelay.bridge.oauth.store import Record, Store
+from tabrelay.bridge.oauth.credentials import OAuth
+from tabrelay.bridge.oauth.sdk_flow import Flow, Wish
+from tabrelay.bridge.oauth.token_store import Record, Store
 from tests.support.authority import Authority
 from tests.support.stdio import BridgeChild, BridgeHere, QuickClock, request
 from tests.support.upstream import Reply, Upstream, status
@@ -251,7 +251,7 @@ async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path)
     store, clock = Store(tmp_path, "x"), QuickClock()
     code = (
         "import asyncio, sys, pathlib\n"
-        "from tabrelay.bridge.oauth.store import Store\n"
+        "from tabrelay.bridge.oauth.token_store import Store\n"
         "from tabrelay.bridge.clock import Clock\n"
         "async def hold():\n"
         "    async with Store(pathlib.Path(sys.argv[1]), 'x').alone(Clock()):\n"
@@ -348,7 +348,7 @@ async def test_a_port_that_is_taken_is_left_for_another_unless_it_must_be_that_o
 async def test_a_server_that_wants_nothing_is_given_nothing_and_the_sdk_is_not_loaded(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from tabrelay.cli import main\n"
+        "from tabrelay.cli.main import main\n"
         "main(['stdio', sys.argv[1], '--home', sys.argv[2]])\n"
         "print(*[name for name in ('mcp', 'pydantic', 'cryptography') if name in sys.modules], file=sys.stderr)\n"
     )

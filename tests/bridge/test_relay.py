@@ -15,7 +15,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tabrelay.runner import bind
+from tabrelay.server.runner import bind
 from tests.clients.tools import NAMES, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from tabserver import Context
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 
 NAMES = ["echo", "steps", "hang", "big", "fail"]
 

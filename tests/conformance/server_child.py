@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 import tests.conformance.fixtures  # noqa: F401 - declares what there is
-from tabserver.hub import Hub
-from tabserver.server import Server
-from tabserver.toolbox import default_toolbox
+from tabserver.handlers.toolbox import default_toolbox
+from tabserver.mcp.server import Server
+from tabserver.tabs.hub import Hub
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, MODERN_VERSIONS, NEWEST_LEGACY, Era
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind

@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 
-from tabrelay.specs import HttpSpec
+from tabrelay.config.specs import HttpSpec
 from tests.conformance.driving import drive
 from tests.conformance.report import hold_page_to, table
 from tests.support.node import NODE

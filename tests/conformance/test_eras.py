@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.specs import HttpSpec, Spec, StdioSpec
+from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
 from tests.conformance.report import hold_page_to, table, total
 from tests.support.relay import ACCEPT, MODERN, RunningRelay, modern
 from tests.support.suite import run

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
-from tabrelay.assets import Asset, Assets
+from tabrelay.assets.files import Asset, Assets
 from tests.support.relay import RunningRelay
 from tests.support.site import Site
 

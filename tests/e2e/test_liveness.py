@@ -11,7 +11,7 @@ import httpx2
 from mcp_types import CallToolResult, TextContent
 from playwright.async_api import Browser, BrowserContext, Error
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tests.support.chaos import ChaosProxy, Way
 from tests.support.demo import Demo
 from tests.support.relay import ACCEPT, modern

@@ -16,7 +16,7 @@ import pytest
 from mcp import types
 from playwright.async_api import BrowserContext, Page, expect
 
-from tabrelay.cli import main
+from tabrelay.cli.main import main
 from tests.support.demo import Demo
 from tests.support.site import Site
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from playwright.async_api import BrowserContext
 
-from tabrelay.cli import main
+from tabrelay.cli.main import main
 from tests.support.demo import Demo
 from tests.support.documented import fetch_files
 from tests.support.site import Site

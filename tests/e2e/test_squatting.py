@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from playwright.async_api import BrowserContext, Page
 
-from tabrelay.npm import closure
+from tabrelay.assets.npm_package import closure
 from tests.support.demo import Demo
 from tests.support.site import Site
 from tests.support.squatter import RunningSquatter, squatter

@@ -1,4 +1,4 @@
-"""A fast path (`tabrelay.lane`) that takes every POST to a plain address, and answers as the application does."""
+"""A fast path (`tabrelay.server.fast_path`) that takes every POST to a plain address, and answers as the application does."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tabrelay.drain import Tally
-from tabrelay.ticker import Ticker
+from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.routing.drain import Tally
 
 _ADDRESS: Final = re.compile(rb"/[a-z]+")
 

@@ -17,7 +17,7 @@ import h11
 import uvicorn
 from uvicorn.server import ServerState
 
-from tabrelay.headers import LimitedHttp
+from tabrelay.server.http_protocol import LimitedHttp
 from tests.fuzz.fast_path import FakeLane, has_one_host
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle

@@ -1,4 +1,4 @@
-"""JSON in slices (`tabrelay.gist`) against the standard library: the same texts are valid, wherever they are cut.
+"""JSON in slices (`tabrelay.payloads.json_skeleton`) against the standard library: the same texts are valid, wherever they are cut.
 
 Known differences, where `tabrelay` refuses more than `json` does:
 
@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import orjson
 
-from tabrelay import gist
+from tabrelay.payloads import json_skeleton
 from tests.fuzz.slicing import sliced
 
 # Short strings are kept whole, long ones are left out: with this length, small inputs have both.
@@ -28,8 +28,8 @@ _LONE: Final = re.compile(r"[\ud800-\udfff]")
 def check(data: bytes) -> None:
     pieces = sliced(data)
     text = b"".join(pieces).decode("utf-8", "replace")
-    made = gist.Gist(10**9)
-    with patch.object(gist, "SHORT", SHORT):
+    made = json_skeleton.Gist(10**9)
+    with patch.object(json_skeleton, "SHORT", SHORT):
         for start, end in _cuts(pieces, text):
             made.add(text[start:end])
     skeleton = made.text()

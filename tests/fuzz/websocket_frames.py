@@ -22,8 +22,8 @@ from wsproto.connection import ConnectionState
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
-from tabrelay.conduit import conduit_of
-from tabrelay.sockets import LimitedWebSocket
+from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.server.websocket_protocol import LimitedWebSocket
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
 

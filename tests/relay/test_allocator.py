@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from tabrelay import allocator
+from tabrelay.system import allocator
 
 MB = 1e6
 # What the relay does when a browser loads its files, and when many large results come: one block of 20 MB, then 40 MB
@@ -18,7 +18,7 @@ MB = 1e6
 SCRIPT = """
 import json, socket, sys
 from tabrelay import runner
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -15,7 +15,7 @@ import pytest
 
 import tabrelay
 import tabserver
-from tabrelay.assets import Assets, AssetsMissing
+from tabrelay.assets.files import Assets, AssetsMissing
 
 WORKER = "import './shim.js';\n" * 20
 

@@ -17,19 +17,19 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
-from tabrelay.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
-from tabrelay.config import Settings
-from tabrelay.faces.events import Memory, Stream
-from tabrelay.headers import LimitedHttp
-from tabrelay.json_weight import PIECE, Weight, is_heavy
-from tabrelay.sockets import LimitedWebSocket
+from tabrelay.calls.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
+from tabrelay.config.settings import Settings
+from tabrelay.faces.mcp.event_store import Memory, Stream
+from tabrelay.payloads.json_weight import PIECE, Weight, is_heavy
+from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.websocket_protocol import LimitedWebSocket
 from tabserver.wire import jsonrpc
-from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Closed, Received, Violation
 from tabserver.wire.frames import CLOSE_SLOW, CLOSE_TOO_BIG, SUBPROTOCOL, Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.wire.memory_budget import Budget
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker, bearer
 

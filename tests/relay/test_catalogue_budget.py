@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tabrelay.faces.mirror_cache import MAX_SIZE, MirrorCache
-from tabrelay.registry import Registry
-from tabrelay.shelf import Catalogue, Shelf
+from tabrelay.faces.mcp.param_header_cache import MAX_SIZE, MirrorCache
+from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Received
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until

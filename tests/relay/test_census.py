@@ -12,10 +12,10 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
-from tabrelay.app import create_app
-from tabrelay.config import Settings
-from tabrelay.gate import Gate
-from tabrelay.tokens import Tokens
+from tabrelay.admission.gate import Gate
+from tabrelay.admission.tokens import Tokens
+from tabrelay.config.settings import Settings
+from tabrelay.server.app import create_app
 from tests.support.asgi import Answer, dial, request
 
 Header = tuple[str, str]

@@ -22,12 +22,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tabrelay import __version__, logs
-from tabrelay.announcement import Announcement
-from tabrelay.cli import _parser, main
-from tabrelay.config import ConfigError, Settings
-from tabrelay.opener import Opener, has_display
-from tabrelay.runner import BindError, bind
+from tabrelay import __version__
+from tabrelay.cli.announcement import Announcement
+from tabrelay.cli.main import _parser, main
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.observe import log_setup
+from tabrelay.server.runner import BindError, bind
+from tabrelay.system.open_browser import Opener, has_display
 from tests.support.recorder import Wiretap
 
 WAIT_S = 30.0
@@ -65,7 +66,7 @@ def test_the_help_shows_every_verb_with_an_example(capsys: pytest.CaptureFixture
 
 def test_the_version_is_told_without_loading_the_house() -> None:
     code = (
-        "import sys\nfrom tabrelay.cli import main\n"
+        "import sys\nfrom tabrelay.cli.main import main\n"
         "try: main(['--version'])\nexcept SystemExit as left: assert not left.code\n"
         "heavy = {'fastapi', 'starlette', 'uvicorn', 'orjson', 'pydantic', 'asyncio'} & set(sys.modules)\n"
         "assert not heavy, heavy"
@@ -328,7 +329,7 @@ def stream() -> Any:
     root.handlers[:] = []
     names = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi")]
     levels = [logger.level for logger in names]
-    logs.configure("trace", target)
+    log_setup.configure("trace", target)
     yield target
     root.handlers[:] = before
     root.setLevel(level)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.cli import _parser, main
-from tabrelay.verbs.completion import walk
+from tabrelay.cli.completion import walk
+from tabrelay.cli.main import _parser, main
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
-from tabrelay.conduit import conduit_of
-from tabrelay.sockets import SIP, LimitedWebSocket
+from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.server.websocket_protocol import SIP, LimitedWebSocket
 from tests.support.waiting import until
 
 KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tabrelay.cli import main
-from tabrelay.config import ConfigError, Settings
-from tabrelay.configfile.mistakes import ConfigMistakes
-from tabrelay.configfile.reader import Config, effective, load
-from tabrelay.specs import BrowserSpec, HttpSpec, OAuthSpec, Spec, StdioSpec, fingerprint
+from tabrelay.cli.main import main
+from tabrelay.config.mistakes import ConfigMistakes
+from tabrelay.config.reader import Config, effective, load
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.config.specs import BrowserSpec, HttpSpec, OAuthSpec, Spec, StdioSpec, fingerprint
 
 ENV = {"TOKEN": "s3cret-value", "EMPTY": ""}
 

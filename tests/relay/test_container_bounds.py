@@ -9,15 +9,15 @@ from typing import Any
 import orjson
 import pytest
 
-from tabrelay import logs
-from tabrelay.backplane.envelope import MAX_MESSAGES, Assembly, BadEnvelope
-from tabrelay.calls import Call
-from tabrelay.faces import modern
-from tabrelay.faces.editors import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, Editors
-from tabrelay.inspection import MAX_URI
-from tabrelay.meter import MAX_KNOWN, Meter
-from tabrelay.translation.audience import MAX_SUBSCRIPTIONS, MAX_URIS, Audience
-from tabrelay.upstreams.floor import MAX_HABITS, Habits
+from tabrelay.bus.envelope import MAX_MESSAGES, Assembly, BadEnvelope
+from tabrelay.calls.calls import Call
+from tabrelay.faces.mcp import modern
+from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, Editors
+from tabrelay.observe import log_setup
+from tabrelay.observe.call_metrics import MAX_KNOWN, Meter
+from tabrelay.payloads.list_checks import MAX_URI
+from tabrelay.peers.upstreams.question_order import MAX_HABITS, Habits
+from tabrelay.translation.subscribers import MAX_SUBSCRIPTIONS, MAX_URIS, Audience
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -124,13 +124,13 @@ def test_habits_of_tools_are_so_many() -> None:
 
 def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Any] = {}
-    monkeypatch.setattr(logs, "_known", known)
-    before = logs.secrets_known()
-    for number in range(logs.MOST_KNOWN + 5):
-        logs.conceal(f"made-up-{number:06}")
-    assert len(known) == logs.MOST_KNOWN
-    assert logs.secrets_known() == before + logs.MOST_KNOWN + 5
-    assert "made-up" not in logs.redact(f"the last one is made-up-{logs.MOST_KNOWN + 4:06}")
+    monkeypatch.setattr(log_setup, "_known", known)
+    before = log_setup.secrets_known()
+    for number in range(log_setup.MOST_KNOWN + 5):
+        log_setup.conceal(f"made-up-{number:06}")
+    assert len(known) == log_setup.MOST_KNOWN
+    assert log_setup.secrets_known() == before + log_setup.MOST_KNOWN + 5
+    assert "made-up" not in log_setup.redact(f"the last one is made-up-{log_setup.MOST_KNOWN + 4:06}")
 
 
 def test_what_is_kept_of_known_clients_takes_little_more_than_what_they_say_of_themselves() -> None:

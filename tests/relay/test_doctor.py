@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.cli import main
-from tabrelay.verbs import doctor
+from tabrelay.cli import doctor
+from tabrelay.cli.main import main
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 
@@ -159,7 +159,7 @@ def test_clients_that_can_not_work_are_bad(
 def test_origins_and_assets_that_are_wrong_are_bad(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tabrelay.assets import Assets, AssetsMissing
+    from tabrelay.assets.files import Assets, AssetsMissing
 
     def missing(self: Assets) -> None:
         raise AssetsMissing("Pyodide is missing. make demo brings it.")

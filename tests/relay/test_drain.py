@@ -15,10 +15,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.drain import Drain
 from tabrelay.errors import RelayUnavailable
-from tabrelay.registry import Registry
-from tabrelay.shelf import Shelf
+from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Closed, Parted, Received
 from tests.support.demo import Demo
 from tests.support.dialer import RemoteWorker

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.cli import main
-from tabrelay.drift import MOST_SHOWN, Baseline, Drift
+from tabrelay.cli.main import main
+from tabrelay.routing.tool_drift import MOST_SHOWN, Baseline, Drift
 from tabserver.wire.events import Welcomed
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay

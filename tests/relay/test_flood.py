@@ -16,19 +16,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-from tabrelay.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
-from tabrelay.faces.events import MAX_STREAM, Memory, Stream
-from tabrelay.faces.pairs import MOST_HELD
-from tabrelay.headers import LimitedHttp
-from tabrelay.rates import MAX_KNOWN, Rates
-from tabrelay.registry import Registry
-from tabrelay.shelf import Catalogue, Record, Shelf
-from tabserver.wire.budget import Budget
+from tabrelay.admission.rate_limiter import MAX_KNOWN, Rates
+from tabrelay.calls.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
+from tabrelay.faces.mcp.event_store import MAX_STREAM, Memory, Stream
+from tabrelay.faces.web.pairing import MOST_HELD
+from tabrelay.routing.catalogue_store import Catalogue, Record, Shelf
+from tabrelay.routing.registry import Registry
+from tabrelay.server.http_protocol import LimitedHttp
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Violation
 from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.wire.memory_budget import Budget
 from tests.support.raw import RawConnection
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.wire import jsonrpc
 from tests.support.asgi import Answer
 from tests.support.cpython_worker import CPythonWorker

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from websockets.server import ServerProtocol
 
-from tabrelay.calls import Call
-from tabrelay.peers.writer import Writer
-from tabrelay.sockets import LimitedWebSocket
+from tabrelay.calls.calls import Call
+from tabrelay.peers.browsers.writer import Writer
+from tabrelay.server.websocket_protocol import LimitedWebSocket
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

@@ -17,9 +17,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from tabrelay.gate import Gate
-from tabrelay.policy import Policy, Principal
-from tabrelay.tokens import Tokens
+from tabrelay.admission.gate import Gate
+from tabrelay.admission.policy import Policy, Principal
+from tabrelay.admission.tokens import Tokens
 from tests.support.asgi import Answer, dial, request
 
 HOST = ("Host", "127.0.0.1:4747")

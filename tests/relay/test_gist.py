@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tabrelay import gist
-from tabrelay.gist import Gist
+from tabrelay.payloads import json_skeleton
+from tabrelay.payloads.json_skeleton import Gist
 
 # What makes a difference in JSON, and what is easily mistaken for it.
 BITS = [
@@ -73,7 +73,7 @@ def gist_of(text: str, cuts: list[int]) -> str | None:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gist, "SHORT", 8)
+    monkeypatch.setattr(json_skeleton, "SHORT", 8)
 
 
 @settings(max_examples=1500, deadline=None)

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tabserver import tool
+from tabserver.handlers.toolbox import Toolbox
 from tabserver.timing import Timing
-from tabserver.toolbox import Toolbox
 from tests.support.chaos import ChaosProxy, Cut
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay

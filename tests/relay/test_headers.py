@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.headers import LimitedHttp
-from tabrelay.sockets import LimitedWebSocket
+from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.websocket_protocol import LimitedWebSocket
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.confusables import skeleton
-from tabrelay.hidden_text import DEFAULT_IGNORABLE, has_hidden, has_hidden_in_value
+from tabrelay.payloads.confusables import skeleton
+from tabrelay.payloads.hidden_text import DEFAULT_IGNORABLE, has_hidden, has_hidden_in_value
 
 HIDDEN = {
     "an escape sequence": "a\x1b[31mred",

@@ -20,9 +20,9 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from tabrelay.config import ConfigError, Settings
-from tabrelay.oauth.keys import LIFE_S, PAUSE_S, Keys, KeysError
-from tabrelay.policy import Policy, PolicyError
+from tabrelay.admission.oauth_keys import LIFE_S, PAUSE_S, Keys, KeysError
+from tabrelay.admission.policy import Policy, PolicyError
+from tabrelay.config.settings import ConfigError, Settings
 from tests.support.issuer import USER, Issuer, elliptic_key, other_key, query, shared_key
 from tests.support.relay import RunningRelay
 from tests.support.terminator import Terminator

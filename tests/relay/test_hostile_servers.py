@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tabrelay.directory import describe
-from tabrelay.drift import Baseline
-from tabrelay.faces.listening import Wishes
-from tabrelay.faces.recall import LISTS, recall_legacy, recall_modern
-from tabrelay.inspection import Bounds, read_about, sift
-from tabrelay.registry import Registry
-from tabrelay.shelf import Catalogue, Shelf
+from tabrelay.faces.mcp.offline_answers import LISTS, recall_legacy, recall_modern
+from tabrelay.faces.mcp.subscriptions import Wishes
+from tabrelay.payloads.list_checks import Bounds, read_about, sift
+from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.routing.registry import Registry
+from tabrelay.routing.status import describe
+from tabrelay.routing.tool_drift import Baseline
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

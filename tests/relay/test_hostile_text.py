@@ -12,10 +12,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from tabrelay.bridge.message import Malformed, parse
-from tabrelay.calls import PLAIN, Call
+from tabrelay.bridge.messages import Malformed, parse
+from tabrelay.calls.calls import PLAIN, Call
 from tabrelay.errors import BadAnswer, BrowserGone
-from tabrelay.journal import Journal
+from tabrelay.observe.call_log import Journal
 from tabserver.wire import frames, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Violation

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tabrelay import inspection
-from tabrelay.depth import is_deeper_than
-from tabrelay.inspection import Bounds, Flaw, inspect, read_about, sift
-from tabrelay.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
-from tabrelay.shelf import Catalogue, Shelf
+from tabrelay.payloads import list_checks
+from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.list_checks import Bounds, Flaw, inspect, read_about, sift
+from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.routing.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -192,7 +192,7 @@ def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
 
 def test_of_a_list_of_garbage_only_the_beginning_is_looked_at() -> None:
     kept, flaws = inspect("tools", [*[1] * 5000, tool("late")], BOUNDS)
-    assert kept == [] and len(flaws) == inspection.MAX_FLAWS + 1
+    assert kept == [] and len(flaws) == list_checks.MAX_FLAWS + 1
     assert flaws[-1].why == "has 4,001 more items, which were not looked at"
 
 
@@ -272,11 +272,11 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
 
 
 def test_a_member_that_is_too_large_is_left_out_and_the_others_are_kept() -> None:
-    large = {"more": "x" * (inspection.MAX_MEMBERS + 1)}
+    large = {"more": "x" * (list_checks.MAX_MEMBERS + 1)}
     known = {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"}
     assert read_about(large | known) == known
-    many = {f"m{number}": "x" * 1_000 for number in range(inspection.MAX_MEMBERS // 1_000)}
+    many = {f"m{number}": "x" * 1_000 for number in range(list_checks.MAX_MEMBERS // 1_000)}
     assert known.items() <= read_about(many | known).items()
     page = {"jsonrpc": "2.0", "id": 1, "result": large | {"nextCursor": "2", "tools": []}}
-    text, _ = sift("tools/list", json.dumps(page), inspection.ANY_SIZE)
+    text, _ = sift("tools/list", json.dumps(page), list_checks.ANY_SIZE)
     assert json.loads(text)["result"] == {"nextCursor": "2", "tools": []}

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tabrelay.cli import main
-from tabrelay.clients.file import ConfigFile, FileError
-from tabrelay.clients.known import BY_NAME, CLIENTS, Launch, Place, starts_bridge
+from tabrelay.cli.client_files.file import ConfigFile, FileError
+from tabrelay.cli.client_files.known import BY_NAME, CLIENTS, Launch, Place, starts_bridge
+from tabrelay.cli.main import main
 
 LAUNCHED = [str(Path(sys.executable).with_name("tabrelay")), "stdio", "notes"]
 

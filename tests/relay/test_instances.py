@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.agent import browser_name
+from tabrelay.admission.policy import CALL, SERVE
 from tabrelay.bridge.target import NameTarget, TargetError
-from tabrelay.config import ConfigError, Settings
-from tabrelay.configfile.reader import effective
-from tabrelay.instances import Instances, Wish, read_tabs
-from tabrelay.policy import CALL, SERVE
-from tabrelay.verbs.status import text
+from tabrelay.cli.status import text
+from tabrelay.config.reader import effective
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.peers.browsers.user_agent import browser_name
+from tabrelay.routing.instances import Instances, Wish, read_tabs
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from tabrelay import journal as journal_module
-from tabrelay import vault
-from tabrelay.calls import Call
-from tabrelay.cli import main
+from tabrelay.calls.calls import Call
+from tabrelay.cli.main import main
 from tabrelay.errors import ServerOffline
-from tabrelay.journal import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
-from tabrelay.logfile import LogFile
+from tabrelay.observe import call_log as journal_module
+from tabrelay.observe.call_log import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
+from tabrelay.observe.log_file import LogFile
+from tabrelay.system import private_files
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.relay import RunningRelay
@@ -256,7 +256,7 @@ async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_loo
     path, theirs = tmp_path / "calls.log", tmp_path / "theirs"
     theirs.touch()
     path.hardlink_to(theirs)
-    monkeypatch.setattr(vault, "_is_ours", lambda found: found.st_ino != theirs.stat().st_ino)
+    monkeypatch.setattr(private_files, "_is_ours", lambda found: found.st_ino != theirs.stat().st_ino)
     opened = os.open
 
     def swap(name: Any, flags: int, *args: Any, **more: Any) -> int:

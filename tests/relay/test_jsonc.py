@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.clients import jsonc, toml
-from tabrelay.clients.jsonc import JsoncError
-from tabrelay.clients.toml import TomlError
+from tabrelay.cli.client_files import jsonc, toml
+from tabrelay.cli.client_files.jsonc import JsoncError
+from tabrelay.cli.client_files.toml import TomlError
 
 ZED = """\
 // Zed settings

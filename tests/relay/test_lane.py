@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tabrelay import ticket
-from tabrelay.heading import Heading
-from tabrelay.policy import CALL
-from tabrelay.specs import BrowserSpec
-from tabrelay.ticker import Ticker
+from tabrelay.admission.policy import CALL
+from tabrelay.config.specs import BrowserSpec
+from tabrelay.http.headers import Heading
+from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.server import fast_request
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import META_ACP, Kind
@@ -305,7 +305,7 @@ async def test_without_the_setting_everything_goes_the_ordinary_way(tmp_path: Pa
 async def test_with_a_web_server_that_is_made_otherwise_everything_goes_the_ordinary_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ticket, "_CYCLE", ("self", "scope"))
+    monkeypatch.setattr(fast_request, "_CYCLE", ("self", "scope"))
     async with stage(tmp_path) as (relay, _):
         with ordinarily(relay):
             assert (await relay.call("notes", "echo")).status_code == 200

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tabrelay.peers.writer import Writer
+from tabrelay.peers.browsers.writer import Writer
 from tabserver.wire import jsonrpc
 from tabserver.wire.errors import MessageTooLarge
 from tabserver.wire.events import Received, Welcomed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.lines import Lines, TooLong
+from tabrelay.system.pipe_lines import Lines, TooLong
 
 
 def lines_of(*chunks: bytes, limit: int = 1000) -> list[bytes | TooLong]:

@@ -28,7 +28,7 @@ ROUNDS: Final = int(os.environ.get("TABRELAY_ROTATION_ROUNDS", "3"))
 WRITER: Final = """
 import logging, sys, time
 from pathlib import Path
-from tabrelay.logfile import LogFile
+from tabrelay.observe.log_file import LogFile
 
 path, name, start, lines, size, keep, closes = sys.argv[1:]
 file = LogFile(Path(path), int(size), int(keep))

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from tabrelay import logs
-from tabrelay.cli import main
-from tabrelay.config import Settings
-from tabrelay.logfile import LogFile
-from tabrelay.verbs.logs import follow
-from tabrelay.verbs.status import text as status_text
+from tabrelay.cli.logs import follow
+from tabrelay.cli.main import main
+from tabrelay.cli.status import text as status_text
+from tabrelay.config.settings import Settings
+from tabrelay.observe import log_setup
+from tabrelay.observe.log_file import LogFile
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.relay import RunningRelay
@@ -48,7 +48,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_json_is_one_object_a_line_without_secrets() -> None:
     stream = StringIO()
-    logs.configure("info", stream, is_json=True)
+    log_setup.configure("info", stream, is_json=True)
     log = logging.getLogger("some.room")
     log.info("ä\nb %s", "tr_" + "x" * 20)
     try:
@@ -63,7 +63,7 @@ def test_json_is_one_object_a_line_without_secrets() -> None:
 
 def test_what_a_stranger_says_is_one_line_and_moves_no_cursor() -> None:
     stream = StringIO()
-    logs.configure("info", stream)
+    log_setup.configure("info", stream)
     logging.getLogger("some.room").info("%s left", "x\n12:00:00 INFO root: all is well\x1b[2J\x9b2J\u202e\u2028")
     [line] = stream.getvalue().split("\n")[:-1]
     assert line.endswith(r"x\n12:00:00 INFO root: all is well\x1b[2J\x9b2J\u202e\u2028 left")
@@ -78,8 +78,8 @@ def test_what_a_stranger_says_is_one_line_and_moves_no_cursor() -> None:
 
 def test_the_file_has_more_than_stderr_and_is_for_this_user_only(tmp_path: Path) -> None:
     stream = StringIO()
-    logs.configure("error", stream)
-    path = logs.keep(Settings(home=tmp_path, port=4711, log_level="error"))
+    log_setup.configure("error", stream)
+    path = log_setup.keep(Settings(home=tmp_path, port=4711, log_level="error"))
     assert path == tmp_path / "log" / "relay-4711.log"
     logging.getLogger("x").info("in the file")
     logging.getLogger("x").debug("nowhere")
@@ -102,24 +102,24 @@ def test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone(tmp_pat
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_link_in_place_of_a_log_file_is_not_written_through(tmp_path: Path, is_there: bool) -> None:
     stream = StringIO()
-    logs.configure("warning", stream)
+    log_setup.configure("warning", stream)
     target, link = tmp_path / "profile", tmp_path / "log" / "relay-4747.log"
     if is_there:
         target.write_text("precious")
     link.parent.mkdir()
     link.symlink_to(target)
-    assert logs.keep(Settings(home=tmp_path)) is None
+    assert log_setup.keep(Settings(home=tmp_path)) is None
     assert "is a link" in stream.getvalue()
     assert target.exists() is is_there and (not is_there or target.read_text() == "precious")
 
 
 def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
-    logs.configure("error", StringIO())
-    path = logs.keep(Settings(home=tmp_path, log_max=1000, log_keep=2))
+    log_setup.configure("error", StringIO())
+    path = log_setup.keep(Settings(home=tmp_path, log_max=1000, log_keep=2))
     assert path is not None
     for number in range(100):
         logging.getLogger("x").info("%03d %s", number, "." * 50)
-    files = logs.kept(path)
+    files = log_setup.kept(path)
     assert [file.name for file in files] == ["relay-4747.log.2", "relay-4747.log.1", "relay-4747.log"]
     assert all(file.stat().st_size <= 1000 and not file.stat().st_mode & 0o077 for file in files)
     numbers = [int(row["message"][:3]) for file in files for row in rows(file.read_text())]
@@ -160,17 +160,17 @@ def test_where_no_file_is_kept_a_full_one_is_begun_anew(tmp_path: Path) -> None:
 
 def test_no_file_is_no_trouble(tmp_path: Path) -> None:
     stream = StringIO()
-    logs.configure("warning", stream)
-    assert logs.keep(Settings(home=tmp_path, log_file="none")) is None
+    log_setup.configure("warning", stream)
+    assert log_setup.keep(Settings(home=tmp_path, log_file="none")) is None
     (tmp_path / "log").write_text("in the way")
-    assert logs.keep(Settings(home=tmp_path)) is None
+    assert log_setup.keep(Settings(home=tmp_path)) is None
     assert "No log file" in stream.getvalue()
 
 
 def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
     stream = StringIO()
-    logs.configure("warning", stream)
-    logs.keep(Settings(home=tmp_path, log_file="/dev/full"))
+    log_setup.configure("warning", stream)
+    log_setup.keep(Settings(home=tmp_path, log_file="/dev/full"))
     for _ in range(3):
         logging.getLogger("x").warning("still here")
     assert stream.getvalue().count("still here") == 3

@@ -16,15 +16,15 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
-from tabrelay.calls import Notice, Pending
-from tabrelay.config import Settings
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy
-from tabrelay.faces.briefing import Briefing
-from tabrelay.faces.diary import Diary, Page, digest
-from tabrelay.faces.events import Memory, Streams
-from tabrelay.faces.sessions import Session
-from tabrelay.loop_turns import run_in_turns
-from tabrelay.translation.audience import MAX_ANNOUNCED, MAX_URIS, Audience
+from tabrelay.faces.mcp.event_store import Memory, Streams
+from tabrelay.faces.mcp.session_replay import Briefing
+from tabrelay.faces.mcp.session_store import Diary, Page, digest
+from tabrelay.faces.mcp.sessions import Session
+from tabrelay.system.loop_turns import run_in_turns
+from tabrelay.translation.subscribers import MAX_ANNOUNCED, MAX_URIS, Audience
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.relay.test_loop_messages import Attack, measured

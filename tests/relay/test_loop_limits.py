@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tabrelay.config import MIB, Settings
-from tabrelay.instances import read_tabs
-from tabrelay.peers.tab import MAX_OUR_NOTE
+from tabrelay.config.settings import MIB, Settings
+from tabrelay.peers.browsers.peer import MAX_OUR_NOTE
+from tabrelay.routing.instances import read_tabs
 from tabserver.wire.events import Received
 from tabserver.wire.frames import CLOSE_TOO_BIG, Kind
 from tabserver.wire.limits import LARGEST_PART
@@ -72,7 +72,7 @@ async def test_a_note_about_tabs_that_is_too_long_is_dropped(tmp_path: Path, mon
         seen.append(said.get("used"))
         return read_tabs(said)
 
-    monkeypatch.setattr("tabrelay.peers.door.read_tabs", spy)
+    monkeypatch.setattr("tabrelay.peers.browsers.endpoint.read_tabs", spy)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
         await worker.until(lambda: bool(worker._desks()))
         tabs = [{"id": "a", "title": "A", "visible": True}]

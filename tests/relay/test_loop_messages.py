@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tabrelay.config import MIB
+from tabrelay.config.settings import MIB
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Kind
 from tests.relay.test_loop_time import BODY, JSON, LIMIT_MS, VALUES, Answering, slowest, warm_up

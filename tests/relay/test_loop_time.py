@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, cast
 
-from tabrelay.config import MIB, Settings
+from tabrelay.config.settings import MIB, Settings
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.json_shapes import SHAPES, largest

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tabrelay.backplane.memory import Hub, Memory
-from tabrelay.calls import Call
-from tabrelay.cli import main
+from tabrelay.admission.tokens import Tokens
+from tabrelay.bus.memory import Hub, Memory
+from tabrelay.calls.calls import Call
+from tabrelay.cli.main import main
 from tabrelay.errors import Busy
-from tabrelay.meter import OTHER, Meter, outcome_of
-from tabrelay.metrics import CONTENT_TYPE, Sample, gauge, render
-from tabrelay.tokens import Tokens
+from tabrelay.observe.call_metrics import OTHER, Meter, outcome_of
+from tabrelay.observe.prometheus import CONTENT_TYPE, Sample, gauge, render
+from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
-from tabserver.wire.notes import RELAY
 from tests.support.relay import RunningRelay
 from tests.support.stdio import until
 from tests.support.worker import SyntheticWorker

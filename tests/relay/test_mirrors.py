@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.errors import BadRequest
-from tabrelay.mirrors import Mirror, check, mirrors, read, written
+from tabrelay.http.param_headers import Mirror, check, mirrors, read, written
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 

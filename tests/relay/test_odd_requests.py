@@ -14,8 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.specs import StdioSpec
-from tabserver.toolbox import Toolbox, tool
+from tabrelay.config.specs import StdioSpec
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.elsewhere import child
 from tests.support.odd_values import MEMBERS, META, nested

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from tabrelay import __version__, vault
-from tabrelay.assets import Assets
-from tabrelay.codes import PERSON_TTL_S
-from tabrelay.faces.pages import PAGE_CSP, WORKER_CSP, pages
-from tabrelay.faces.pairs import Pairs
-from tabrelay.faces.reports import PER_MINUTE, Reports
-from tabrelay.gate import Gate
-from tabrelay.pairing import Asking
-from tabrelay.policy import Policy, Principal, Refuse
-from tabrelay.tokens import StateError, Tokens
+from tabrelay import __version__
+from tabrelay.admission.gate import Gate
+from tabrelay.admission.pairing import Asking
+from tabrelay.admission.pairing_codes import PERSON_TTL_S
+from tabrelay.admission.policy import Policy, Principal, Refuse
+from tabrelay.admission.tokens import StateError, Tokens
+from tabrelay.assets.files import Assets
+from tabrelay.faces.web.csp_reports import PER_MINUTE, Reports
+from tabrelay.faces.web.pairing import Pairs
+from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, pages
+from tabrelay.system import private_files
 from tests.support.asgi import Answer, request
 
 OWN = "http://127.0.0.1:4747"
@@ -431,7 +432,7 @@ async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
     ticket = (await page.ask()).json()
     await decide(house, approve=ticket["code"])
     with monkeypatch.context() as disk:
-        disk.setattr(vault, "write", full)
+        disk.setattr(private_files, "write", full)
         for answer in (await page.answer(ticket["request"]), await house.pair(code)):
             assert (answer.status, answer.json()["error"], answer.header("retry-after")) == (507, "not_stored", "5")
     assert house.tokens.grants() == []

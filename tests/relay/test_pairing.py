@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabrelay.pairing import (
+from tabrelay.admission.pairing import (
     ALPHABET,
     CODE_LENGTH,
     LIFE_S,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabrelay.errors import BrowserGone
-from tabrelay.translation import envelope
+from tabrelay.translation import messages
 from tabserver.wire import jsonrpc
 from tests.support.bureau import ABLE, FORM, Bureau, notices, reply
 from tests.support.clock import Clock, Timer
@@ -262,7 +262,7 @@ ADDRESS = {"mode": "url", "elicitationId": "e", "url": "https://a.example", "mes
 
 async def test_an_error_that_needs_an_address_becomes_a_question_and_the_call_is_made_again(bureau: Bureau) -> None:
     first = bureau.tool()
-    bureau.peer.error(envelope.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
     questions, handle = await bureau.asked(first)
     [(key, question)] = questions.items()
     assert question["params"] == {"mode": "url", "url": "https://a.example", "message": "Log in"}
@@ -275,7 +275,7 @@ async def test_an_error_that_needs_an_address_becomes_a_question_and_the_call_is
 
 async def test_an_address_that_was_not_opened_ends_the_call(bureau: Bureau) -> None:
     first = bureau.tool()
-    bureau.peer.error(envelope.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
     questions, handle = await bureau.asked(first)
     again, handle = await bureau.asked(bureau.tool(answers={}, state=handle))
     assert list(again) == list(questions)
@@ -286,7 +286,7 @@ async def test_an_address_that_was_not_opened_ends_the_call(bureau: Bureau) -> N
 
 async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(bureau: Bureau) -> None:
     pending = bureau.tool(capabilities={"elicitation": {}})
-    bureau.peer.error(envelope.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
+    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [ADDRESS]})
     error = (await reply(pending))["error"]
     assert (error["code"], error["data"]) == (
         jsonrpc.MISSING_CAPABILITY,
@@ -296,5 +296,5 @@ async def test_a_client_that_opens_no_addresses_is_told_what_it_lacks(bureau: Bu
 
 async def test_an_error_that_needs_an_address_and_names_none_is_an_internal_one(bureau: Bureau) -> None:
     pending = bureau.tool()
-    bureau.peer.error(envelope.URL_ELICITATION_REQUIRED, {"elicitations": [{"message": "?"}]})
+    bureau.peer.error(messages.URL_ELICITATION_REQUIRED, {"elicitations": [{"message": "?"}]})
     assert (await reply(pending))["error"]["code"] == jsonrpc.INTERNAL_ERROR

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.pieces import BLOCK, Pieces
+from tabrelay.server.frame_buffer import BLOCK, Pieces
 
 
 @given(st.lists(st.integers(0, 3 * BLOCK), max_size=6))

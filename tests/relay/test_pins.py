@@ -8,13 +8,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.faces.diary import Diary
-from tabrelay.faces.pins import LIFE_S, Pins
+from tabrelay.faces.mcp.session_store import Diary
+from tabrelay.faces.mcp.tab_pins import LIFE_S, Pins
 from tabserver.wire import jsonrpc
+from tabserver.wire.control_messages import MAX_TAB_ID, PIN
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received
 from tabserver.wire.frames import Caller, Kind
-from tabserver.wire.notes import MAX_TAB_ID, PIN
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 

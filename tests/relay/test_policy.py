@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tabrelay.policy import Policy, PolicyError, Principal, allows, is_loopback, parse_origin, unauthorized
+from tabrelay.admission.policy import Policy, PolicyError, Principal, allows, is_loopback, parse_origin, unauthorized
 
 LOCAL = Policy.for_address("127.0.0.1", 4747)
 

@@ -12,11 +12,12 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from tabrelay import loopback, proof
-from tabrelay.policy import MANAGE, SERVE, Policy
-from tabrelay.proof import AnswerReader, Challenge, ClientProof, Issuer, Unproven, key_of, serve_key
-from tabrelay.runner import BindError, bind
-from tabrelay.tokens import Tokens
+from tabrelay.admission.policy import MANAGE, SERVE, Policy
+from tabrelay.admission.tokens import Tokens
+from tabrelay.calls import proof
+from tabrelay.calls.proof import AnswerReader, Challenge, ClientProof, Issuer, Unproven, key_of, serve_key
+from tabrelay.http import loopback
+from tabrelay.server.runner import BindError, bind
 from tabserver.wire.frames import SUBPROTOCOL
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until

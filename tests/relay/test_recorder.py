@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

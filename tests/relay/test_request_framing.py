@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.request_framing import MOST_FIELDS, BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
+from tabrelay.http.request_framing import MOST_FIELDS, BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
 
 MOST = 2000
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.faces.events import Memory, Streams
+from tabrelay.faces.mcp.event_store import Memory, Streams
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

@@ -16,9 +16,9 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tabrelay.policy import Principal
-from tabrelay.tokens import Tokens
-from tabrelay.visits import LOOK_S, Visit, Visits
+from tabrelay.admission.active_requests import LOOK_S, Visit, Visits
+from tabrelay.admission.policy import Principal
+from tabrelay.admission.tokens import Tokens
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Parted, Received
 from tabserver.wire.frames import BEARER_PREFIX, Kind

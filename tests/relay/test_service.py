@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.cli import main
-from tabrelay.verbs import service
-from tabrelay.verbs.outcome import Stop
+from tabrelay.cli import service
+from tabrelay.cli.main import main
+from tabrelay.cli.outcome import Stop
 
 
 class System:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.diary import MAX_SUBSCRIPTIONS, Diary, Page, digest
-from tabrelay.faces.seal import MAX_ID, Seal
-from tabrelay.faces.sessions import Session, Sessions
+from tabrelay.faces.mcp.session_ids import MAX_ID, Seal
+from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, Diary, Page, digest
+from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Opened, Received

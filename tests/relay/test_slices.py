@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tabrelay import gist
-from tabrelay.faces import exchange
-from tabrelay.slices import Sliced, Slices, text_of
-from tabserver.wire.budget import Budget
+from tabrelay.http import exchange
+from tabrelay.payloads import json_skeleton
+from tabrelay.payloads.sliced import Sliced, Slices, text_of
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.wire.memory_budget import Budget
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -172,7 +172,7 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_given_up(monkeyp
 def test_what_is_held_of_a_message_that_is_not_complete_counts(
     text: str, cost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gist, "SHORT", 8)
+    monkeypatch.setattr(json_skeleton, "SHORT", 8)
     budget, limits = Budget(1 << 20), Limits(max_part=100, max_message=10_000)
     worker: Link[str] = Link.dialer(Greeting("s", "w", "b"), limits)
     relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, Sliced(200_000), budget)

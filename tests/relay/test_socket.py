@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.specs import BrowserSpec
+from tabrelay.config.specs import BrowserSpec
 from tabserver.wire import jsonrpc
 from tests.support.page import Message, ScriptedPage
 from tests.support.relay import RunningRelay, events
@@ -375,7 +375,7 @@ async def test_what_the_catalogue_says_is_that_of_the_page_that_is_there(relay: 
 async def test_pages_beyond_the_limit_are_refused_before_the_handshake(
     relay: RunningRelay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tabrelay.peers.socket.MAX_SOCKETS", 1)
+    monkeypatch.setattr("tabrelay.peers.browsers.plain_peer.MAX_SOCKETS", 1)
     async with ScriptedPage(relay.url, "notes") as page:
         with pytest.raises(InvalidStatus) as refused:
             await ScriptedPage(relay.url, "notes").dial()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.runner import bind
-from tabrelay.tokens import Tokens
+from tabrelay.admission.tokens import Tokens
+from tabrelay.server.runner import bind
 from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.program import Program

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tabrelay import state_file
-from tabrelay.state_file import LEFTOVER_S, StateFile
+from tabrelay.system import state_file
+from tabrelay.system.state_file import LEFTOVER_S, StateFile
 from tests.support.waiting import until
 
 MOST = 100_000

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay.config import ConfigError, Settings
+from tabrelay.config.settings import ConfigError, Settings
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Welcomed
-from tabserver.wire.statics import STATIC_NAMES, STATIC_TOOLS
+from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from tests.support.relay import RunningRelay
 from tests.support.worker import ECHO_TOOL, SyntheticWorker
 

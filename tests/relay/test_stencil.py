@@ -8,7 +8,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.stencil import cut
+from tabrelay.server.header_cache import cut
 from tests.support.asgi import Answer
 from tests.support.raw import RawConnection
 from tests.support.relay import ACCEPT, RunningRelay, modern

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.headers import LimitedHttp
-from tabrelay.listener_close import empty_queue, stop_handshakes
+from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tests.support.demo import Demo
 from tests.support.raw import RawConnection, raw
 from tests.support.relay import RunningRelay

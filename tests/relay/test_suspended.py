@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tabrelay.patient_timer import TURN_S, PatientTimer
+from tabrelay.system.patient_timer import TURN_S, PatientTimer
 from tests.support.clock import Clock
 from tests.support.raw import RawConnection
 from tests.support.relay import ACCEPT, RunningRelay

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.calls import Call, Pending
+from tabrelay.calls.calls import Call, Pending
 from tabrelay.errors import BrowserGone
-from tabrelay.peers.tab import TabPeer
+from tabrelay.peers.browsers.peer import TabPeer
 from tabserver.wire import frames, jsonrpc
-from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.roster import Roster
+from tabserver.wire.memory_budget import Budget
+from tabserver.wire.pending_calls import Roster
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 from tests.support.worker import DONE, SyntheticWorker

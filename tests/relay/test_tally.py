@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.tally import Tally
+from tabrelay.server.buffered_bytes import Tally
 
 LITTLE = 10
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.backplane.memory import Hub, Memory
-from tabrelay.ticker import EARLY_S, Ticker
+from tabrelay.bus.memory import Hub, Memory
+from tabrelay.routing.deadline_queue import EARLY_S, Ticker
 from tabserver import tool
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
 from tests.backplane.conftest import answer_of
 from tests.support.clock import JUMPS_S
 from tests.support.cpython_worker import CPythonWorker
@@ -168,26 +168,26 @@ def test_a_pong_that_waited_unread_through_a_stall_keeps_the_socket(tmp_path: Pa
 
 # Where the time of day may be read: it is shown to people, or compared with a date that others know. No wait uses it.
 WALL_CLOCK = {
-    "relay/tabrelay/app.py": "how long ago, in the status",
-    "relay/tabrelay/backplane/cluster.py": "since when a relay runs, for people",
+    "relay/tabrelay/server/app.py": "how long ago, in the status",
+    "relay/tabrelay/bus/members.py": "since when a relay runs, for people",
     "relay/tabrelay/bridge/clock.py": "dates in Retry-After and OAuth",
-    "relay/tabrelay/faces/pairs.py": "how old a grant is, for people",
-    "relay/tabrelay/faces/pins.py": "age of state that outlives the relay",
-    "relay/tabrelay/faces/sessions.py": "age of state that outlives the relay",
-    "relay/tabrelay/journal.py": "dates in the call log",
-    "relay/tabrelay/oauth/resource.py": "expiry dates of tokens",
-    "relay/tabrelay/peers/holdings.py": "which of two browsers is the newer, across relays",
-    "relay/tabrelay/registry.py": "when a server was seen, for people",
-    "relay/tabrelay/state_file.py": "age of files that were left over",
-    "relay/tabrelay/tokens.py": "expiry dates of tokens",
-    "relay/tabrelay/tracing.py": "dates in traces",
-    "relay/tabrelay/verbs/pairs.py": "ages, for people",
-    "relay/tabrelay/verbs/token.py": "ages, for people",
-    "relay/tabrelay/vitals.py": "start of the process, for Prometheus",
+    "relay/tabrelay/faces/web/pairing.py": "how old a grant is, for people",
+    "relay/tabrelay/faces/mcp/tab_pins.py": "age of state that outlives the relay",
+    "relay/tabrelay/faces/mcp/sessions.py": "age of state that outlives the relay",
+    "relay/tabrelay/observe/call_log.py": "dates in the call log",
+    "relay/tabrelay/admission/oauth.py": "expiry dates of tokens",
+    "relay/tabrelay/peers/nodes/local_browsers.py": "which of two browsers is the newer, across relays",
+    "relay/tabrelay/routing/registry.py": "when a server was seen, for people",
+    "relay/tabrelay/system/state_file.py": "age of files that were left over",
+    "relay/tabrelay/admission/tokens.py": "expiry dates of tokens",
+    "relay/tabrelay/server/otel.py": "dates in traces",
+    "relay/tabrelay/cli/pairs.py": "ages, for people",
+    "relay/tabrelay/cli/token.py": "ages, for people",
+    "relay/tabrelay/observe/process_metrics.py": "start of the process, for Prometheus",
     "relay/tabrelay/page/nodes.js": "how long a relay runs, for people",
-    "browser_pkg/tabserver/server.py": "expiry of state that outlives the worker",
-    "browser_pkg/tabserver/worker.py": "since when a state lasts, for the page",
-    "browser_pkg/tabserver/thaw.py": "names it in a comment",
+    "browser_pkg/tabserver/mcp/server.py": "expiry of state that outlives the worker",
+    "browser_pkg/tabserver/worker/main.py": "since when a state lasts, for the page",
+    "browser_pkg/tabserver/worker/snapshot_reset.py": "names it in a comment",
     "browser_pkg/tabserver/js/offers.js": "which of two tabs offered a tool first",
     "browser_pkg/tabserver/js/connection.js": "since when a state lasts, for the page",
     "browser_pkg/tabserver/js/asking.js": "when a code expires, for people",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.codes import MAX_PENDING, OPENER_TTL_S, CodeProblem
-from tabrelay.grants import MAX_NAMED, MAX_PAGES
-from tabrelay.tokens import GrantError, Redeemed, StateError, Tokens
+from tabrelay.admission.pairing_codes import MAX_PENDING, OPENER_TTL_S, CodeProblem
+from tabrelay.admission.token_store import MAX_NAMED, MAX_PAGES
+from tabrelay.admission.tokens import GrantError, Redeemed, StateError, Tokens
 
 OWN = "http://127.0.0.1:4747"
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes")

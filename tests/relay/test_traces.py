@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay import app as app_module
-from tabrelay.config import ConfigError, Settings
-from tabrelay.traces import PassedOn, context_of, headers_for, write
-from tabserver.wire.traces import TraceContext
+from tabrelay.calls.trace_context import PassedOn, context_of, headers_for, write
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.server import app as app_module
+from tabserver.wire.trace_context import TraceContext
 from tests.support.collector import Collector, Span
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
@@ -157,13 +157,13 @@ async def test_without_traces_the_context_reaches_the_server_as_it_came(tmp_path
 
 def test_without_traces_what_makes_and_sends_spans_is_not_loaded() -> None:
     wanted = ("opentelemetry.sdk", "opentelemetry.exporter", "google.protobuf", "requests", "prometheus_client")
-    code = f"import sys, tabrelay.app; print([name for name in {wanted} if name in sys.modules])"
+    code = f"import sys, tabrelay.server.app; print([name for name in {wanted} if name in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
 
 
 def test_a_relay_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tabrelay.tracing", None)
+    monkeypatch.setitem(sys.modules, "tabrelay.server.otel", None)
     with pytest.raises(ConfigError, match=r"pip install \"tabrelay\[otel\]\""):
         app_module._tracing(Settings(home=tmp_path, traces=True), "http://127.0.0.1:1")
 

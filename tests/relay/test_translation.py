@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from tabrelay.calls import Notice
+from tabrelay.calls.calls import Notice
 from tabrelay.errors import BrowserGone, Busy
 from tabserver.wire import eras, jsonrpc
 from tests.support.bureau import ABOUT, INFO, Bureau, notices, reply

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tabrelay.runner import bind, doors
-from tabrelay.sockets import LimitedWebSocket
-from tabrelay.turnstile import AT_ONCE, Turnstile
+from tabrelay.server.accept_limiter import AT_ONCE, Turnstile
+from tabrelay.server.runner import bind, doors
+from tabrelay.server.websocket_protocol import LimitedWebSocket
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker, bearer

@@ -14,12 +14,12 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, Optional, Typed
 
 import pytest
 
-from tabserver.bounds import Bounds
-from tabserver.context import Context
-from tabserver.schema import to_json
-from tabserver.shapes import SchemaError
-from tabserver.signature import InvalidArguments
-from tabserver.tools import ToolResult, declare
+from tabserver.handlers.context import Context
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.tools import ToolResult, declare
+from tabserver.schema.bounds import Bounds
+from tabserver.schema.shapes import SchemaError
+from tabserver.schema.types import to_json
 
 T = TypeVar("T")
 U = TypeVar("U", bound=int)

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tabrelay.acp.access import Access
-from tabrelay.acp.component import Component
+from tabrelay.acp.child import Component
 from tabrelay.acp.conductor import Conductor, Options
-from tabrelay.acp.profile import Profile
+from tabrelay.acp.dialects import Profile
+from tabrelay.acp.relay_client import Access
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.acp import Side
 from tests.support.program import Program
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import orjson
 
-from tabrelay.calls import Call, Notice, Pending, Reply
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
-from tabrelay.translation.parking import Parking
-from tabrelay.translation.translator import Live, Translator
+from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.to_legacy import Live, Translator
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tabserver.hub import Hub
-from tabserver.lane import Lane
-from tabserver.server import Catalogue, Server
+from tabserver.mcp.server import Catalogue, Server
+from tabserver.tabs.hub import Hub
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
+from tabserver.worker.fast_path import Lane
 from tests.support.models import check_note, check_request, check_response
 from tests.support.waiting import BOUND_S
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tabserver.hub import Hub
-from tabserver.server import Server
+from tabserver.handlers.toolbox import Toolbox, default_toolbox
+from tabserver.mcp.server import Server
+from tabserver.tabs.hub import Hub
 from tabserver.timing import DEFAULTS, Timing
-from tabserver.toolbox import Toolbox, default_toolbox
 from tests.support.dialer import RemoteWorker
 
 

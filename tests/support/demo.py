@@ -36,7 +36,7 @@ class Demo:
     """
 
     def __init__(self, home: Path, *flags: str, verb: str = "demo", **settings: object) -> None:
-        """`settings`: by their names in `tabrelay.config`, for those that have no flag."""
+        """`settings`: by their names in `tabrelay.config.settings`, for those that have no flag."""
         self._home = home
         self._env = {f"TABRELAY_{name.upper()}": str(value) for name, value in settings.items()}
         self._flags = flags

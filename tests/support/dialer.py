@@ -13,9 +13,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.typing import Subprotocol
 
-from tabserver.reconnect import State, Transport
-from tabserver.sockets import Abort, DialError
 from tabserver.timing import DEFAULTS, Timing
+from tabserver.transport.dialing import Abort, DialError
+from tabserver.transport.reconnect import State, Transport
 from tabserver.wire import frames
 from tabserver.wire.frames import SUBPROTOCOL, Greeting
 from tabserver.wire.link import Link

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tabrelay.specs import StdioSpec
+from tabrelay.config.specs import StdioSpec
 from tests.support.waiting import BOUND_S
 
 CHILD = Path(__file__).with_name("child.py")

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tabserver.express import LONGEST, Express
-from tabserver.hub import Hub
-from tabserver.lane import Lane
-from tabserver.line import Line
-from tabserver.outbox import passed_on
+from tabserver.mcp.outbox import passed_on
+from tabserver.tabs.hub import Hub
+from tabserver.transport.connection import Line
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
+from tabserver.worker.fast_path import Lane
+from tabserver.worker.js_calls import LONGEST, Express
 from tests.support.port import FakePort
 
 Event = Opened | Received[str] | Closed

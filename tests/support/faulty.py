@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tabserver.wire.codec import Text
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Undeliverable, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
-from tabserver.wire.ledger import Answer, Ledger, Standing
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.payload import Text
-from tabserver.wire.roster import Roster
+from tabserver.wire.pending_calls import Roster
+from tabserver.wire.request_history import Answer, Ledger, Standing
 
 REFUSED_BY_RELAY, REFUSED_BY_WORKER = "!", "?"
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tabrelay.backplane.cluster import Cluster
-from tabrelay.backplane.nats import Access, Nats
-from tabrelay.config import Settings
-from tabrelay.peers.atlas import Atlas
-from tabrelay.peers.remote import RemotePeer
-from tabrelay.peers.socket import SocketPeer
-from tabrelay.question_limits import limits_of
-from tabrelay.registry import Registry
-from tabrelay.shelf import Shelf
-from tabrelay.translation.parking import Parking
+from tabrelay.bus.members import Cluster
+from tabrelay.bus.nats import Access, Nats
+from tabrelay.config.settings import Settings
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.nodes.locator import Atlas
+from tabrelay.peers.nodes.remote_peer import RemotePeer
+from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.question_limits import limits_of
+from tabrelay.routing.registry import Registry
+from tabrelay.translation.parked_calls import Parking
 from tests.support.nats import NatsServer
 
 KEY = b"a key that all nodes have"

@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tabrelay.runner import bind
+from tabrelay.server.runner import bind
 from tests import canary
 from tests.support.waiting import BOUND_S
 

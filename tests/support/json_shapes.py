@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tabrelay.json_weight import Weight
+from tabrelay.payloads.json_weight import Weight
 
 # Name -> one element, by its number. Elements are members of one object if they have a key, else items of one list.
 SHAPES: dict[str, Callable[[int], str]] = {

@@ -22,7 +22,7 @@ def slowest(file: Path) -> Slow:
 
 
 if __name__ == "__main__":
-    from tabrelay.cli import main
+    from tabrelay.cli.main import main
 
     callbacks = Callbacks()
     callbacks.wrap()

@@ -130,19 +130,19 @@ def _described(callback: Any) -> str:
 
 
 def _spec(fields: dict[str, Any]) -> Any:
-    from tabrelay.specs import HttpSpec, StdioSpec
+    from tabrelay.config.specs import HttpSpec, StdioSpec
 
     given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     return HttpSpec(**given) if "url" in given else StdioSpec(**given)
 
 
 def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> None:
-    from tabrelay.app import create_app
-    from tabrelay.assets import Assets
-    from tabrelay.config import Settings
-    from tabrelay.drain import Drain
-    from tabrelay.runner import Runner, bind, calm_collector, configure, doors
-    from tabrelay.tokens import Tokens
+    from tabrelay.admission.tokens import Tokens
+    from tabrelay.assets.files import Assets
+    from tabrelay.config.settings import Settings
+    from tabrelay.routing.drain import Drain
+    from tabrelay.server.app import create_app
+    from tabrelay.server.runner import Runner, bind, calm_collector, configure, doors
 
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from tabrelay.process_guard import SCRIPT
+from tabrelay.system.process_guard import SCRIPT
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S
@@ -66,7 +66,7 @@ class Program:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that it started, except the guard process of `tabrelay.process_guard`."""
+    """The processes that it started, except the guard process of `tabrelay.system.process_guard`."""
     return [child for child in all_children(pid) if not is_guard(child)]
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx2
 
-from tabrelay import loopback
-from tabrelay.app import create_app
-from tabrelay.assets import Assets
-from tabrelay.backplane.backplane import Backplane
-from tabrelay.config import Settings
-from tabrelay.drain import Drain
-from tabrelay.policy import Policy
-from tabrelay.runner import Runner, bind, configure, doors
-from tabrelay.specs import Spec
-from tabrelay.tokens import Tokens
+from tabrelay.admission.policy import Policy
+from tabrelay.admission.tokens import Tokens
+from tabrelay.assets.files import Assets
+from tabrelay.bus.bus import Backplane
+from tabrelay.config.settings import Settings
+from tabrelay.config.specs import Spec
+from tabrelay.http import loopback
+from tabrelay.routing.drain import Drain
+from tabrelay.server.app import create_app
+from tabrelay.server.runner import Runner, bind, configure, doors
 from tests import canary
 from tests.support.recorder import Recorder
 from tests.support.waiting import BOUND_S, until

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tabserver.questions import Answer, Question
-from tabserver.targets import Target
+from tabserver.handlers.questions import Answer, Question
+from tabserver.handlers.target import Target
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.wire.traces import TraceContext
+from tabserver.wire.trace_context import TraceContext
 
 
 class RecordingRequest:

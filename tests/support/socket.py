@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tabserver.sockets import Abort, DialError
+from tabserver.transport.dialing import Abort, DialError
 from tabserver.wire.events import Event
 from tabserver.wire.frames import Terms
 from tabserver.wire.link import Link

@@ -11,9 +11,9 @@ from typing import Any
 from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import Credentials, Fixed
+from tabrelay.bridge.http import Upstream
 from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.target import UrlTarget
-from tabrelay.bridge.upstream import Upstream
 from tests.support.program import Program
 from tests.support.waiting import BOUND_S
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tabserver.approvals import MOST_OPEN, MOST_SHOWN
-from tabserver.hub import Hub
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.tabs.approvals import MOST_OPEN, MOST_SHOWN
+from tabserver.tabs.hub import Hub
 from tests.support.port import FakePort
 from tests.support.request import RecordingRequest
 

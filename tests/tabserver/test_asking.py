@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tabserver import calls
-from tabserver.context import Context
-from tabserver.parking import MOST_PARKED, TTL_S, Parking, Seal, digest
-from tabserver.questions import ClientError, Elicit, InputRequired, ListRoots, MissingCapability, Sample
-from tabserver.toolbox import Toolbox, prompt, resource, tool
+from tabserver.handlers.context import Context
+from tabserver.handlers.questions import ClientError, Elicit, InputRequired, ListRoots, MissingCapability, Sample
+from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
+from tabserver.mcp import call as calls
+from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, Parking, Seal, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
 from tests.support.core import MODERN, READY, Bench

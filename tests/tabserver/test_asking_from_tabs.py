@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tabserver.hub import Hub
-from tabserver.runs import MOST_ASKED
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.tabs.hub import Hub
+from tabserver.tabs.run import MOST_ASKED
 from tabserver.wire.frames import Caller, Kind
 from tests.support.core import MODERN, READY, Bench
 from tests.support.port import FakePort

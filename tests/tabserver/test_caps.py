@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tabrelay.config import Settings
-from tabrelay.inspection import MAX_NAME as RELAYS_NAME
-from tabrelay.inspection import MAX_TITLE as RELAYS_TITLE
-from tabrelay.inspection import Bounds, inspect
-from tabserver import caps
-from tabserver.offers import check_prompt, check_resource, check_tool
-from tabserver.shapes import SchemaError
-from tabserver.toolbox import Toolbox, tool
+from tabrelay.config.settings import Settings
+from tabrelay.payloads.list_checks import MAX_NAME as RELAYS_NAME
+from tabrelay.payloads.list_checks import MAX_TITLE as RELAYS_TITLE
+from tabrelay.payloads.list_checks import Bounds, inspect
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.schema import size_caps
+from tabserver.schema.shapes import SchemaError
+from tabserver.tabs.offers import check_prompt, check_resource, check_tool
 
-JS = Path(caps.__file__).parent / "js" / "offers.js"
+JS = Path(size_caps.__file__).parent / "js" / "offers.js"
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -67,7 +67,11 @@ def test_page_worker_and_relay_have_the_same_numbers() -> None:
     in_page = {
         name: int(value) for name, value in re.findall(r"^const (MAX_\w+) = (\d+);", JS.read_text(), re.MULTILINE)
     }
-    here = {"MAX_TITLE": caps.MAX_TITLE, "MAX_DESCRIPTION": caps.MAX_DESCRIPTION, "MAX_DEPTH": caps.MAX_DEPTH}
+    here = {
+        "MAX_TITLE": size_caps.MAX_TITLE,
+        "MAX_DESCRIPTION": size_caps.MAX_DESCRIPTION,
+        "MAX_DEPTH": size_caps.MAX_DEPTH,
+    }
     settings = Settings()
     assert (
         in_page
@@ -78,4 +82,4 @@ def test_page_worker_and_relay_have_the_same_numbers() -> None:
             "MAX_DEPTH": settings.max_schema_depth,
         }
     )
-    assert caps.MAX_NAME == RELAYS_NAME
+    assert size_caps.MAX_NAME == RELAYS_NAME

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from tabserver.express import LONGEST, MOST
-from tabserver.hub import Hub
-from tabserver.lane import Grant, Lane
-from tabserver.reconnect import Transport
-from tabserver.server import Server
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.mcp.server import Server
+from tabserver.tabs.hub import Hub
+from tabserver.transport.reconnect import Transport
 from tabserver.wire.events import Closed, Event, Received
 from tabserver.wire.frames import CLOSE_PROTOCOL, Caller, Greeting, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.worker.fast_path import Grant, Lane
+from tabserver.worker.js_calls import LONGEST, MOST
 from tests.support.clock import Clock, settle
 from tests.support.core import MODERN
 from tests.support.express import Carrier

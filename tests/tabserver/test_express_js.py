@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tabserver.express import LONGEST, UNBOOKED, UNBOOKED_LETTERS
+from tabserver.worker.js_calls import LONGEST, UNBOOKED, UNBOOKED_LETTERS
 from tests.support.node import node
 
 SCRIPT = Path(__file__).parents[1] / "support" / "express.mjs"

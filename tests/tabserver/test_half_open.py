@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tabserver.timing import DEFAULTS as TIMING
 from tabserver.wire.events import Expired, Received
 from tabserver.wire.frames import Kind, Terms

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tabserver.context import Cancel, Context, Result
-from tabserver.hub import Hub
-from tabserver.signature import InvalidArguments
-from tabserver.targets import Target
-from tabserver.toolbox import Toolbox, tool
-from tabserver.tools import UnknownTool
+from tabserver.handlers.context import Cancel, Context, Result
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.target import Target
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.handlers.tools import UnknownTool
+from tabserver.tabs.hub import Hub
 from tests.support.port import FakePort
 from tests.support.request import RecordingRequest
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tabserver.context import Context
-from tabserver.hub import Hub
-from tabserver.messages import Refusal
-from tabserver.questions import Elicit, InputRequired
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.context import Context
+from tabserver.handlers.questions import Elicit, InputRequired
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.rpc import Refusal
+from tabserver.tabs.hub import Hub
 from tabserver.wire.errors import MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Acp, Kind

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabserver.listing import KINDS, MOST_LETTERS, Listing
-from tabserver.offers import Item
-from tabserver.tabs import Offer, Tab, mark_of
+from tabserver.tabs.listing import KINDS, MOST_LETTERS, Listing
+from tabserver.tabs.offers import Item
+from tabserver.tabs.tab import Offer, Tab, mark_of
 from tests.support.port import FakePort
 
 KIND = pytest.mark.parametrize("kind", KINDS)

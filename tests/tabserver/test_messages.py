@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabserver.messages import MAX_DEPTH, dump, load, loggable
+from tabserver.rpc import MAX_DEPTH, dump, load, loggable
 from tabserver.wire.frames import depth
 
 VALUES = st.recursive(

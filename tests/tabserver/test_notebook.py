@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tabserver.content import Image
-from tabserver.context import Outcome
-from tabserver.notebook import Notebook, Ran, offer_run_python
-from tabserver.toolbox import Toolbox, default_toolbox
-from tabserver.tools import ToolResult
+from tabserver.handlers.content import Image
+from tabserver.handlers.context import Outcome
+from tabserver.handlers.toolbox import Toolbox, default_toolbox
+from tabserver.handlers.tools import ToolResult
+from tabserver.worker.run_python import Notebook, Ran, offer_run_python
 from tests.support.request import RecordingRequest
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tabserver.hub import Hub
-from tabserver.toolbox import Toolbox, prompt, resource, tool
+from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
+from tabserver.tabs.hub import Hub
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import INTERNAL_ERROR

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from tabserver.bounds import Bounds
-from tabserver.signature import InvalidArguments
-from tabserver.tools import declare
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.tools import declare
+from tabserver.schema.bounds import Bounds
 from tests.support.node import node
 
 HERE = Path(__file__).parents[1] / "support" / "schema.mjs"

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from tabserver import Context, Elicit, InputRequired
-from tabserver.parking import MOST_SPENT, TTL_S, Seal, Spent
-from tabserver.toolbox import Toolbox, prompt, tool
+from tabserver.handlers.toolbox import Toolbox, prompt, tool
+from tabserver.mcp.parked_calls import MOST_SPENT, TTL_S, Seal, Spent
 from tests.support.core import MODERN, Bench
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay

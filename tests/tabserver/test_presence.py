@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tabserver import presence
-from tabserver.hub import Hub
-from tabserver.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_OFFERS, MOST_TABS
-from tabserver.toolbox import Toolbox
-from tabserver.wire.notes import MAX_TAB_ID
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.tabs import presence
+from tabserver.tabs.hub import Hub
+from tabserver.tabs.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_OFFERS, MOST_TABS
+from tabserver.wire.control_messages import MAX_TAB_ID
 from tests.support.port import FakePort
 
 JS = Path(presence.__file__).parent / "js" / "tab.js"

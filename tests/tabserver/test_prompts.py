@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from tabserver.content import Embedded, Image, Message
-from tabserver.context import Context
-from tabserver.prompts import declare_prompt
-from tabserver.shapes import SchemaError
-from tabserver.toolbox import Toolbox, default_toolbox, prompt
+from tabserver.handlers.content import Embedded, Image, Message
+from tabserver.handlers.context import Context
+from tabserver.handlers.prompts import declare_prompt
+from tabserver.handlers.toolbox import Toolbox, default_toolbox, prompt
+from tabserver.schema.shapes import SchemaError
 from tests.support.core import Bench
 
 

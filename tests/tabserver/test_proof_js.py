@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.policy import MANAGE, SERVE
-from tabrelay.runner import bind
+from tabrelay.admission.policy import MANAGE, SERVE
+from tabrelay.server.runner import bind
 from tests.support.node import node
 from tests.support.relay import RunningRelay
 from tests.support.squatter import squatter

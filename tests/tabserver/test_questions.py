@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 
-from tabserver.content import Audio, Image, Link, Message, Text, to_block
-from tabserver.context import Context
-from tabserver.questions import Declined, Elicit, ElicitUrl, InvalidAnswer, ListRoots, Root, Sample
-from tabserver.shapes import SchemaError
+from tabserver.handlers.content import Audio, Image, Link, Message, Text, to_block
+from tabserver.handlers.context import Context
+from tabserver.handlers.questions import Declined, Elicit, ElicitUrl, InvalidAnswer, ListRoots, Root, Sample
+from tabserver.schema.shapes import SchemaError
 from tests.support.request import RecordingRequest
 
 

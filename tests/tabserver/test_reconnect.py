@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from tabserver.backoff import Backoff
-from tabserver.channels import MAX_NOTICES
-from tabserver.line import HIGH_WATER
-from tabserver.reconnect import State, Transport
-from tabserver.sockets import DialError
+from tabserver.transport.backoff import Backoff
+from tabserver.transport.channels import MAX_NOTICES
+from tabserver.transport.connection import HIGH_WATER
+from tabserver.transport.dialing import DialError
+from tabserver.transport.reconnect import State, Transport
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Parted, Received, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind
-from tabserver.wire.ledger import MAX_KEYS
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.wire.request_history import MAX_KEYS
 from tests.support.clock import Clock, settle
 from tests.support.socket import FakeAbort, FakeDialer, FakeRelay, FakeSocket
 

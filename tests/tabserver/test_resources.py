@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pytest
 
-from tabserver.content import Audio, Embedded, Image, Text
-from tabserver.context import Context
-from tabserver.resources import ResourceNotFound, declare_resource, to_contents
-from tabserver.shapes import SchemaError
-from tabserver.toolbox import Toolbox, resource, resource_updated
+from tabserver.handlers.content import Audio, Embedded, Image, Text
+from tabserver.handlers.context import Context
+from tabserver.handlers.resources import ResourceNotFound, declare_resource, to_contents
+from tabserver.handlers.toolbox import Toolbox, resource, resource_updated
+from tabserver.schema.shapes import SchemaError
 from tabserver.wire.eras import META_SUBSCRIPTION
 from tabserver.wire.frames import Kind
 from tests.support.core import READY, Bench

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabserver.targets import Target
+from tabserver.handlers.target import Target
 from tests.support.port import FakePort
 from tests.tabserver.test_hub import House, reply, text_of
 

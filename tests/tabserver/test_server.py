@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from tabserver.content import Audio, Link
-from tabserver.context import Cancel, Done, Request
-from tabserver.server import MAX_RUNNING
-from tabserver.signature import InvalidArguments
-from tabserver.targets import Target
-from tabserver.toolbox import Toolbox, prompt
-from tabserver.tools import UnknownTool, text_result
+from tabserver.handlers.content import Audio, Link
+from tabserver.handlers.context import Cancel, Done, Request
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.target import Target
+from tabserver.handlers.toolbox import Toolbox, prompt
+from tabserver.handlers.tools import UnknownTool, text_result
+from tabserver.mcp.server import MAX_RUNNING
+from tabserver.wire.control_messages import PIN
 from tabserver.wire.eras import META_LOG_LEVEL, META_SERVER_INFO, Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import Caller, Kind
-from tabserver.wire.notes import PIN
 from tests.support.core import MODERN, READY
 from tests.support.core import Bench as CoreBench
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tabserver.slate import SIZE, Slate
+from tabserver.browser.shared_buffer import SIZE, Slate
 from tests.support.node import node
 
 SCRIPT = Path(__file__).parents[1] / "support" / "slate.mjs"

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tabserver.context import Context
-from tabserver.states import LIFE_S, MOST_CALLERS, States, caller_key
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.context import Context
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.mcp.caller_state import LIFE_S, MOST_CALLERS, States, caller_key
 from tests.support.core import MODERN, READY, Bench
 
 

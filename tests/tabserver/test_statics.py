@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tabserver.hub import Hub
-from tabserver.toolbox import Toolbox, tool
+from tabserver.handlers.toolbox import Toolbox, tool
+from tabserver.tabs.hub import Hub
+from tabserver.wire.control_messages import PIN
 from tabserver.wire.frames import Kind
-from tabserver.wire.notes import PIN
-from tabserver.wire.statics import STATIC_NAMES, STATIC_TOOLS
+from tabserver.wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from tests.support.core import MODERN, READY, Bench
 from tests.support.port import FakePort
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tabserver.hub import Hub
-from tabserver.toolbox import Toolbox, prompt, resource
+from tabserver.handlers.toolbox import Toolbox, prompt, resource
+from tabserver.tabs.hub import Hub
 from tests.support.core import READY, Bench
 from tests.support.port import FakePort
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tabserver.thaw import thaw
+from tabserver.worker.snapshot_reset import thaw
 
 ZONES = ["UTC", "Asia/Tokyo", "America/New_York", "Europe/Dublin", "Australia/Sydney", "Asia/Kolkata"]
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tabserver.pulse import Pulse
+from tabserver.tabs.liveness import Pulse
 from tabserver.timing import DEFAULTS, steady_ms
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind

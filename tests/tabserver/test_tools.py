@@ -15,13 +15,13 @@ from typing import Annotated, Any, Literal, NewType, NotRequired, TypedDict
 
 import pytest
 
-from tabserver.content import Image, Link
-from tabserver.context import Context, Outcome, Result
-from tabserver.messages import Refusal
-from tabserver.shapes import SchemaError
-from tabserver.signature import InvalidArguments
-from tabserver.toolbox import Toolbox, default_toolbox, tool
-from tabserver.tools import Tool, ToolError, UnknownTool, declare, to_result
+from tabserver.handlers.content import Image, Link
+from tabserver.handlers.context import Context, Outcome, Result
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.toolbox import Toolbox, default_toolbox, tool
+from tabserver.handlers.tools import Tool, ToolError, UnknownTool, declare, to_result
+from tabserver.rpc import Refusal
+from tabserver.schema.shapes import SchemaError
 from tests.support.request import RecordingRequest
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tabserver.hub import Hub
-from tabserver.toolbox import Toolbox
+from tabserver.handlers.toolbox import Toolbox
+from tabserver.tabs.hub import Hub
 from tabserver.wire.frames import Kind
 from tests.support.core import MODERN, READY, Bench
 from tests.support.node import node

@@ -15,9 +15,9 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tabserver.context import Context
-from tabserver.questions import Elicit, InputRequired
-from tabserver.toolbox import Toolbox, prompt, resource, tool
+from tabserver.handlers.context import Context
+from tabserver.handlers.questions import Elicit, InputRequired
+from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
 

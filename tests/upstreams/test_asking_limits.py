@@ -7,10 +7,10 @@ from typing import Any
 
 from mcp.shared.exceptions import MCPError
 
-from tabrelay.calls import Call, Pending
-from tabrelay.question_limits import QuestionLimits
-from tabrelay.roll import MAX_LINGERING, Roll, Running
-from tabrelay.upstreams.connection import CALL, Connection
+from tabrelay.calls.calls import Call, Pending
+from tabrelay.peers.upstreams.connection import CALL, Connection
+from tabrelay.routing.question_limits import QuestionLimits
+from tabrelay.translation.shared_calls import MAX_LINGERING, Roll, Running
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from tabrelay.specs import StdioSpec
+from tabrelay.config.specs import StdioSpec
 from tests.support.elsewhere import child
 from tests.support.relay import RunningRelay
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tabrelay.calls import Call, Pending
-from tabrelay.roll import Running
-from tabrelay.upstreams import floor as module
-from tabrelay.upstreams.floor import Floor, Habits, named
+from tabrelay.calls.calls import Call, Pending
+from tabrelay.peers.upstreams import question_order as module
+from tabrelay.peers.upstreams.question_order import Floor, Habits, named
+from tabrelay.translation.shared_calls import Running
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.support.elsewhere import until

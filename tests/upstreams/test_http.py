@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.specs import HttpSpec
+from tabrelay.config.specs import HttpSpec
 from tests.support.relay import RunningRelay
 from tests.support.upstream import Handler, Reply, Upstream, cut, hang, result, status
 
@@ -392,7 +392,7 @@ async def test_an_address_that_knows_only_the_old_transport_is_spoken_to_in_it(t
 
 
 async def test_an_endpoint_of_another_origin_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tabrelay.peers.http.ENDPOINT_S", 0.2)
+    monkeypatch.setattr("tabrelay.peers.upstreams.transports.http.ENDPOINT_S", 0.2)
 
     async def stream(reply: Reply) -> None:
         await reply.stream()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tabrelay.upstreams.ladder import Again, Ladder
+from tabrelay.peers.upstreams.retry_policy import Again, Ladder
 
 
 def test_a_round_is_five_attempts_with_growing_pauses_between() -> None:

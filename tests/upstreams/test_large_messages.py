@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from tabrelay.upstreams import large_messages
-from tabrelay.upstreams.event_reader import EventReader
-from tabrelay.upstreams.large_messages import LARGE, Deposit, Limits, message_of, small_events
+from tabrelay.peers.upstreams import large_messages
+from tabrelay.peers.upstreams.event_reader import EventReader
+from tabrelay.peers.upstreams.large_messages import LARGE, Deposit, Limits, message_of, small_events
 from tests.support.elsewhere import child, until
 from tests.support.relay import RunningRelay, events
 from tests.support.upstream import Reply

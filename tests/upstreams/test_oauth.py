@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.specs import HttpSpec, OAuthSpec
-from tabrelay.verbs.signin import for_relay
+from tabrelay.cli.sign_in import for_relay
+from tabrelay.config.specs import HttpSpec, OAuthSpec
 from tests.support.authority import Authority
 from tests.support.relay import RunningRelay
 from tests.support.upstream import result

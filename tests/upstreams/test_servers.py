@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from mcp_types import CreateMessageResult, TextContent
 
-from tabrelay.specs import HttpSpec, Spec, StdioSpec
+from tabrelay.config.specs import HttpSpec, Spec, StdioSpec
 from tests.support.node import MODULES, NODE
 from tests.support.relay import RunningRelay
 from tests.upstreams.conftest import MODES, client, named, text

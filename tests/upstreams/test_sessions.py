@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.peers import fleet
-from tabrelay.specs import StdioSpec
-from tabrelay.upstreams import sessions
+from tabrelay.config.specs import StdioSpec
+from tabrelay.peers.upstreams import pool, sessions
 from tests.support.elsewhere import CHILD, child, is_alive, until
 from tests.support.relay import RunningRelay
 from tests.upstreams.conftest import MODES, busy, client, named, text
@@ -99,7 +98,7 @@ async def test_more_sessions_than_a_server_may_have_are_not_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that nobody uses make room; else the first one is shared."""
-    monkeypatch.setattr(fleet, "MOST_CHILDREN", 1)
+    monkeypatch.setattr(pool, "MOST_CHILDREN", 1)
     async with RunningRelay(tmp_path, specs=[child("few")]) as relay:
         await relay.has_read("few")
         first = await ask(relay, "few", "a", "pid")

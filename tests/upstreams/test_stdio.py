@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.specs import StdioSpec
+from tabrelay.config.specs import StdioSpec
 from tests.support.elsewhere import child, is_alive, until
 from tests.support.relay import RunningRelay
 

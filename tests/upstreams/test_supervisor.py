@@ -12,15 +12,15 @@ import anyio
 import pytest
 from mcp.shared.message import SessionMessage
 
-from tabrelay.config import Settings
+from tabrelay.config.settings import Settings
 from tabrelay.errors import ServerOffline
-from tabrelay.question_limits import limits_of
-from tabrelay.upstreams.connection import Connection
-from tabrelay.upstreams.fault import Fault, LineFault, Redactor
-from tabrelay.upstreams.greeting import About
-from tabrelay.upstreams.ladder import Ladder
-from tabrelay.upstreams.line import Report, Streams
-from tabrelay.upstreams.supervisor import Supervisor
+from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.dispatcher import Report, Streams
+from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor
+from tabrelay.peers.upstreams.handshake import About
+from tabrelay.peers.upstreams.retry_policy import Ladder
+from tabrelay.peers.upstreams.supervisor import Supervisor
+from tabrelay.routing.question_limits import limits_of
 from tabserver.wire.eras import Era
 from tests.support.clock import JUMPS_S, Clock, settle
 from tests.support.elsewhere import until

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tabrelay.specs import StdioSpec
+from tabrelay.config.specs import StdioSpec
 from tests.support.relay import RunningRelay
 
 SCRIPT = r"""

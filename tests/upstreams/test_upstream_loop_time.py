@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tabrelay.config import MIB
+from tabrelay.config.settings import MIB
 from tests.relay.test_loop_messages import Attack, measured, session
 from tests.relay.test_loop_time import ANSWER, BODY, VALUES, warm_up, with_arguments
 from tests.support.json_shapes import largest

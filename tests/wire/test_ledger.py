@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tabserver.wire import ledger as rules
-from tabserver.wire.ledger import Answer, Ledger, Standing
-from tabserver.wire.payload import Text
-from tabserver.wire.roster import Roster
+from tabserver.wire import request_history as rules
+from tabserver.wire.codec import Text
+from tabserver.wire.pending_calls import Roster
+from tabserver.wire.request_history import Answer, Ledger, Standing
 
 
 def test_a_request_stands_as_it_is() -> None:

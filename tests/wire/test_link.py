@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from tabserver.wire import frames
-from tabserver.wire.budget import Budget
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, LocalProtocolError, MessageTooLarge
 from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import ACCEPTS, TRANSITIONS, Link, Phase, Role
+from tabserver.wire.memory_budget import Budget
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:1", {"name": "c", "version": "1"}, {"sampling": {}})
 TERMS = Terms(sid="secret-1", epoch="e1", build="b")

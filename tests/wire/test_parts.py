@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from tabserver.wire.budget import Budget
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Event, Received, Violation
 from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
+from tabserver.wire.memory_budget import Budget
 
 SMALL = Limits(max_part=10, max_message=1000, replay_bytes=4000, parts_in_flight=2, large_at_once=2)
 

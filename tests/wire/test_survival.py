@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tabserver.wire.events import Silence
 from tabserver.wire.frames import Greeting, Terms
 from tabserver.wire.link import Link
+from tabserver.wire.pending_calls import Roster
 from tabserver.wire.receiver import Receiver
-from tabserver.wire.roster import Roster
 from tabserver.wire.sender import Sender
 from tests.support.faulty import Call, World
 

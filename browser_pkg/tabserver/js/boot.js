@@ -210,7 +210,7 @@ const STOCK = {
 };
 
 /**
- * The C library looks at the time zone once, and did so when the snapshot was made. tabserver.thaw does the rest.
+ * The C library looks at the time zone once, and did so when the snapshot was made. tabserver.worker.snapshot_reset does the rest.
  * @param {Pyodide} python
  */
 function setTimeZone({ _module: c }) {

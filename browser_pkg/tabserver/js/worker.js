@@ -1,5 +1,5 @@
 /**
- * The worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker`). A shared one gets ports
+ * The worker: boots Pyodide once and hands the ports of all tabs to Python (`tabserver.worker.main`). A shared one gets ports
  * from the browser; one that a tab runs for all of them makes pipes.
  *
  * It finds the relay by `import.meta.url`, never by `location`: a page of another origin starts it through a file that its
@@ -62,7 +62,7 @@ boot(relay, begin, tell, boot_ms).then(handOver, giveUp);
 function begin(python, { build, version }) {
   // A Python that broke down (its stack ran over, say) answers nobody any more, and does not end either.
   python._api.on_fatal = () => scope.close();
-  return python.pyimport("tabserver.worker").start(shim, relay, build, version);
+  return python.pyimport("tabserver.worker.main").start(shim, relay, build, version);
 }
 
 /** @param {Awaited<ReturnType<typeof boot<(port: Port) => void>>>} started */

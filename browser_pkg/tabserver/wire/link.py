@@ -28,15 +28,15 @@ from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, cast
 
 from . import frames
-from .budget import Budget
+from .codec import Codec, Text
 from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
 from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Undeliverable, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits, watchdog_s
-from .payload import Codec, Text
+from .memory_budget import Budget
 from .receiver import Receiver
-from .requests import Requests
+from .request_header import Requests
 from .sender import Sender
 
 P = TypeVar("P")

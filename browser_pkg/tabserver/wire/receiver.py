@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from . import frames
-from .budget import Budget
+from .codec import Codec, Gathering
 from .errors import RemoteProtocolError, TooMuch
 from .limits import Limits
-from .payload import Codec, Gathering
+from .memory_budget import Budget
 
 P = TypeVar("P")
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Generic, TypeVar, cast
 
-from .budget import Budget
+from .codec import Codec
+from .control_messages import DROPPED
 from .errors import BufferFull, MessageTooLarge
 from .frames import MAX_HEADER
 from .jsonrpc import INTERNAL_ERROR, error_message
 from .limits import Limits
-from .notes import DROPPED
-from .payload import Codec
+from .memory_budget import Budget
 
 P = TypeVar("P")
 

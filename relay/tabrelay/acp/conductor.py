@@ -15,19 +15,20 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
 
-from tabrelay.acp import declaration, inlet
-from tabrelay.acp import frame as frames
-from tabrelay.acp.access import Access
-from tabrelay.acp.board import Board
-from tabrelay.acp.chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
-from tabrelay.acp.component import LEAVE_S, Component, ComponentError
-from tabrelay.acp.declaration import Declared
-from tabrelay.acp.frame import Ids
-from tabrelay.acp.listener import Listener
-from tabrelay.acp.outlet import Outlet
-from tabrelay.acp.peer import Peer
-from tabrelay.acp.profile import G1, G2, Profile
-from tabrelay.acp.provider import Provider
+from tabrelay.acp import declarations, inlet
+from tabrelay.acp import message as frames
+from tabrelay.acp.browser_servers import Provider
+from tabrelay.acp.child import LEAVE_S, Component, ComponentError
+from tabrelay.acp.connections import Board
+from tabrelay.acp.declarations import Declared
+from tabrelay.acp.dialects import G1, G2, Profile
+from tabrelay.acp.editor_connection import Knowledge, Tunnel
+from tabrelay.acp.line_writer import Outlet
+from tabrelay.acp.local_port import Listener
+from tabrelay.acp.message import Ids
+from tabrelay.acp.proxy_chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
+from tabrelay.acp.relay_client import Access
+from tabrelay.acp.requests import Peer
 from tabrelay.acp.router import (
     Abandon,
     Answer,
@@ -41,10 +42,9 @@ from tabrelay.acp.router import (
     Settle,
     Up,
 )
-from tabrelay.acp.session import Offer, Session
-from tabrelay.acp.tunnel import Knowledge, Tunnel
+from tabrelay.acp.sessions import Offer, Session
+from tabrelay.admission.tokens import GrantError, StateError
 from tabrelay.bridge.bridge import Bridge, Output
-from tabrelay.tokens import GrantError, StateError
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
@@ -282,7 +282,7 @@ class Conductor:
                     replaced[place] = bridged
         taken = set(opening.names)
         for server in await self._access.servers():
-            name = declaration.free_name(server, taken)
+            name = declarations.free_name(server, taken)
             taken.add(name)
             if (offered := await self._offered(session, name, server)) is not None:
                 added.append(offered)
@@ -316,7 +316,7 @@ class Conductor:
             offer.how = "acp"
             session.offers.append(offer)
             self._provider.offer(offer)
-            return declaration.native(name, offer.server_id, by_url=self._options.profile in (G1, G2))
+            return declarations.native(name, offer.server_id, by_url=self._options.profile in (G1, G2))
         if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
             try:
                 token, offer.revoke = self._access.token(server)
@@ -325,7 +325,7 @@ class Conductor:
             else:
                 offer.how = "http"
                 session.offers.append(offer)
-                return declaration.http(name, f"{self._access.base()}/{server}", token, offer.server_id)
+                return declarations.http(name, f"{self._access.base()}/{server}", token, offer.server_id)
         if not self._router.takes_stdio:
             log.warning("The agent takes no MCP servers that are programs: it does not get %s.", name)
             return None
@@ -351,7 +351,7 @@ class Conductor:
         offer.listener = listener
         offer.session.offers.append(offer)
         program, is_typed = self._options.program, self._router.is_typed
-        return declaration.stdio(offer.name, program, listener.port, listener.nonce, is_typed=is_typed, meta=meta)
+        return declarations.stdio(offer.name, program, listener.port, listener.nonce, is_typed=is_typed, meta=meta)
 
     def _reach(self, offer: Offer, connection: str) -> Any:
         assert offer.server is not None

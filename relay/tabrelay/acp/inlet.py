@@ -7,10 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
-from tabrelay.acp import frame as frames
-from tabrelay.acp.frame import Frame
+from tabrelay.acp import message as frames
+from tabrelay.acp.message import Frame
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
-from tabrelay.lines import Lines, TooLong
+from tabrelay.system.pipe_lines import Lines, TooLong
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")

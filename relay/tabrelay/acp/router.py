@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabrelay.acp import frame as frames
-from tabrelay.acp import profile, splice
-from tabrelay.acp.declaration import BadDeclaration, Declared, read
-from tabrelay.acp.frame import Frame
-from tabrelay.bridge.message import Key
+from tabrelay.acp import dialects, json_edit
+from tabrelay.acp import message as frames
+from tabrelay.acp.declarations import BadDeclaration, Declared, read
+from tabrelay.acp.message import Frame
+from tabrelay.bridge.messages import Key
 from tabserver.wire import jsonrpc
 
 OPENS: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
@@ -44,7 +44,7 @@ class Opening:
         if not replaced and not added:
             return self.frame.raw
         text = self.frame.part("params", "mcpServers") or "[]"
-        spans = splice.elements(text) if text.startswith("[") else []
+        spans = json_edit.elements(text) if text.startswith("[") else []
         kept = [replaced.get(place, text[start:end]) for place, (start, end) in enumerate(spans)]
         return self.frame.put(("params", "mcpServers"), f"[{','.join(kept + added)}]").raw
 
@@ -130,7 +130,7 @@ class Router:
     def above(self, frame: Frame) -> list[Effect]:
         if frame.is_response:
             return [Answer(frame, True)] if self._asked[True](frame) else [Down(frame.raw)]
-        if frame.method in profile.METHODS or frame.method == CANCEL:
+        if frame.method in dialects.METHODS or frame.method == CANCEL:
             return self._mcp_above(frame)
         if not frame.is_request:
             return [Down(frame.raw)]
@@ -156,7 +156,7 @@ class Router:
             return [Down(frame.raw)]
         if frame.is_request:
             text = "There is no such MCP connection."
-            return [Up(frames.refusal(frame.id_text, profile.INVALID, text))]
+            return [Up(frames.refusal(frame.id_text, dialects.INVALID, text))]
         return []
 
     def _opened(self, frame: Frame) -> list[Effect]:
@@ -180,7 +180,7 @@ class Router:
 
     def below(self, frame: Frame) -> list[Effect]:
         if not frame.is_response:
-            is_ours = frame.method in profile.METHODS or frame.method == CANCEL
+            is_ours = frame.method in dialects.METHODS or frame.method == CANCEL
             return [Mcp(frame, False)] if is_ours and self._owns[False](frame) else [Up(frame.raw)]
         if self._asked[False](frame):
             return [Answer(frame, False)]

@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol
 
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.forwarder import Forwarder
-from tabrelay.bridge.intake import Intake
-from tabrelay.bridge.listener import Listener
-from tabrelay.bridge.message import Key, Kind, Malformed, Message, answered, error_reply, key, load, parse
+from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.messages import Key, Kind, Malformed, Message, answered, error_reply, key, load, parse
 from tabrelay.bridge.outbound import UNENDING, Outbound
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
+from tabrelay.bridge.server_stream import Listener
 from tabrelay.bridge.session import Session
-from tabrelay.lines import Lines, TooLong
+from tabrelay.system.pipe_lines import Lines, TooLong
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.bridge")

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tabrelay import __version__
-from tabrelay.bridge import faults
+from tabrelay.bridge import errors
 from tabrelay.bridge.bridge import Bridge
-from tabrelay.bridge.message import dump, load
+from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound
-from tabrelay.inspection import read_about
+from tabrelay.payloads.list_checks import read_about
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import (
     META_CAPABILITIES,
@@ -47,7 +47,7 @@ class ClientError(Exception):
     @property
     def is_unreachable(self) -> bool:
         """Nobody could be asked: no connection, no time, no token. Not: the server says no."""
-        return self.code in (faults.FAILED, faults.REFUSED)
+        return self.code in (errors.FAILED, errors.REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Client:
             found = await self.request("server/discover")
         except ClientError as error:
             is_about_token = isinstance(error.data, dict) and error.data.get("status") in (401, 403)
-            if error.code == faults.FAILED or is_about_token:
+            if error.code == errors.FAILED or is_about_token:
                 raise
         else:
             supported, about, meta = found.get("supportedVersions"), read_about(found), found.get("_meta")

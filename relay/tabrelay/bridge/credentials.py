@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from tabrelay.bridge.upstream import Answer
-from tabrelay.logs import conceal
+from tabrelay.bridge.http import Answer
+from tabrelay.observe.log_setup import conceal
 
 COMMAND_S: Final = 30.0
 LONGEST_TOKEN: Final = 16_384

@@ -14,19 +14,19 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from tabrelay.bridge import faults
+from tabrelay.bridge import errors
 from tabrelay.bridge.backoff import Again, read_retry_after
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
-from tabrelay.bridge.exchange import Exchange, is_session_gone, may_repeat_in_new_session
-from tabrelay.bridge.faults import Failure, Fault
-from tabrelay.bridge.headers import SESSION
-from tabrelay.bridge.intake import Intake
-from tabrelay.bridge.message import Message, load, make
+from tabrelay.bridge.delivery import Exchange, is_session_gone, may_repeat_in_new_session
+from tabrelay.bridge.errors import Failure, Fault
+from tabrelay.bridge.http import Answer
+from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.messages import Message, load, make
 from tabrelay.bridge.outbound import Outbound, Sent
+from tabrelay.bridge.request_headers import SESSION
+from tabrelay.bridge.response_stream import Streams
 from tabrelay.bridge.session import Session, Ticket
-from tabrelay.bridge.streams import Streams
-from tabrelay.bridge.upstream import Answer
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_PREFIX
 
@@ -108,7 +108,7 @@ class Forwarder:
             except _TryAgain:
                 continue
             except CredentialsError as problem:
-                return Fault(faults.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
+                return Fault(errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
             except Failure as failure:
                 if exchange.is_answered:
                     return None
@@ -116,7 +116,7 @@ class Forwarder:
                 # The deadline is for all tries together: whoever used it up has none left.
                 wait_s = again.after_failure() if failure.timeout_ms is None else None
                 if wait_s is None:
-                    return faults.of_failure(failure, self._outbound.where, self._outbound.advice)
+                    return errors.of_failure(failure, self._outbound.where, self._outbound.advice)
                 await self._pause(exchange, wait_s, failure.reason)
 
     async def _pause(self, exchange: Exchange, wait_s: float, why: str) -> None:
@@ -131,29 +131,29 @@ class Forwarder:
             if answer.is_success:
                 self._session.heard(ticket, answer.header(SESSION))
                 return await self._success(exchange, answer, ticket)
-            body, _ = await answer.read(faults.ERROR_BODY)
+            body, _ = await answer.read(errors.ERROR_BODY)
         await self._refused(exchange, sent)
         return await self._mend(exchange, answer, body, ticket) or self._refusal(exchange, answer, body)
 
     async def _success(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
         if not exchange.wants_answer:
-            await answer.read(faults.ERROR_BODY)
+            await answer.read(errors.ERROR_BODY)
             return None
         where = self._outbound.where
         if answer.content_type == "text/event-stream":
             return await self._streams.read(exchange, answer, ticket)
         if answer.status in (202, 204):
-            return faults.of_answer(f"upstream answered a request with {answer.status}", where, "NO_ANSWER")
+            return errors.of_answer(f"upstream answered a request with {answer.status}", where, "NO_ANSWER")
         body, is_whole = await answer.read(JSON_LIMIT)
         if not is_whole:
-            return faults.of_answer(f"upstream answered with more than {JSON_LIMIT >> 20} MiB", where, "TOO_LARGE")
+            return errors.of_answer(f"upstream answered with more than {JSON_LIMIT >> 20} MiB", where, "TOO_LARGE")
         if not body.strip():
-            return faults.of_answer("upstream answered a request with nothing", where, "NO_ANSWER")
+            return errors.of_answer("upstream answered a request with nothing", where, "NO_ANSWER")
         if not await self._intake.body(body, exchange, ticket):
             kind = answer.content_type or "no content type"
-            return faults.of_answer(f"upstream answered with {kind}, and no JSON-RPC message", where, "NOT_JSON")
+            return errors.of_answer(f"upstream answered with {kind}, and no JSON-RPC message", where, "NOT_JSON")
         if exchange.waiting:
-            return faults.of_answer("upstream answered another request than it was asked", where, "NO_ANSWER")
+            return errors.of_answer("upstream answered another request than it was asked", where, "NO_ANSWER")
         return None
 
     async def _refused(self, exchange: Exchange, sent: Sent) -> None:
@@ -189,12 +189,12 @@ class Forwarder:
     def _refusal(self, exchange: Exchange, answer: Answer, body: bytes) -> Fault:
         where = self._outbound.where
         if answer.status == 401:
-            return faults.of_token(body, where, self._outbound.hint)
+            return errors.of_token(body, where, self._outbound.hint)
         hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
         if exchange.message.method == "initialize" and answer.status in NO_STREAMABLE:
             hint = OLD_TRANSPORT
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
-        return faults.of_status(answer.status, body, where, hint, retry_after_s)
+        return errors.of_status(answer.status, body, where, hint, retry_after_s)
 
     # -- on the bridge's own account -----------------------------------------------------------------------------------
 

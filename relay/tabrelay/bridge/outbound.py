@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tabrelay.bridge import headers
+from tabrelay.bridge import request_headers
 from tabrelay.bridge.credentials import Credentials
-from tabrelay.bridge.message import Message
-from tabrelay.bridge.params import Params
+from tabrelay.bridge.http import Answer, Upstream
+from tabrelay.bridge.messages import Message
 from tabrelay.bridge.session import Ticket
-from tabrelay.bridge.upstream import Answer, Upstream
+from tabrelay.bridge.tool_headers import Params
 
 END_MS: Final = 1000
 UNENDING: Final = "subscriptions/listen"
@@ -64,7 +64,7 @@ class Outbound:
     ) -> AsyncIterator[Sent]:
         idle_ms = None if message.method == UNENDING else self.limits.timeout_ms
         authorization = await self._credentials.header()
-        wanted = headers.for_post(self._with(authorization), message, ticket, self.params)
+        wanted = request_headers.for_post(self._with(authorization), message, ticket, self.params)
         async with self._upstream.open(
             "POST", wanted, message.raw, deadline_ms=self.limits.timeout_ms, idle_ms=idle_ms, on_written=on_written
         ) as answer:
@@ -74,7 +74,7 @@ class Outbound:
     async def stream(self, ticket: Ticket, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
         """The server's own stream (patient: it may be silent for ever), or the rest of one that broke."""
         authorization = await self._credentials.header()
-        wanted = headers.for_stream(self._with(authorization), ticket, last_id)
+        wanted = request_headers.for_stream(self._with(authorization), ticket, last_id)
         timeout_ms = self.limits.timeout_ms
         async with self._upstream.open(
             "GET", wanted, deadline_ms=timeout_ms, idle_ms=None if is_patient else timeout_ms
@@ -82,7 +82,7 @@ class Outbound:
             yield Sent(answer, authorization)
 
     async def end(self, ticket: Ticket) -> None:
-        wanted = headers.for_end(self._with(await self._credentials.header()), ticket)
+        wanted = request_headers.for_end(self._with(await self._credentials.header()), ticket)
         async with self._upstream.open("DELETE", wanted, deadline_ms=END_MS, idle_ms=END_MS):
             pass
 

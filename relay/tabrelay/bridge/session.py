@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tabrelay.bridge.message import Kind, Message
+from tabrelay.bridge.messages import Kind, Message
 
 MAX_KEPT: Final = 256
 

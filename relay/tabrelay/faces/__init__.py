@@ -1,1 +1,1 @@
-"""Faces: the ways in. They never import a peer."""
+"""Inbound interfaces. A face never imports a peer."""

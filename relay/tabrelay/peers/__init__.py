@@ -1,1 +1,1 @@
-"""Peers: the ways out. They never import a face."""
+"""Outbound connections to MCP servers. A peer never imports a face."""

@@ -1,1 +1,1 @@
-"""Modern clients at servers that speak only the handshake era. No I/O in here: peers bring their own."""
+"""Translation between the handshake era and the modern era of MCP. Does no I/O."""

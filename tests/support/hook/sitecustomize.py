@@ -22,7 +22,7 @@ class Hook(MetaPathFinder):
     """Waits for the module that puts the application together, and is gone after that."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != "tabrelay.app":
+        if name != "tabrelay.server.app":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -33,8 +33,8 @@ class Hook(MetaPathFinder):
             load(module)
             module.create_app = tapped(module.create_app)
             if SECRETS:
-                watched("tabrelay.vault", "new_secret")
-                watched("tabrelay.codes", "Codes", "mint")
+                watched("tabrelay.system.private_files", "new_secret")
+                watched("tabrelay.admission.pairing_codes", "Codes", "mint")
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -23,7 +23,7 @@ VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY, "2026-07-28
 META_VERSION = "io.modelcontextprotocol/protocolVersion"
 # A worker that a test plays, not ours: it may say what it likes.
 FAKE_BUILD = "synthetic"
-CONDUIT = "tabrelay.conduit"
+CONDUIT = "tabrelay.peers.browsers.asgi_bypass"
 MCP_PATH = re.compile(r"/[^-./][^/]*(/sse|/messages/?)?", re.DOTALL)
 
 Record = dict[str, Any]
@@ -57,7 +57,7 @@ class Tap:
         conduit = (scope.get("extensions") or {}).get(CONDUIT)
         if conduit is not None:
             scope = {**scope, "extensions": {**scope["extensions"], CONDUIT: Conduit(ear, conduit)}}
-        begun = scope.get("tabrelay.begun")
+        begun = scope.get("tabrelay.calls.started")
         if begun is not None:  # it was read before it came here
             ear.heard({"type": "http.request", "body": begun.body})
 

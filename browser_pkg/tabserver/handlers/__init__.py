@@ -1,0 +1,1 @@
+"""Tools, resources and prompts as Python functions: decorators, signatures, context, results."""

@@ -1,0 +1,301 @@
+"""The toolbox: what one place offers, the worker or a page: tools, resources and prompts. And how they get into it.
+
+    from tabserver import prompt, resource, tool
+
+Each decorator leaves the function as it is: it can be called as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, overload
+
+from ..schema.shapes import Schema
+from .completion import Completer
+from .context import Cancel, Done, Request
+from .prompts import Prompt, UnknownPrompt, declare_prompt
+from .resources import Resource, ResourceNotFound, declare_resource
+from .tools import Tool, UnknownTool, declare
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Toolbox:
+    """`on_change` is called when something comes or goes, `on_update` with the URI of a resource that changed."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._resources: dict[str, Resource] = {}
+        self._prompts: dict[str, Prompt] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_update: Callable[[str], None] = lambda uri: None
+
+    def add(self, item: Tool | Resource | Prompt) -> None:
+        """Offer something. The same function declared again (its module was reloaded) replaces the old one."""
+        if isinstance(item, Tool):
+            _put(self._tools, item.name, item, "tool")
+        elif isinstance(item, Prompt):
+            _put(self._prompts, item.name, item, "prompt")
+        else:
+            _put(self._resources, item.uri, item, "resource")
+        self.on_change()
+
+    def remove(self, name: str) -> None:
+        """Take a tool back."""
+        self._take(self._tools, name)
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or a template back, by the URI it was declared with."""
+        self._take(self._resources, uri)
+
+    def remove_prompt(self, name: str) -> None:
+        self._take(self._prompts, name)
+
+    def _take(self, held: dict[str, Any], name: str) -> None:
+        if held.pop(name, None) is not None:
+            self.on_change()
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def tools(self) -> list[dict[str, Any]]:
+        return [tool.description for tool in self._tools.values()]
+
+    def resources(self) -> list[dict[str, Any]]:
+        return [item.description for item in self._resources.values() if not item.is_template]
+
+    def templates(self) -> list[dict[str, Any]]:
+        return [item.description for item in self._resources.values() if item.is_template]
+
+    def prompts(self) -> list[dict[str, Any]]:
+        return [prompt.description for prompt in self._prompts.values()]
+
+    def has_resource(self, uri: str) -> bool:
+        return self._find(uri) is not None
+
+    def _find(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
+        # What is spelt out comes before what a template would make of it.
+        for item in sorted(self._resources.values(), key=lambda item: item.is_template):
+            if (arguments := item.match(uri)) is not None:
+                return item, arguments
+        return None
+
+    # -- running it: `done` is called exactly once, for a plain function before the method returns --------------------
+
+    def call(self, name: str, arguments: dict[str, Any], request: Request, done: Done) -> Cancel:
+        """Raises UnknownTool or InvalidArguments."""
+        tool = self._tools.get(name)
+        if tool is None:
+            raise UnknownTool(name)
+        return tool.start(arguments, request, done)
+
+    def find_plain(self, name: str) -> Tool | None:
+        """A tool that needs nothing but its arguments, and has ended when it returns."""
+        tool = self._tools.get(name)
+        return tool if tool is not None and tool.is_plain else None
+
+    def read(self, uri: str, request: Request, done: Done) -> Cancel:
+        """Raises ResourceNotFound."""
+        found = self._find(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        return found[0].start(uri, found[1], request, done)
+
+    def get_prompt(self, name: str, arguments: Mapping[str, str], request: Request, done: Done) -> Cancel:
+        """Raises UnknownPrompt, or a Refusal for arguments that do not fit."""
+        prompt = self._prompts.get(name)
+        if prompt is None:
+            raise UnknownPrompt(name)
+        return prompt.start(arguments, request, done)
+
+    def complete_prompt(
+        self, name: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
+        prompt = self._prompts.get(name)
+        if prompt is None:
+            raise UnknownPrompt(name)
+        return prompt.completions.start(argument, typed, others, done)
+
+    def complete_resource(
+        self, uri: str, argument: str, typed: str, others: Mapping[str, str], request: Request, done: Done
+    ) -> Cancel:
+        """`uri` is that of a template. Raises ResourceNotFound."""
+        item = self._resources.get(uri)
+        if item is None:
+            raise ResourceNotFound(uri)
+        return item.completions.start(argument, typed, others, done)
+
+
+def _put(held: dict[str, Any], name: str, item: Any, noun: str) -> None:
+    old = held.get(name)
+    if old is not None and _origin(old.function) != _origin(item.function):
+        raise ValueError(
+            f'{noun} "{name}" is already offered by {_origin(old.function)}; give one of them another name'
+        )
+    held[name] = item
+
+
+def _origin(function: Callable[..., Any]) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"
+
+
+default_toolbox: Final = Toolbox()
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    params: Mapping[str, Any] | None = None,
+    input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+    toolbox: Toolbox | None = None,
+) -> Callable[[F], F]: ...
+def tool(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    params: Mapping[str, Any] | None = None,
+    input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+    toolbox: Toolbox | None = None,
+) -> F | Callable[[F], F]:
+    """Offer a function as a tool. With `input_schema`, that is offered instead of what the signature says.
+
+    `params` spells parameters out, for pages that also run in MicroPython, which keeps no annotations: for each one its
+    type, `(type, default)`, a JSON Schema, or `Context`.
+    """
+    hints = {
+        "readOnlyHint": read_only,
+        "destructiveHint": destructive,
+        "idempotentHint": idempotent,
+        "openWorldHint": open_world,
+    }
+    annotations = {key: value for key, value in hints.items() if value is not None}
+
+    def register(function: F) -> F:
+        declared = declare(
+            function,
+            name=name,
+            title=title,
+            description=description,
+            annotations=annotations,
+            params=params,
+            input_schema=input_schema,
+            output_schema=output_schema,
+            icons=icons,
+            meta=meta,
+        )
+        (default_toolbox if toolbox is None else toolbox).add(declared)
+        return function
+
+    return register if function is None else register(function)
+
+
+def resource(
+    uri: str,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: dict[str, Any] | None = None,
+    complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+    toolbox: Toolbox | None = None,
+) -> Callable[[F], F]:
+    """Offer what a function returns as a resource. With `{arguments}` in the URI it is a template."""
+
+    def register(function: F) -> F:
+        declared = declare_resource(
+            uri,
+            function,
+            name=name,
+            title=title,
+            description=description,
+            mime_type=mime_type,
+            size=size,
+            annotations=annotations,
+            complete=complete,
+            icons=icons,
+            meta=meta,
+        )
+        (default_toolbox if toolbox is None else toolbox).add(declared)
+        return function
+
+    return register
+
+
+@overload
+def prompt(function: F, /) -> F: ...
+@overload
+def prompt(
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+    toolbox: Toolbox | None = None,
+) -> Callable[[F], F]: ...
+def prompt(
+    function: F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    params: Mapping[str, Any] | None = None,
+    complete: Mapping[str, Completer] | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+    toolbox: Toolbox | None = None,
+) -> F | Callable[[F], F]:
+    """Offer a function as a prompt. `complete`: for an argument, its possible values, or a function that finds them.
+
+    `params` is as for a tool.
+    """
+
+    def register(function: F) -> F:
+        declared = declare_prompt(
+            function,
+            name=name,
+            title=title,
+            description=description,
+            params=params,
+            complete=complete,
+            icons=icons,
+            meta=meta,
+        )
+        (default_toolbox if toolbox is None else toolbox).add(declared)
+        return function
+
+    return register if function is None else register(function)
+
+
+def resource_updated(uri: str, *, toolbox: Toolbox | None = None) -> None:
+    """Tell everybody who subscribed to a resource that it is not what it was."""
+    (default_toolbox if toolbox is None else toolbox).on_update(uri)

@@ -1,0 +1,263 @@
+"""Python functions as MCP tools: declaring them, checking their arguments, and shaping what they return.
+
+    @tool
+    def add(a: int, b: Annotated[int, "the second number"]) -> int:
+        "Add two numbers."
+        return a + b
+
+Knows nothing of channels, eras or tabs. Who holds the tools is `toolbox`; how one is run is `running`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from ..rpc import Refusal, quote
+from ..schema.compounds import bare
+from ..schema.shapes import SCALARS, Anything, Array, Map, Schema, SchemaError, Shape, summary
+from ..schema.size_caps import check_caps
+from ..schema.types import NotJson, Shapes, check, to_json
+from .content import CONTENT, Content, is_block, to_block
+from .context import Cancel, Done, Outcome, Request, Result
+from .execute import run
+from .questions import InputRequired
+from .signature import Signature, name_of, read_signature
+
+T = TypeVar("T")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class UnknownTool(LookupError):
+    """There is no tool of that name here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class ToolError(Exception):
+    """Raised by a tool to say what went wrong in its own words: the caller sees the text as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult(Generic[T]):
+    """A whole result: what the model reads beside what programs read, or an error with content.
+
+    As a return type, `ToolResult[Weather]` promises that `structured` is a Weather.
+    """
+
+    content: str | Content | Sequence[str | Content] = ()
+    structured: T | None = None
+    is_error: bool = False
+    meta: dict[str, Any] | None = None
+
+    def to_dict(self) -> Result:
+        """Raises NotJson."""
+        items = [self.content] if isinstance(self.content, str | Content) else self.content
+        blocks = [to_block(item) for item in items]
+        plain = None if self.structured is None else to_json(self.structured, "result")
+        if plain is not None and not blocks:
+            blocks = [to_block(_text(plain))]
+        result: Result = {"content": blocks}
+        if plain is not None:
+            result["structuredContent"] = plain
+        if self.is_error:
+            result["isError"] = True
+        return result | ({"_meta": self.meta} if self.meta else {})
+
+
+def text_result(text: str, *, is_error: bool = False) -> Result:
+    result: Result = {"content": [{"type": "text", "text": text}]}
+    return result | {"isError": True} if is_error else result
+
+
+def failure(error: BaseException) -> Outcome:
+    """What a caller sees of a tool that raised: type and message, never a traceback."""
+    if isinstance(error, Refusal):
+        return error
+    text = str(error)
+    if isinstance(error, ToolError | asyncio.CancelledError) and text:
+        return text_result(text, is_error=True)
+    return text_result(f"{type(error).__name__}: {text}" if text else type(error).__name__, is_error=True)
+
+
+def to_result(value: Any) -> Result:
+    """Any value as a CallToolResult. One that already is a result, or a list of content blocks, is taken as it is."""
+    if isinstance(value, ToolResult):
+        return value.to_dict()
+    if isinstance(value, str | Content):
+        return {"content": [to_block(value)]}
+    if value is None:
+        return {"content": []}
+    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT) for item in value):
+        return {"content": [_any_block(item) for item in value]}
+    plain = to_json(value, "result")
+    if isinstance(plain, dict):
+        if _is_content(plain.get("content")):
+            return plain
+        return text_result(_text(plain)) | {"structuredContent": plain}
+    if plain and _is_content(plain):
+        return {"content": plain}
+    return text_result(_text(plain))
+
+
+def _any_block(item: Any) -> dict[str, Any]:
+    if isinstance(item, str | Content) or is_block(item):
+        return to_block(item)
+    return to_block(_text(to_json(item, "result")))
+
+
+def _is_content(value: Any) -> bool:
+    return isinstance(value, list) and all(is_block(block) for block in value)
+
+
+def _structured(plain: Any) -> Result:
+    return text_result(_text(plain)) | {"structuredContent": plain}
+
+
+def _text(plain: Any) -> str:
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One function with the schemas of its arguments and of what it returns (`returns` None: it promises nothing)."""
+
+    name: str
+    signature: Signature
+    returns: Shape | None
+    description: dict[str, Any]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self.signature.function
+
+    @property
+    def is_plain(self) -> bool:
+        """Does it know nothing of its request, and end when it returns, as far as can be told before?"""
+        return self.signature.context_name is None and not inspect.iscoroutinefunction(self.function)
+
+    def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.signature.read(arguments)
+
+    def start(self, arguments: dict[str, Any], request: Request | None, done: Done) -> Cancel:
+        """Raises InvalidArguments before anything is run."""
+        made = self.read(arguments)
+        return self.start_by(lambda: self.signature.call(made, request), done)
+
+    def start_by(self, begin: Callable[[], Any], done: Done) -> Cancel:
+        """By a function that calls it."""
+        return run(f"tool {self.name}", begin, self.shape, failure, done)
+
+    def call(self, made: dict[str, Any]) -> Any:
+        """Call a plain one, with arguments that were read."""
+        return self.signature.call(made, None)
+
+    def written(self, value: Any) -> str | None:
+        """The same as `shape`, as JSON text, for what most tools return: text. None for everything else."""
+        if type(value) is not str:
+            return None
+        text = quote(value)
+        content = f'"content":[{{"type":"text","text":{text}}}]'
+        if self.returns is None:
+            return f"{{{content}}}"
+        return f'{{{content},"structuredContent":{text}}}' if self.returns is SCALARS[str] else None
+
+    def shape(self, value: Any) -> Outcome:
+        """The CallToolResult of a returned value, held to the return type that the tool declared."""
+        if isinstance(value, InputRequired):
+            return value
+        try:
+            if self.returns is None:
+                return to_result(value)
+            plain = None if isinstance(value, ToolResult) else to_json(value, "result")
+            result = value.to_dict() if isinstance(value, ToolResult) else _structured(plain)
+        except NotJson as error:
+            return text_result(f'Tool "{self.name}" returned what can\'t be sent: {error}', is_error=True)
+        if result.get("isError"):
+            return result
+        if faults := check(self.returns, result.get("structuredContent"), "result"):
+            text = f'Tool "{self.name}" returned what its return type does not allow:\n{summary(faults)}'
+            return text_result(text, is_error=True)
+        return result
+
+
+def declare(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    annotations: dict[str, bool] | None = None,
+    params: Mapping[str, Any] | None = None,
+    input_schema: Schema | None = None,
+    output_schema: Schema | None = None,
+    icons: list[dict[str, Any]] | None = None,
+    meta: dict[str, Any] | None = None,
+) -> Tool:
+    """Make a Tool of a function; raises SchemaError, naming function and parameter, for what has no JSON form.
+
+    A schema of its author's own is offered as it is; what it is about is passed on as it comes.
+    """
+    name = name_of(function, name, "tool")
+    if not _NAME.fullmatch(name):
+        raise SchemaError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' or '.'")
+    signature = read_signature(function, f"tool {name}", input_schema, params)
+    described: dict[str, Any] = {"name": name}
+    if title:
+        described["title"] = title
+    if text := description or inspect.getdoc(function):
+        described["description"] = text
+    described["inputSchema"] = signature.schema
+    returns = (Anything(), output_schema) if output_schema is not None else _promise(name, signature.returns)
+    if returns is not None:
+        described["outputSchema"] = returns[1]
+    optional = {"annotations": annotations, "icons": icons, "_meta": meta}
+    described |= {key: value for key, value in optional.items() if value}
+    try:
+        check_caps(described)
+    except ValueError as error:
+        raise SchemaError(f"tool {name}: {error}") from None
+    return Tool(name, signature, None if returns is None else returns[0], described)
+
+
+def _promise(name: str, hint: Any) -> tuple[Shape, Schema] | None:
+    """What a return annotation promises: its shape and its schema.
+
+    `Any`, `None`, a bare `dict` or `list` and content promise nothing: such a tool may return text, content or a ready
+    result.
+    """
+    if hint is ToolResult or _is_open(hint):
+        return None
+    if typing.get_origin(hint) is ToolResult:
+        hint = typing.get_args(hint)[0]
+    shapes = Shapes()
+    try:
+        shape = shapes.of(hint)
+    except SchemaError as error:
+        raise SchemaError(f"tool {name}, return type: {error}") from None
+    inner = bare(shape)
+    if isinstance(inner, Anything) or (isinstance(inner, Map) and not inner.value.schema()):
+        return None
+    if isinstance(inner, Array) and not inner.is_set and not inner.item.schema():
+        return None
+    return shape, shapes.document(shape)
+
+
+def _is_open(hint: Any) -> bool:
+    return (
+        hint is type(None) or hint in CONTENT or hint is InputRequired or any(map(_is_open_arm, typing.get_args(hint)))
+    )
+
+
+def _is_open_arm(hint: Any) -> bool:
+    """Content anywhere in a list or union makes the whole of it content. A None there is just a value."""
+    return hint is not type(None) and _is_open(hint)

@@ -1,0 +1,1 @@
+"""The MCP server core: requests, sessions, subscriptions and parked calls."""

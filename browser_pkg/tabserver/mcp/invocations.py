@@ -1,0 +1,278 @@
+"""The desk where requests come in that run something: tools, prompts, resources and completion.
+
+It reads their parameters, and tells a new call from the retry of one that asked its client something.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, NoReturn
+
+from ..handlers.context import Outcome, Result
+from ..handlers.prompts import UnknownPrompt
+from ..handlers.questions import Answer
+from ..handlers.signature import InvalidArguments
+from ..handlers.target import Target, read_target
+from ..handlers.tools import UnknownTool, failure, text_result
+from ..hints import unknown
+from ..rpc import Refusal, read_level
+from ..schema.shapes import show
+from ..wire.eras import META_LOG_LEVEL, Era
+from ..wire.frames import META_ACP, Acp
+from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
+from ..wire.trace_context import TraceContext
+from .call import BUSY, GONE, Call, Kind, Office, Params, Seat, Start
+from .caller_state import States
+from .catalogue import Catalogue
+from .legacy import legacy_prompt, legacy_result
+from .outbox import Outbox
+from .parked_calls import Parking, Seal, Spent, digest
+from .sessions import Session
+
+MAX_RUNNING: Final = 64
+# What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
+UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+
+_LOST: Final = (
+    "The page was reloaded or its browser restarted since it asked, and the call that waited for this answer is gone. "
+    "It may have done a part of its work. Make the call again, without requestState, if doing that twice is safe."
+)
+
+
+def _gone(server: str) -> dict[str, Any]:
+    return {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": server}
+
+
+class Wishes(NamedTuple):
+    """What a request's `_meta` asks for: see Seat."""
+
+    token: RequestId | None
+    level: str | None
+    target: Target | None
+    acp: Acp | None
+    trace: TraceContext | None
+
+
+class Desk:
+    """Each method takes a request; the answer goes out by itself, now or later."""
+
+    def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
+        self._name, self._catalogue = name, catalogue
+        self._office = Office(outbox, Parking(), Seal(), Spent(), States(clock), clock)
+        self._tool_kind = Kind("tools/call", self._dress_tool, failure)
+        # What the last request wished for in its `_meta`: most clients say the same every time.
+        self._wished: tuple[Params, Wishes] = {}, Wishes(None, None, None, None, None)
+
+    def use_key(self, key: str) -> None:
+        self._office.seal.use(key)
+
+    def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
+        name = _text(params, "name")
+        arguments = _object(params, "arguments")
+
+        def start(request: Any, done: Any) -> Any:
+            try:
+                return self._catalogue.call(name, arguments, request, done)
+            except UnknownTool as error:
+                _refuse_unknown("tool", error.name, self._catalogue.tools())
+            except InvalidArguments as error:
+                # MCP since 2025-11-25: a tool execution error, not a protocol error: the model can correct itself.
+                done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+            except Refusal:
+                raise
+            except Exception as error:
+                done(failure(error))
+            return _nothing_to_cancel
+
+        self._take(self._tool_kind, session, id, params, start)
+
+    def get_prompt(self, session: Session, id: RequestId, params: Params) -> None:
+        name, arguments = _text(params, "name"), _texts(params, "arguments")
+
+        def start(request: Any, done: Any) -> Any:
+            try:
+                return self._catalogue.get_prompt(name, arguments, request, done)
+            except UnknownPrompt as error:
+                _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+
+        self._take(_PROMPT, session, id, params, start)
+
+    def read_resource(self, session: Session, id: RequestId, params: Params) -> None:
+        uri = _text(params, "uri")
+        self._take(_RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
+
+    def complete(self, session: Session, id: RequestId, params: Params) -> None:
+        ref, argument = _object(params, "ref"), _object(params, "argument")
+        context = _object(params, "context")
+        name, typed = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
+        others = _texts(context, "arguments", "params.context")
+
+        def start(request: Any, done: Any) -> Any:
+            if ref.get("type") == "ref/prompt":
+                prompt = _text(ref, "name", "params.ref")
+                try:
+                    return self._catalogue.complete_prompt(prompt, name, typed, others, request, done)
+                except UnknownPrompt as error:
+                    _refuse_unknown("prompt", error.name, self._catalogue.prompts())
+            if ref.get("type") == "ref/resource":
+                uri = _text(ref, "uri", "params.ref")
+                return self._catalogue.complete_resource(uri, name, typed, others, request, done)
+            raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
+
+        self._take(_COMPLETION, session, id, params, start)
+
+    def _take(self, kind: Kind, session: Session, id: RequestId, params: Params, start: Start) -> None:
+        """Begin a call, or go on with the one that this request is the retry of."""
+        if len(session.running) >= MAX_RUNNING:
+            data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
+            raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
+        wishes = self._wishes(session, params)
+        seat = Seat(session, id, *wishes)
+        if session.era is Era.LEGACY or kind.method == "completion/complete":
+            Call(self._office, kind, seat, params).begin(start, {})
+            return
+        answers, state = _answers(params), params.get("requestState")
+        if state is None:
+            # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
+            Call(self._office, kind, seat, params).begin(start, answers)
+            return
+        held = None
+        if isinstance(state, str):
+            mark = digest(kind.method, params)
+            held = self._office.seal.open(state, session.caller.principal, mark, self._office.clock())
+        if held is not None and "s" in held:
+            if not self._office.spent.spend(held):
+                raise _invalid()
+            self._go_on(Call(self._office, kind, seat, params), start, answers, held)
+            return
+        if held is not None and held.get("p") != self._office.parking.place:
+            # It is ours, but of a worker that is gone, and with it the handler that stood still.
+            if not self._is_safe(kind, params):
+                raise Refusal(GONE, _LOST, _gone(self._name))
+            Call(self._office, kind, seat, params).begin(start, answers)
+            return
+        parked = self._office.parking.take(held["h"]) if held is not None else None
+        if parked is None:
+            raise _invalid()
+        parked.resume(seat, answers)
+
+    def _go_on(self, call: Call, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
+        """With a handler's own state. What another worker sealed, that one may have seen come back already: it goes on,
+        but whoever has to allow the call is asked again."""
+        try:
+            # defence: a state of a worker before
+            call.begin(start, answers, held["s"], goes_on=held.get("p") == self._office.parking.place)
+        except BaseException:
+            self._office.spent.give_back(held)  # nothing was run
+            raise
+
+    def _wishes(self, session: Session, params: Params) -> Wishes:
+        meta = params.get("_meta", {})
+        known, wishes = self._wished
+        is_modern = session.era is Era.MODERN  # in a session, a log level in `_meta` means nothing
+        if is_modern and meta == known:
+            return wishes
+        wishes = read_wishes(meta, session.era)
+        # Not where Python finds equal what JSON tells apart, such as true and 1.
+        if is_modern and wishes.token is None and wishes.target is None:
+            self._wished = meta, wishes
+        return wishes
+
+    def _is_safe(self, kind: Kind, params: Params) -> bool:
+        """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
+        if kind.method != "tools/call":
+            return True  # reading a resource or a prompt changes nothing
+        tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == params.get("name")), {})
+        hints = tool.get("annotations", {})
+        return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+    def _dress_tool(self, session: Session, result: Result, params: Params) -> Result:
+        result = result if "content" in result else {"content": []} | result
+        if session.era is Era.MODERN:
+            return result
+        tool = None
+        if "structuredContent" in result:
+            tools = self._catalogue.tools()
+            tool = next((tool for tool in tools if tool.get("name") == params["name"]), None)
+        return legacy_result(tool, result, session.caller.version)
+
+
+def _invalid() -> Refusal:
+    """Foreign, used, expired, for another request: whoever guesses learns nothing from the answer."""
+    return Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
+
+
+def _as_it_is(session: Session, result: Result, params: Params) -> Result:
+    return result
+
+
+def _dress_messages(session: Session, result: Result, params: Params) -> Result:
+    return result if session.era is Era.MODERN else legacy_prompt(result, session.caller.version)
+
+
+def _dress_contents(session: Session, result: Result, params: Params) -> Result:
+    return UNCACHED | result if session.era is Era.MODERN else result
+
+
+def _fail(error: BaseException) -> Outcome:
+    return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
+
+
+_PROMPT: Final = Kind("prompts/get", _dress_messages, _fail)
+_RESOURCE: Final = Kind("resources/read", _dress_contents, _fail)
+_COMPLETION: Final = Kind("completion/complete", _as_it_is, _fail)
+
+
+def _nothing_to_cancel(reason: str) -> None:
+    """It was over before it began."""
+
+
+def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> NoReturn:
+    raise Refusal(INVALID_PARAMS, unknown(noun, name, offered))
+
+
+def read_wishes(meta: Params, era: Era) -> Wishes:
+    """Raises Refusal for what makes no sense."""
+    token, level = meta.get("progressToken"), meta.get(META_LOG_LEVEL)
+    if token is not None and not is_request_id(token):
+        raise Refusal(INVALID_PARAMS, f"params._meta.progressToken: expected string or integer, got {show(token)}")
+    # 2026-07-28: without a level in the envelope no log message may be sent for the request.
+    is_asked = era is Era.MODERN and level is not None
+    level = read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
+    return Wishes(token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)), TraceContext.read(meta))
+
+
+def _answers(params: Params) -> dict[str, Answer]:
+    answers = params.get("inputResponses", {})
+    if not isinstance(answers, dict):
+        raise Refusal(INVALID_PARAMS, f"params.inputResponses: expected object, got {show(answers)}")
+    for key, answer in answers.items():
+        if not isinstance(answer, dict):
+            text = f"params.inputResponses[{json.dumps(key)}]: expected object, got {show(answer)}"
+            raise Refusal(INVALID_PARAMS, text)
+    return answers
+
+
+def _text(params: Params, name: str, path: str = "params") -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise Refusal(INVALID_PARAMS, f"{path}.{name}: expected string, got {show(value)}")
+    return value
+
+
+def _object(params: Params, name: str, path: str = "params") -> dict[str, Any]:
+    value = params.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Refusal(INVALID_PARAMS, f"{path}.{name}: expected object, got {show(value)}")
+    return value
+
+
+def _texts(params: Params, name: str, path: str = "params") -> dict[str, str]:
+    value = _object(params, name, path)
+    for key, text in value.items():
+        if not isinstance(text, str):
+            raise Refusal(INVALID_PARAMS, f"{path}.{name}.{key}: expected string, got {show(text)}")
+    return value

@@ -1,0 +1,123 @@
+"""JSON text and JSON-RPC messages: reading them with faults that name the path, and writing them.
+
+What a method means is decided in `server`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from json.encoder import encode_basestring
+from typing import Any, Final, NoReturn
+
+from .schema.shapes import show
+from .wire.frames import depth
+from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+MAX_DEPTH: Final = 256
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+class Refusal(Exception):
+    """A JSON-RPC error that answers the request at hand."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+
+def load(text: str) -> Any:
+    """Parse JSON of any origin; raises ValueError, also for NaN and for nesting that no honest value has.
+
+    In a browser the interpreter runs on a small stack: deep nesting would not raise there but end the whole worker.
+    """
+    if text.count("[") + text.count("{") > MAX_DEPTH and depth(text) > MAX_DEPTH:
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+    # Most have no white space around them, which the decoder skips in Python.
+    try:
+        value, end = _READER.raw_decode(text)
+    except ValueError:
+        end = -1
+    return value if end == len(text) else _READER.decode(text)
+
+
+def parse(payload: str, id: RequestId | None) -> tuple[str, dict[str, Any]]:
+    """Method and params of a message whose shape is as it must be."""
+    try:
+        message: object = load(payload)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(PARSE_ERROR, f"The message is not valid JSON: {error}") from None
+    if type(message) is not dict or message.get("jsonrpc") != "2.0":
+        raise Refusal(INVALID_REQUEST, 'A message is an object with "jsonrpc": "2.0"')
+    # By its type too: Python finds 1 equal to true and to 1.0.
+    if id is not None and (message.get("id") != id or type(message["id"]) is not type(id)):
+        raise Refusal(INVALID_REQUEST, f"id: expected {show(id)}, got {show(message.get('id'))}")
+    method, params = message.get("method"), message.get("params", {})
+    if type(method) is not str:
+        raise Refusal(INVALID_REQUEST, f"method: expected string, got {show(method)}")
+    if type(params) is not dict:
+        raise Refusal(INVALID_PARAMS, f"params: expected object, got {show(params)}")
+    # defence: params of any type: the envelope of a request in the worker
+    if type(params.get("_meta", {})) is not dict:
+        raise Refusal(INVALID_PARAMS, f"params._meta: expected object, got {show(params['_meta'])}")
+    return method, params
+
+
+def parse_answer(payload: str) -> tuple[str, dict[str, Any] | Refusal] | None:
+    """Id and result, or error, of a response to a question of ours; None for what is no such thing."""
+    try:
+        message: object = load(payload)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or not isinstance(message.get("id"), str):
+        return None
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        return message["id"], result
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        return message["id"], Refusal(error["code"], str(error.get("message", "")), error.get("data"))
+    return None
+
+
+def read_level(value: object, path: str) -> str:
+    if not isinstance(value, str) or value not in LEVELS:
+        raise Refusal(INVALID_PARAMS, f"{path}: expected one of {', '.join(LEVELS)}, got {show(value)}")
+    return value
+
+
+def is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def loggable(data: Any) -> Any:
+    """What goes into a log message: the value itself, or, if JSON can't hold it, how Python shows it."""
+    try:
+        dump(data)
+    except (ValueError, TypeError, RecursionError):
+        return repr(data)
+    return data
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+# Made once: `json.loads` and `json.dumps` make a new one for each text if they are asked for anything special.
+_READER: Final = json.JSONDecoder(parse_constant=_no_constant)
+_WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def quote(text: str) -> str:
+    """`dump`, for text alone."""
+    quoted = encode_basestring(text)
+    return quoted if quoted.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", quoted)
+
+
+def dump(value: Any) -> str:
+    """One line of real JSON, which is what the link carries: no raw newline, no NaN, no half of a surrogate pair."""
+    text = _WRITER.encode(value)
+    return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,1 @@
+"""Python types to JSON Schema, and JSON values to Python values."""

@@ -1,0 +1,105 @@
+"""What the worker and its tabs offer, as one list of each kind, with the tabs that each thing can be had from.
+
+Pure: offers in, listing out, the same for tools, resources, templates and prompts. It says who has what; who gets a
+call is decided in `places`.
+
+Equal definitions are one thing, whichever tabs have it. Different ones that share a name are told apart by a suffix,
+which is made of the definition alone: so it is the same in every tab, after a reload and in whatever order tabs come.
+The first of them keeps the plain name while it lives. A URI is what it is and gets no suffix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from .offers import Item
+from .tab import Offer, Tab, mark_of
+
+# The kinds of things that can be offered, and the member that tells one of a kind from another.
+KINDS: Final = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
+MOST_LETTERS: Final = 128  # of a name
+SUFFIX_LETTERS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing as callers see it. `tabs` have it, best first, under `own_key`; nobody there: it is the worker's."""
+
+    item: Item
+    own_key: str
+    tabs: tuple[Tab, ...] = ()
+
+
+class Listing:
+    """Made anew when anything comes, goes, or is looked at: see `Tab.rank`."""
+
+    def __init__(self, own: Mapping[str, list[Item]], tabs: Iterable[Tab]) -> None:
+        tabs = list(tabs)
+        self._lists = {kind: _List(kind, own[kind], tabs) for kind in KINDS}
+
+    def items(self, kind: str) -> list[Item]:
+        """Each once: the worker's in the order they were declared, then the tabs' by name."""
+        return [entry.item for entry in self._lists[kind].entries.values()]
+
+    def entries(self, kind: str) -> Iterable[Entry]:
+        return self._lists[kind].entries.values()
+
+    def find(self, kind: str, key: str) -> Entry | None:
+        """By the name or URI it is listed under; or by its suffixed name, also while it has the plain one."""
+        found = self._lists[kind]
+        return found.entries.get(key) or found.aliases.get(key)
+
+
+class _List:
+    """The list of one kind."""
+
+    def __init__(self, kind: str, own: list[Item], tabs: list[Tab]) -> None:
+        self._kind = kind
+        self._key = KINDS[kind]
+        self.aliases: dict[str, Entry] = {}
+        # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
+        self.entries: dict[str, Entry] = {}
+        for item in own:
+            key = str(item[self._key])
+            # Two of its own have one name only if one of them is a static tool, and those come first.
+            name = self._suffixed(key, mark_of(item), ()) if key in self.entries else key
+            self.entries[name] = Entry(item if name == key else item | {self._key: name}, key)
+        is_named = self._key == "name"
+        groups: dict[str, dict[str, list[tuple[Offer, Tab]]]] = {}
+        for tab in tabs:
+            for key, offer in tab.offers[kind].items():
+                groups.setdefault(key, {}).setdefault(offer.mark if is_named else "", []).append((offer, tab))
+        listed = {key: entry for key, marks in groups.items() for key, entry in self._named(key, marks, groups)}
+        self.entries |= {key: listed[key] for key in sorted(listed)}
+
+    def _named(
+        self, key: str, marks: dict[str, list[tuple[Offer, Tab]]], plain: Iterable[str]
+    ) -> Iterator[tuple[str, Entry]]:
+        """What tabs offer under one key, under the names that tell it apart."""
+        own = self.entries.get(key)
+        is_free = own is None
+        for mark in sorted(marks, key=lambda mark: min((offer.since, tab.id) for offer, tab in marks[mark])):
+            entry = self._entry(key, marks[mark])
+            suffixed = self._suffixed(key, mark, plain) if mark else key
+            if is_free:
+                yield key, entry
+            elif mark and (own is None or mark != mark_of(own.item)):
+                entry = Entry(entry.item | {self._key: suffixed}, key, entry.tabs)
+                yield suffixed, entry
+            is_free = False
+            self.aliases[suffixed] = entry
+
+    def _entry(self, key: str, offers: list[tuple[Offer, Tab]]) -> Entry:
+        first = min(offers, key=lambda pair: (pair[0].since, pair[1].id))[0]
+        best_first = sorted(offers, key=lambda pair: (not pair[0].is_kept, pair[1].rank), reverse=True)
+        return Entry(first.item, key, tuple(tab for _, tab in best_first))
+
+    def _suffixed(self, key: str, mark: str, plain: Iterable[str]) -> str:
+        """Longer where a tool that is really called so, or another suffix, is in the way."""
+        for letters in range(SUFFIX_LETTERS, len(mark)):
+            name = f"{key[: MOST_LETTERS - letters - 1]}_{mark[:letters]}"
+            if name not in self.entries and name not in plain and name not in self.aliases:
+                return name
+        raise AssertionError("two definitions have one mark")

@@ -1,0 +1,94 @@
+"""What a page may offer, kind by kind: reduced to what MCP knows, or refused with what is wrong. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..handlers.uri_templates import check_uri
+from ..schema.size_caps import check_caps
+
+Item = dict[str, Any]
+
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_SHOWN: Final = ("title", "description", "icons", "_meta")
+_TOOL_FIELDS: Final = ("name", *_SHOWN, "inputSchema", "outputSchema", "annotations")
+_RESOURCE_FIELDS: Final = ("name", *_SHOWN, "mimeType", "size", "annotations")
+_ARGUMENT_FIELDS: Final = ("name", "title", "description", "required")
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "title": (str, "a string"),
+    "description": (str, "a string"),
+    "mimeType": (str, "a string"),
+    "size": (int, "a number of bytes"),
+    "annotations": (dict, "an object"),
+    "icons": (list, "an array"),
+    "_meta": (dict, "an object"),
+    "required": (bool, "a boolean"),
+}
+
+
+def check_tool(tool: Any) -> Item:
+    """Raises ValueError, as all of these do."""
+    if not isinstance(tool, dict):
+        raise ValueError("A tool is an object with a name, a description and an inputSchema.")
+    if not _TOOL_NAME.fullmatch(str(tool.get("name", ""))):
+        raise ValueError("A tool's name has 1 to 128 letters, digits, '_', '-' or '.'.")
+    checked = _reduce(tool, _TOOL_FIELDS)
+    schema = checked.setdefault("inputSchema", {"type": "object"})
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError('Its inputSchema must be a JSON Schema with "type": "object".')
+    if not isinstance(checked.get("outputSchema", {}), dict):
+        raise ValueError("Its outputSchema must be a JSON Schema.")
+    return checked
+
+
+def check_resource(resource: Any) -> Item:
+    return _check_resource(resource, "uri")
+
+
+def check_template(template: Any) -> Item:
+    return _check_resource(template, "uriTemplate")
+
+
+def _check_resource(item: Any, key: str) -> Item:
+    if not isinstance(item, dict) or not isinstance(item.get(key), str):
+        raise ValueError(f"A resource is an object with a {key}.")
+    has_variables = bool(check_uri(item[key]))
+    if has_variables != (key == "uriTemplate"):
+        raise ValueError(f"A {key} has {'no' if has_variables else 'at least one'} {{variable}} in it.")
+    checked = {key: item[key]} | _reduce(item, _RESOURCE_FIELDS)
+    if not isinstance(checked.setdefault("name", item[key]), str):
+        raise ValueError("Its name must be a string.")
+    return checked
+
+
+def check_prompt(prompt: Any) -> Item:
+    if not isinstance(prompt, dict) or not isinstance(prompt.get("name"), str) or not prompt["name"]:
+        raise ValueError("A prompt is an object with a name.")
+    checked = _reduce(prompt, ("name", *_SHOWN))
+    arguments = prompt.get("arguments")
+    if arguments is None:
+        return checked
+    if not isinstance(arguments, list) or not all(
+        isinstance(argument, dict) and isinstance(argument.get("name"), str) for argument in arguments
+    ):
+        raise ValueError("Its arguments must be an array of objects with a name.")
+    return checked | {"arguments": [_reduce(argument, _ARGUMENT_FIELDS) for argument in arguments]}
+
+
+def _reduce(given: Item, fields: tuple[str, ...]) -> Item:
+    kept = {key: given[key] for key in fields if given.get(key) is not None}
+    for key, (kind, name) in _TYPES.items():
+        if not isinstance(kept.get(key, kind()), kind):
+            raise ValueError(f"Its {key} must be {name}.")
+    check_caps(kept)
+    return kept
+
+
+CHECKS: Final[Mapping[str, Callable[[Any], Item]]] = {
+    "tools": check_tool,
+    "resources": check_resource,
+    "templates": check_template,
+    "prompts": check_prompt,
+}

@@ -1,0 +1,23 @@
+"""A call that went by the lane, as a value: all that is needed to go on with it the ordinary way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..handlers.context import Cancel, Done, Request
+from ..wire.events import Received
+from .tab import Port, Tab
+
+
+class Plain(NamedTuple):
+    """`tab` and `port`: where it was sent; or `own`: how it goes on in the worker. `name`: what its caller calls the
+    tool. A tuple, as there is one for each call."""
+
+    event: Received[str]
+    call: str
+    name: str
+    began_ms: float
+    tab: Tab | None
+    port: Port | None
+    own: Callable[[Request, Done], Cancel] | None = None

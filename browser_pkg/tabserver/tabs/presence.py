@@ -1,0 +1,195 @@
+"""Which tabs there are: they come, are looked at, offer things, leave, and some come back with the same id.
+
+A tab that is reloaded leaves and comes back a moment later; one that is closed leaves in the same way. So a tab is kept
+for that moment, with what it offered, and nobody is told of tools that vanish and return. Nothing is decided here about
+calls: those who have one in a tab that was left are told.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from ..timing import DEFAULTS
+from ..wire.control_messages import MAX_TAB_ID
+from .listing import KINDS
+from .liveness import Later
+from .offers import CHECKS
+from .tab import Message, Offer, Port, Signs, Tab, mark_of
+
+MOST_TABS: Final = 512
+MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay passes no longer list on
+# Characters of what a page says of itself. Callers and the relay's status show it.
+MAX_TITLE: Final = 256
+MAX_URL: Final = 2048
+# Tabs that are gone and still have a name in errors.
+MOST_DEPARTED: Final = 64
+
+
+class Presence:
+    """`changed` is called when the listing may differ; `left` with a tab whose page went, whether or not it returns."""
+
+    def __init__(self, *, now_ms: Callable[[], float], later: Later, changed: Callable[[], None]) -> None:
+        self.left: Callable[[Tab], None] = lambda tab: None
+        self.timing = DEFAULTS
+        self.tabs: dict[str, Tab] = {}
+        self.departed: dict[str, str] = {}
+        # How often the user has turned to one of the tabs.
+        self.turns = 0
+        self._now_ms = now_ms
+        self._later = later
+        self._changed = changed
+        self._ports: dict[Port, Tab] = {}
+        # The pages that want to hear of every call; asked twice for each call.
+        self.watchers: list[Port] = []
+        self._numbers = itertools.count(1)
+
+    def at(self, port: Port) -> Tab | None:
+        return self._ports.get(port)
+
+    @property
+    def ports(self) -> list[Port]:
+        return list(self._ports)
+
+    @property
+    def present(self) -> list[Tab]:
+        """The tabs whose page is there now."""
+        return [tab for tab in self.tabs.values() if tab.port is not None]
+
+    def watch(self, tab: Tab) -> None:
+        """Its page wants to hear of every call from now on."""
+        tab.watches = True
+        self._find_watchers()
+
+    def _find_watchers(self) -> None:
+        self.watchers = [port for port, tab in self._ports.items() if tab.watches]
+
+    def attach(self, port: Port, info: Message, approve: str | frozenset[str]) -> None:
+        """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
+        id = str(info["id"])
+        if (flaw := self._flaw(id)) is not None:
+            port.send({"t": "refused", "kind": "tab", "name": id[:MAX_TAB_ID], "message": flaw})
+            return
+        before = self._ports.get(port)
+        if before is not None and before.id != id:
+            self.leave(port)
+        tab = self.tabs.get(id)
+        if tab is None:
+            number, is_visible = next(self._numbers), bool(info.get("visible"))
+            tab = Tab(port, id, "", "", is_visible, number if is_visible else 0, number)
+            self.tabs[id] = tab
+        elif tab.port is not None and tab.port is not port:
+            # A page that had to connect a second time: its first port is deaf and must get no calls.
+            self.leave(tab.port, returns=True, is_expected=True)
+        if tab.port is not port:
+            tab.signs = Signs()
+        tab.port = port
+        tab.is_frozen = tab.is_silent = tab.is_busy = False
+        # A page with an older copy of the client does not say, and is told.
+        tab.watches = info.get("watches") is not False
+        # Before anybody is told of a change: calls that waited go on then.
+        tab.approve = approve
+        self._ports[port] = tab
+        self._find_watchers()
+        self.departed.pop(id, None)
+        self.describe(tab, info)
+
+    def _flaw(self, id: str) -> str | None:
+        """Why a tab with this id can't attach."""
+        # defence: the length of a tab's id in the worker
+        if len(id) > MAX_TAB_ID:
+            return f"A tab's id has at most {MAX_TAB_ID} characters; this one has {len(id):,}."
+        if id not in self.tabs and len(self.tabs) >= MOST_TABS:
+            return f"This server has {MOST_TABS} tabs in this browser already. Close one, and reload this page."
+        return None
+
+    def leave(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
+        """A page went away. `returns`: it may be back in a moment. `is_expected`: it said so."""
+        tab = self._ports.pop(port, None)
+        if tab is None:
+            return
+        self._find_watchers()
+        tab.port = None
+        tab.leaves += 1
+        tab.is_expected = is_expected
+        if returns:
+            for offers in tab.offers.values():
+                offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}
+            leave, timing = tab.leaves, self.timing
+            wait_s = timing.tab_return_s if self._ports else timing.last_tab_return_s
+            self._later(wait_s * 1000, lambda: self._returned(tab, leave))
+        else:
+            self._remove(tab)
+        self.left(tab)
+        self._changed()
+
+    def _returned(self, tab: Tab, leave: int) -> None:
+        """The moment is over: what has not come back until now is gone."""
+        if self.tabs.get(tab.id) is not tab or tab.leaves != leave:
+            return
+        if tab.port is None:
+            self._remove(tab)
+        for kind, offers in tab.offers.items():
+            tab.offers[kind] = {key: offer for key, offer in offers.items() if not offer.is_kept}
+        self._changed()
+
+    def _remove(self, tab: Tab) -> None:
+        del self.tabs[tab.id]
+        self.departed[tab.id] = tab.label
+        while len(self.departed) > MOST_DEPARTED:
+            del self.departed[next(iter(self.departed))]
+
+    def describe(self, tab: Tab, info: Message) -> None:
+        tab.title = str(info.get("title") or "")[:MAX_TITLE]
+        tab.url = str(info.get("url") or "")[:MAX_URL]
+        is_visible = bool(info.get("visible"))
+        if is_visible != tab.is_visible or info.get("focused"):
+            tab.touched = next(self._numbers)
+        if is_visible and (not tab.is_visible or info.get("focused")):
+            self.turns += 1
+        tab.is_visible = is_visible
+        tab.is_frozen = bool(info.get("frozen"))
+        self._changed()
+
+    def heard(self, tab: Tab) -> None:
+        """It said something, so it is awake."""
+        if not tab.is_awake or tab.is_busy:
+            tab.is_frozen = tab.is_silent = tab.is_busy = False
+            self._changed()
+
+    def offer(self, tab: Tab, message: Message) -> None:
+        """What is no good is refused, with the reason; the rest is offered."""
+        for kind, check in CHECKS.items():
+            for given in message.get(kind) or ():
+                try:
+                    item = check(given)
+                except ValueError as error:
+                    name = given.get(KINDS[kind]) if isinstance(given, dict) else None
+                    tab.send({"t": "refused", "kind": kind, "name": str(name), "message": str(error)})
+                else:
+                    # defence: bounds: what a page offers
+                    if item[KINDS[kind]] not in tab.offers[kind] and len(tab.offers[kind]) >= MOST_OFFERS:
+                        text = f"A page offers at most {MOST_OFFERS:,} {kind}."
+                        name = str(item[KINDS[kind]])
+                        tab.send({"t": "refused", "kind": kind, "name": name, "message": text})
+                        break
+                    self._put(tab, kind, item, given)
+        self._changed()
+
+    def _put(self, tab: Tab, kind: str, item: dict[str, Any], given: Mapping[str, Any]) -> None:
+        key = item[KINDS[kind]]
+        since = self._now_ms()
+        with suppress(KeyError, TypeError, ValueError):
+            since = min(since, float(given["since_ms"]))
+        if key in tab.offers[kind]:
+            since = min(since, tab.offers[kind][key].since)
+        tab.offers[kind][key] = Offer(item, since, mark_of(item))
+
+    def withdraw(self, tab: Tab, message: Message) -> None:
+        for kind in CHECKS:
+            for key in message.get(kind) or ():
+                tab.offers[kind].pop(key, None)
+        self._changed()

@@ -1,0 +1,123 @@
+"""Errands: what a request wants done, said so that either the worker or a tab can do it. Values only.
+
+Who does it is decided in `places`; the hub sends it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ..handlers.context import Cancel, Done, Request
+from ..handlers.target import ASKING_TAB, Target, take_argument
+from ..handlers.toolbox import Toolbox
+from ..handlers.uri_templates import check_uri, match
+from ..rpc import Refusal
+from ..wire.jsonrpc import INVALID_PARAMS
+from .listing import Entry, Listing
+from .tab import Message
+
+Texts = Mapping[str, str]
+
+
+class Errand(NamedTuple):
+    """`kind` and `key`: where it is listed. `purpose`: what it is done for, which for completion is not the same.
+
+    `message`: what is said to a tab, given its own name for the thing. `own`: how the worker does it itself.
+    """
+
+    kind: str
+    key: str
+    purpose: str
+    target: Target | None
+    message: Callable[[str], Message]
+    own: Callable[[Request, Done], Cancel]
+    arguments: Mapping[str, Any] = MappingProxyType({})
+
+
+def aim(request: Request, named: Target | None = None) -> Target | None:
+    """The tab that a request wants: the one that asked, then what it says itself, then what its caller pinned."""
+    wish = request.target
+    if wish is not None and wish.pins is False:
+        request.pin(None)
+    state = request.request_state
+    if isinstance(state, dict) and ASKING_TAB in state:
+        return Target(state[ASKING_TAB])
+    if named is not None:
+        return named if wish is None else replace(named, pins=wish.pins)
+    if wish is not None and wish.tab is not None:
+        return wish
+    pinned = request.caller.tab
+    return Target(pinned, is_pinned=True) if pinned is not None else wish
+
+
+def call_tool(
+    listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request, named: Target | None
+) -> Errand:
+    """`named`: a tab, by other means than the tool's arguments."""
+    entry = listing.find("tools", name)
+    own_key = entry.own_key if entry else name
+    arguments, by_argument = take_argument(arguments, entry.item["inputSchema"] if entry else None)
+
+    def message(own_name: str) -> Message:
+        return {"kind": "tools", "name": own_name, "arguments": arguments}
+
+    target = aim(request, named or by_argument)
+    return Errand("tools", name, "tools", target, message, partial(box.call, own_key, arguments), arguments)
+
+
+def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> Errand | None:
+    """None: no resource has the URI, and no template fits it."""
+    found = find_resource(listing, uri)
+    if found is None:
+        return None
+    kind, key, variables = found
+
+    def message(own_key: str) -> Message:
+        return {"kind": kind, "name": own_key, "uri": uri, "arguments": variables}
+
+    return Errand(kind, key, kind, aim(request), message, partial(box.read, uri))
+
+
+def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
+    """What is spelt out comes before what a template would make of it; the worker's own before those of tabs."""
+    if listing.find("resources", uri) is not None:
+        return "resources", uri, {}
+    for item in listing.items("templates"):
+        variables = match(item["uriTemplate"], uri)
+        if variables is not None:
+            return "templates", item["uriTemplate"], variables
+    return None
+
+
+def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> Errand:
+    def message(own_name: str) -> Message:
+        return {"kind": "prompts", "name": own_name, "arguments": arguments}
+
+    return Errand("prompts", name, "prompts", aim(request), message, partial(box.get_prompt, name, arguments))
+
+
+def complete(
+    entry: Entry, box: Toolbox, kind: str, key: str, argument: str, typed: str, others: Texts, request: Request
+) -> Errand:
+    """For an argument of a prompt or of a template. Raises a Refusal for one that a tab's does not have."""
+    own = box.complete_prompt if kind == "prompts" else box.complete_resource
+    if entry.tabs and argument not in _arguments(entry, kind):
+        raise Refusal(
+            INVALID_PARAMS, f'{"prompt" if kind == "prompts" else "resource"} {key} has no argument "{argument}"'
+        )
+
+    def message(own_key: str) -> Message:
+        asked = {"argument": argument, "typed": typed, "arguments": others}
+        return {"kind": "completion", "of": kind, "name": own_key, **asked}
+
+    return Errand(kind, key, "completion", aim(request), message, partial(own, key, argument, typed, others))
+
+
+def _arguments(entry: Entry, kind: str) -> list[str]:
+    if kind == "templates":
+        return check_uri(entry.item["uriTemplate"])
+    return [argument["name"] for argument in entry.item.get("arguments", ())]

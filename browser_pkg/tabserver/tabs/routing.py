@@ -1,0 +1,151 @@
+"""Whose call is it: the tab, or the worker, that gets a request. Pure: a listing, the tabs and a wish in, a place out.
+
+A request that names a tab, or whose caller pinned one, gets that tab or an error, never another tab. What the worker
+has itself is in no tab and is had whatever tab is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from ..handlers.target import META_ERROR, Target
+from ..handlers.tools import text_result
+from ..rpc import Refusal
+from ..wire.jsonrpc import INVALID_PARAMS
+from ..wire.static_tools import META_TAB
+from .listing import KINDS, Listing
+from .tab import Tab
+
+RETRYABLE: Final = ("tab_frozen", "tab_left", "tab_silent", "approval_unseen", "approval_busy")
+NOUNS: Final = {"tools": "tool", "resources": "resource", "templates": "resource template", "prompts": "prompt"}
+assert NOUNS.keys() == KINDS.keys()
+# Is it frozen? What it does, and the reason that programs read.
+_STATES: Final = {True: ("is frozen by the browser", "tab_frozen"), False: ("does not answer", "tab_silent")}
+
+
+class Place(NamedTuple):
+    """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading.
+    `has_rivals`: the request names no tab, and another tab that is awake has the thing too.
+    """
+
+    tab: Tab | None
+    key: str
+    is_ready: bool = True
+    has_rivals: bool = False
+
+
+class Astray(Exception):
+    """A request that no tab gets, and why. `reason` and `is_delivered` are for programs."""
+
+    def __init__(self, text: str, reason: str, tab: Tab | None = None, *, is_delivered: bool | None = False) -> None:
+        super().__init__(text)
+        self.text, self.reason, self.tab, self.is_delivered = text, reason, tab, is_delivered
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As the relay says it of its own errors. A call that may have been delivered must not be repeated blindly."""
+        delivered = "unknown" if self.is_delivered is None else "no"
+        return {"reason": self.reason, "delivered": delivered, "retryable": self.reason in RETRYABLE}
+
+    def result(self) -> dict[str, Any]:
+        """For a tool: an error that the model reads."""
+        meta = {META_ERROR: self.data} | (about(self.tab) if self.tab else {})
+        return text_result(self.text, is_error=True) | {"_meta": meta}
+
+    def refusal(self) -> Refusal:
+        """For what has no results that are errors."""
+        data = self.data | ({"tab": self.tab.id} if self.tab else {})
+        return Refusal(INVALID_PARAMS, self.text, data)
+
+
+def about(tab: Tab) -> dict[str, Any]:
+    """Which tab it was, for a result's `_meta`."""
+    return {META_TAB: {"id": tab.id, "title": tab.title}}
+
+
+def find_place(
+    listing: Listing,
+    tabs: Mapping[str, Tab],
+    departed: Mapping[str, str],
+    kind: str,
+    key: str,
+    target: Target | None,
+) -> Place | None:
+    """Who gets it; None if nobody has such a thing. Raises Astray. `departed`: what tabs that are gone were called."""
+    entry = listing.find(kind, key)
+    is_own = entry is not None and not entry.tabs
+    if target is None or target.tab is None:
+        if entry is None:
+            return None
+        if is_own:
+            return Place(None, entry.own_key)
+        has_rivals = any(rival.is_awake and _is_ready(rival, kind, entry.own_key) for rival in entry.tabs[1:])
+        return _in_tab(entry.tabs[0], kind, entry.own_key)._replace(has_rivals=has_rivals)
+    tab = tabs.get(target.tab)
+    if tab is not None and key in tab.offers[kind]:
+        return _in_tab(tab, kind, key)
+    if entry is None or is_own:
+        if tab is None and entry is None:
+            raise _gone(target, tabs, departed)
+        return Place(None, entry.own_key) if entry is not None else None
+    if tab is None:
+        raise _gone(target, tabs, departed)
+    if tab in entry.tabs:
+        return _in_tab(tab, kind, entry.own_key)
+    others = ", ".join(f"{other.label} ({other.id})" for other in entry.tabs)
+    which = "that is pinned " if target.is_pinned else ""
+    text = f'The tab {tab.label} {which}does not offer the {NOUNS[kind]} "{key}". Tabs that do: {others}.'
+    raise Astray(text, "tab_lacks_it", tab)
+
+
+def asleep(tab: Tab, key: str) -> Astray:
+    """A tab that would have to be woken up first."""
+    state, reason = _STATES[tab.is_frozen]
+    text = f'The tab {tab.label} {state}, so "{key}" was not called. Bring it to the front and try again.'
+    return Astray(text, reason, tab)
+
+
+def fell_silent(tab: Tab, key: str) -> Astray:
+    state, reason = _STATES[tab.is_frozen]
+    return _in_mid_call(tab, f"{state} while it runs", key, reason)
+
+
+def went(tab: Tab, key: str) -> Astray:
+    return _in_mid_call(tab, "was closed or left while it ran", key, "tab_gone")
+
+
+def left(tab: Tab, key: str) -> Astray:
+    """Its page went without a word, a moment ago."""
+    text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
+    return Astray(text, "tab_left", tab)
+
+
+def stayed_away(tab: Tab, key: str) -> Astray:
+    """Its page was left, and what it had did not come back in time."""
+    text = f'The tab {tab.label} was left and does not offer "{key}" any more, so it was not called.'
+    return Astray(text, "tab_gone", tab)
+
+
+def _in_tab(tab: Tab, kind: str, key: str) -> Place:
+    return Place(tab, key, _is_ready(tab, kind, key))
+
+
+def _is_ready(tab: Tab, kind: str, key: str) -> bool:
+    return tab.port is not None and not tab.offers[kind][key].is_kept
+
+
+def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> Astray:
+    text = f'The tab {tab.label} {what} "{key}". Whether the call took effect is unknown.'
+    return Astray(text, reason, tab, is_delivered=None)
+
+
+def _gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> Astray:
+    name = departed.get(str(target.tab))
+    label = f"{name} ({target.tab})" if name else f'"{target.tab}"'
+    there = [f"{tab.label} ({tab.id})" for tab in tabs.values()]
+    rest = f" Open tabs: {', '.join(there[:10])}{', …' if len(there) > 10 else ''}." if there else " No tab is open."
+    if target.is_pinned:
+        return Astray(f"The tab {label} that is pinned is gone. Pin another one, or none.{rest}", "tab_gone")
+    what = "is gone" if name else "is not there"
+    return Astray(f"The tab {label} {what}.{rest}", "tab_gone")

@@ -1,0 +1,334 @@
+"""A call that runs in a tab or in the worker itself: what the MCP core asked for, as the tabs see it.
+
+It is the Request that a handler's Context stands on, with somebody looking over its shoulder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from ..handlers.context import Cancel, Done, Outcome, Request, Result, Written
+from ..handlers.execute import run as run_handler
+from ..handlers.questions import Answer, ClientError, InputRequired, Question, read_question
+from ..handlers.resources import ResourceNotFound
+from ..handlers.target import ASKING_TAB, Target
+from ..handlers.tools import text_result
+from ..rpc import Refusal
+from ..wire.frames import Caller
+from ..wire.jsonrpc import INTERNAL_ERROR, RequestId
+from ..wire.trace_context import TraceContext
+from .routing import Astray, about
+from .tab import Message, Port, Tab
+
+WORKER: Final = "worker"
+# Pages show progress; a tool that reports it a thousand times a second must not drown them.
+PROGRESS_EVERY_MS: Final = 100.0
+# Questions of one call that wait for the client at the same time.
+MOST_ASKED: Final = 16
+# The list that a result of each kind has, and what each item of it has.
+_RESULTS: Final = {
+    "tools": ("content", "type"),
+    "resources": ("contents", "uri"),
+    "templates": ("contents", "uri"),
+    "prompts": ("messages", "content"),
+}
+
+
+class House(Protocol):
+    """Who keeps the calls, and knows which pages watch them: the hub."""
+
+    @property
+    def now_ms(self) -> Callable[[], float]: ...
+    def forget(self, run: Run) -> None: ...
+    @property
+    def watchers(self) -> list[Port]: ...
+
+
+class Introduction:
+    """Who calls, as tabs are told, in JSON text. The last one is kept: most calls are by somebody who called before."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Caller | None, str, str] = None, "", ""
+
+    def of(self, caller: Caller, key: str) -> str:
+        known, known_key, text = self._last
+        if caller is not known or key != known_key:
+            told = {
+                "client": caller.client,
+                "principal": caller.principal,
+                "era": caller.era.value,
+                "version": caller.version,
+                "capabilities": caller.capabilities,
+                "key": key,
+                **({} if caller.acp is None else {"acp": caller.acp.to_dict()}),
+            }
+            text = json.dumps(told)
+            self._last = caller, key, text
+        return text
+
+
+class Run:
+    """One running call. It passes on what its tool says and asks, and lets the tabs watch."""
+
+    # Was it sent to its tab?
+    is_sent = False
+    # Here, and not made for each call: what most never have.
+    _is_over = False
+    _asked: dict[Any, Cancel] | None = None
+    _progress_told_ms = 0.0
+
+    def __init__(
+        self,
+        house: House,
+        call: str,
+        kind: str,
+        name: str,
+        tab: Tab | None,
+        request: Request,
+        done: Done,
+        began_ms: float | None = None,
+    ) -> None:
+        """`began_ms`: it runs already, and whoever wanted to hear of that has heard."""
+        self.call = call
+        self.kind = kind
+        self.name = name
+        self.tab = tab
+        self._house = house
+        self._request = request
+        self._done = done
+        self._began_ms = house.now_ms() if began_ms is None else began_ms
+        if began_ms is None and self._is_watched:
+            self._say("started")
+
+    @property
+    def caller(self) -> Caller:
+        return self._request.caller
+
+    @property
+    def request_id(self) -> RequestId:
+        return self._request.request_id
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._request.is_cancelled
+
+    def pin(self, tab: str | None) -> None:
+        self._request.pin(tab)
+
+    def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        self._request.progress(progress, total, message)
+        now_ms = self._house.now_ms()
+        if now_ms - self._progress_told_ms >= PROGRESS_EVERY_MS:
+            self._progress_told_ms = now_ms
+            if self._is_watched:
+                self._say("progress", progress=progress, **({} if total is None else {"total": total}))
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        self._request.log(level, data, logger)
+
+    @property
+    def target(self) -> Target | None:
+        return self._request.target
+
+    @property
+    def trace(self) -> TraceContext | None:
+        return self._request.trace
+
+    @property
+    def caller_key(self) -> str:
+        return self._request.caller_key
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return self._request.state
+
+    @property
+    def input_responses(self) -> Mapping[str, Answer]:
+        return self._request.input_responses
+
+    @property
+    def request_state(self) -> Any:
+        return self._request.request_state
+
+    @property
+    def goes_on(self) -> bool:
+        return self._request.goes_on
+
+    async def ask(self, question: Question[Any], key: str | None) -> Answer:
+        return await self._request.ask(question, key)
+
+    def close_stream(self, retry_ms: int | None) -> None:
+        self._request.close_stream(retry_ms)
+
+    def finish(self, outcome: Outcome) -> None:
+        if self._is_over:
+            return
+        if isinstance(outcome, Refusal):
+            self._end("failed", error=outcome.message[:500])
+        elif isinstance(outcome, dict) and outcome.get("isError"):
+            self._end("failed", error=_first_text(outcome))
+        else:
+            self._end("done")
+        self._done(outcome)
+
+    def fail(self, why: Astray) -> None:
+        """No tab answers it, for a reason that its caller is told."""
+        self.finish(why.result() if self.kind == "tools" else why.refusal())
+
+    def text(self, errand: Message, introduction: Introduction) -> str:
+        """The call as its tab is told: what to do, which call it is, who calls, and answers it asked for before."""
+        request = self._request
+        caller, trace, answers = request.caller, request.trace, request.input_responses
+        state = request.request_state
+        more: dict[str, Any] = {} if trace is None else {"trace": trace.to_dict()}
+        if answers:
+            more["responses"] = answers
+        if isinstance(state, dict) and state.get("state") is not None:
+            more["state"] = state["state"]
+        task = json.dumps({**errand, **more} if more else errand)
+        who = introduction.of(caller, request.caller_key)
+        return f'{{"t":"call","call":"{self.call}","caller":{who},{task[1:]}'
+
+    def hear(self, kind: str, message: Message) -> None:
+        """What the tab says about it: progress, a log line, a question to the client, or how it failed."""
+        if kind == "progress":
+            self.progress(message["progress"], message.get("total"), message.get("message"))
+        elif kind == "log":
+            try:
+                self.log(message["level"], message.get("data"), message.get("logger"))
+            except ValueError as error:  # no such level: say it where the page's author looks
+                self.log("warning", f"{error}: {message.get('data')}")
+        elif kind == "ask":
+            self._ask(message)
+        elif kind == "required":
+            self._require(message)
+        else:
+            self._fail(message)
+
+    def hear_result(self, text: str, is_plain: bool) -> None:
+        """The tab's answer. `is_plain`: a tool's may be passed on unread."""
+        if is_plain and self.kind == "tools" and self.tab is not None:
+            self.finish(Written(text, about(self.tab)))
+            return
+        result = json.loads(text)
+        if _is_result(self.kind, result):
+            self._answer(result)
+        else:
+            self._fail({"message": f'The page\'s answer for "{self.name}" is no result.'})
+
+    def _answer(self, result: Result) -> None:
+        """The tab's own answer, which says that it is."""
+        if self.tab is not None:
+            meta = result.get("_meta")
+            result["_meta"] = (meta if isinstance(meta, dict) else {}) | about(self.tab)
+        self.finish(result)
+
+    def _fail(self, message: Message) -> None:
+        text, code = str(message.get("message") or "It failed in the page."), message.get("code")
+        if message.get("name") == ResourceNotFound.__name__ and self.kind in ("resources", "templates"):
+            data = message.get("data")
+            self.finish(ResourceNotFound(str(data["uri"] if isinstance(data, dict) and "uri" in data else self.name)))
+        elif isinstance(code, int):
+            self.finish(Refusal(code, text, message.get("data")))
+        elif self.kind == "tools":
+            self._answer(text_result(text, is_error=True))
+        else:
+            self.finish(Refusal(INTERNAL_ERROR, text))
+
+    def _require(self, message: Message) -> None:
+        """A handler that does not wait for the answers: it is called again with them."""
+        try:
+            asked = {key: read_question(q.get("method"), q.get("params")) for key, q in message["requests"].items()}
+        except (AttributeError, ValueError) as error:
+            self.finish(Refusal(INTERNAL_ERROR, f"The page asks what can't be asked: {error}"))
+        else:
+            assert self.tab is not None
+            self.finish(InputRequired(asked, {ASKING_TAB: self.tab.id, "state": message.get("state")}))
+
+    # -- questions of a tab to the client -----------------------------------------------------------------------------
+
+    def _ask(self, message: Message) -> None:
+        number = message["ask"]
+        asked = self._asked = {} if self._asked is None else self._asked
+
+        def told(outcome: Outcome) -> None:
+            asked.pop(number, None)
+            if not self._is_over and self.tab is not None:
+                assert isinstance(outcome, dict)
+                self.tab.send({"t": "answer", "call": self.call, "ask": number, **outcome})
+
+        if len(asked) >= MOST_ASKED:
+            told(_no_answer(ValueError(f"{MOST_ASKED} questions of this call are open already")))
+            return
+        try:
+            question = read_question(message.get("method"), message.get("params"))
+        except ValueError as error:
+            told(_no_answer(error))
+            return
+
+        async def ask() -> Answer:
+            return await self._request.ask(question, message.get("key"))
+
+        name = f"question of {self.name}"
+        asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _no_answer, told)
+
+    def abandon(self, phase: str, **more: Any) -> None:
+        """It is over without a result: the caller left, or the call was refused by an exception."""
+        if not self._is_over:
+            self._end(phase, **more)
+
+    def _end(self, phase: str, **more: Any) -> None:
+        self._is_over = True
+        for cancel in list(self._asked.values()) if self._asked else ():
+            cancel("the call is over")
+        self._house.forget(self)
+        if self._is_watched:
+            self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
+
+    @property
+    def _is_watched(self) -> bool:
+        # Completion comes with every key that a user presses.
+        return self.kind != "completion" and bool(self._house.watchers)
+
+    def _say(self, phase: str, **more: Any) -> None:
+        client = (self.caller.client or {}).get("name")
+        owner = self.tab.id if self.tab else WORKER
+        said = {
+            "t": "activity",
+            "call": self.call,
+            "kind": self.kind,
+            "name": self.name,
+            "owner": owner,
+            "phase": phase,
+        }
+        message = {**said, **({"client": client} if client else {}), "at_ms": self._house.now_ms(), **more}
+        for port in self._house.watchers:
+            port.send(message)
+
+
+def _is_result(kind: str, result: Any) -> bool:
+    """Has it the form that MCP wants for this kind of call?"""
+    if not isinstance(result, dict):
+        return False
+    if kind == "completion":
+        return isinstance(result.get("completion"), dict)
+    member, needed = _RESULTS[kind]
+    items = result.get(member)
+    return isinstance(items, list) and all(isinstance(item, dict) and needed in item for item in items)
+
+
+def _no_answer(error: BaseException) -> Result:
+    """Why there is no answer, as the page gets it."""
+    said: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
+    if isinstance(error, ClientError):
+        said |= {"code": error.code, "data": {"message": error.message}}
+    elif isinstance(error, Refusal):
+        said |= {"code": error.code, "data": error.data}
+    return {"error": said}
+
+
+def _first_text(result: Result) -> str:
+    texts = (block["text"] for block in result.get("content", ()) if block.get("type") == "text")
+    return next(texts, "")[:500]

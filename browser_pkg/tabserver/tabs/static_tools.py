@@ -1,0 +1,164 @@
+"""What the static tools do: list tabs and tools as they are now, run a tool, pin a tab. See `wire.statics`.
+
+A tool that is run through `tool_call` is the same call: the request goes on to it, with its progress, its questions to
+the client, its cancellation and its errors. What goes wrong before that is a result that the model can read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from ..handlers.context import Cancel, Done, Request, Result
+from ..handlers.execute import nothing_to_cancel
+from ..handlers.signature import InvalidArguments
+from ..handlers.target import Target
+from ..handlers.tools import ToolError, UnknownTool, failure, text_result
+from ..hints import unknown
+from ..rpc import load
+from ..schema.shapes import show
+from ..wire.eras import Era
+from ..wire.static_tools import STATIC_NAMES, TAB_PIN, TABS_LIST, TOOL_CALL, TOOLS_LIST, is_static
+from .listing import Entry
+from .tab import Tab
+
+Arguments = dict[str, Any]
+
+
+class House(Protocol):
+    """What they ask of the hub."""
+
+    @property
+    def known_tabs(self) -> Mapping[str, Tab]: ...
+    def tool_entries(self) -> Iterable[Entry]: ...
+    def call(
+        self, name: str, arguments: Arguments, request: Request, done: Done, named: Target | None = None
+    ) -> Cancel: ...
+
+
+def call_static(house: House, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
+    if name == TOOL_CALL:
+        return _call_tool(house, arguments, request, done)
+    try:
+        if name == TABS_LIST:
+            result = _list_tabs(house, request)
+        elif name == TOOLS_LIST:
+            result = _list_tools(house, _text(arguments, "tab"))
+        else:
+            assert name == TAB_PIN
+            result = _pin(house, _text(arguments, "tab"), request)
+    except ToolError as error:
+        done(failure(error))
+    else:
+        done(result)
+    return nothing_to_cancel
+
+
+def _call_tool(house: House, arguments: Arguments, request: Request, done: Done) -> Cancel:
+    try:
+        name, tab = _text(arguments, "name"), _text(arguments, "tab")
+        inner = arguments.get("arguments")
+        if name is None:
+            raise ToolError('Say which tool: {"name": …}. tools_list has the names.')
+        if name == TOOL_CALL:
+            raise ToolError("tool_call runs the tools that tools_list shows, not itself.")
+        # Some models write an object as text, as they do for functions.
+        if isinstance(inner, str):
+            inner = _object(inner)
+        if inner is not None and not isinstance(inner, dict):
+            raise ToolError(f"arguments: expected object, got {show(inner)}")
+        return house.call(name, inner or {}, request, done, Target(tab) if tab else None)
+    except ToolError as error:
+        done(failure(error))
+    except UnknownTool as error:
+        tools = [entry.item for entry in _tools(house)]
+        done(text_result(unknown("tool", error.name, tools), is_error=True))
+    except InvalidArguments as error:
+        done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
+    return nothing_to_cancel
+
+
+def _list_tabs(house: House, request: Request) -> Result:
+    by_rank = sorted(house.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
+    names: dict[str, list[str]] = {tab.id: [] for tab in by_rank}
+    for entry in _tools(house):
+        for tab in entry.tabs:
+            names[tab.id].append(entry.item["name"])
+    tabs = [
+        {
+            "id": tab.id,
+            "title": tab.title,
+            "url": tab.url,
+            "visible": tab.is_visible,
+            "state": _state(tab),
+            "tools": names[tab.id],
+        }
+        for tab in by_rank
+    ]
+    return _structured({"tabs": tabs, "pinned": request.caller.tab})
+
+
+def _state(tab: Tab) -> str:
+    if tab.port is None:
+        return "loading"
+    return "awake" if tab.is_awake else "frozen" if tab.is_frozen else "silent"
+
+
+def _list_tools(house: House, id: str | None) -> Result:
+    tab = _tab(house, id) if id else None
+    listed = []
+    for entry in _tools(house):
+        if tab is None or tab in entry.tabs:
+            kept = ("name", "title", "description", "inputSchema", "annotations")
+            shown = {key: entry.item[key] for key in kept if entry.item.get(key)}
+            listed.append(shown | ({"tabs": [tab.id for tab in entry.tabs]} if entry.tabs else {}))
+    return _structured({"tools": listed})
+
+
+def _pin(house: House, id: str | None, request: Request) -> Result:
+    if not id:
+        request.pin(None)
+        return text_result("Your calls go to the tab in front.")
+    tab = _tab(house, id)
+    request.pin(tab.id)
+    text = f"Your calls go to the tab {tab.label} ({tab.id}) from now on."
+    if request.caller.era is Era.MODERN:
+        client = (request.caller.client or {}).get("name")
+        who = f'every client called "{client}"' if client else "every client that does not say its name"
+        # There is no session that it could be limited to, and the model should know that.
+        text += f" This is so for {who} with your token, until it is unpinned, or not used for an hour."
+    return text_result(text)
+
+
+def _tab(house: House, id: str) -> Tab:
+    tab = house.known_tabs.get(id)
+    if tab is None:
+        there = ", ".join(f"{tab.label} ({tab.id})" for tab in house.known_tabs.values())
+        raise ToolError(f'There is no tab "{id[:64]}". ' + (f"Open tabs: {there}." if there else "No tab is open."))
+    return tab
+
+
+def _tools(house: House) -> list[Entry]:
+    return [entry for entry in house.tool_entries() if not is_static(entry.item)]
+
+
+def _structured(value: dict[str, Any]) -> Result:
+    return text_result(json.dumps(value, ensure_ascii=False)) | {"structuredContent": value}
+
+
+def _text(arguments: Arguments, name: str) -> str | None:
+    value = arguments.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ToolError(f"{name}: expected string, got {show(value)}")
+    return value
+
+
+def _object(text: str) -> Any:
+    try:
+        return load(text) if text.strip() else {}
+    except ValueError:
+        raise ToolError(f"arguments: expected object, got {show(text)}") from None
+
+
+assert {TABS_LIST, TOOLS_LIST, TOOL_CALL, TAB_PIN} == STATIC_NAMES

@@ -1,0 +1,1 @@
+"""The link over real sockets: dialling, reconnecting with backoff, channels."""

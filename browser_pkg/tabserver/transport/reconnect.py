@@ -1,0 +1,273 @@
+"""Gives a link one socket after another: dial with a timeout, and dial again after a drop.
+
+A task is started only to dial. The Dialer decides how a socket is opened, and `line` what is said over it; here is only
+when there is one.
+
+States, and what leads out of them:
+
+    stopped ──start──► connecting ──welcome──► connected ──drop──► waiting ──time, retry_now──► connecting
+                         │    └────fails, timeout────────────────────► ▲
+                         └──refused, replaced──► stopped ──retry_now──► connecting
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ..timing import DEFAULTS, Timing
+from ..wire.codec import Codec
+from ..wire.events import Welcomed
+from ..wire.frames import CLOSE_SLOW, REFUSALS
+from ..wire.link import Link
+from .attempt import Attempt, CallLater, Timer
+from .backoff import Backoff, Verdict
+from .connection import Line
+from .dialing import Abort, Dialer, DialError, Socket
+
+__all__ = ["Abort", "DialError", "Dialer", "Socket", "State", "Transport"]
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`state`: stopped, connecting, connected or waiting; `attempts`: how often it dialled since it was connected."""
+
+    state: str
+    why: str | None = None
+    message: str = ""
+    retry_in_ms: int | None = None
+    attempts: int = 0
+
+
+class Transport(Generic[P]):
+    """The worker's connection to the relay. Set the callbacks, its line's too, then `start()`: from then on it keeps
+    itself up."""
+
+    def __init__(
+        self,
+        link: Link[P],
+        dialer: Dialer[P],
+        *,
+        clock: Callable[[], float],
+        new_abort: Callable[[], Abort],
+        jitter: Callable[[], float],
+        timing: Timing = DEFAULTS,
+        call_later: CallLater | None = None,
+        codec: Codec[P] | None = None,
+    ) -> None:
+        """`jitter`: numbers from 0 to 1, as `random.random` gives; `call_later`: the event loop's by default."""
+        self._dialer, self._clock, self._new_abort = dialer, clock, new_abort
+        self._backoff = Backoff(jitter, timing)
+        self._connect_timeout_s = timing.connect_s
+        self._given_call_later = call_later
+        self.on_open: Callable[[], None] = lambda: None
+        self.on_close: Callable[[int, str], None] = lambda code, reason: None
+        self.on_error: Callable[[Exception], None] = lambda error: None
+        self.on_state: Callable[[State], None] = lambda state: None
+        self.state = State("stopped")
+        self.welcome: Welcomed | None = None
+        self._is_wanted = False
+        self._current: Attempt[P] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._attempts = 0
+        self._retry: Timer | None = None
+        # What is said over the link, and what comes.
+        self.line = Line(
+            link,
+            clock=clock,
+            call_later=self._call_later,
+            codec=codec,
+            welcomed=self._welcomed,
+            failed=self._cut,
+            report=self._report,
+        )
+
+    # -- the handle ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        return self.line.is_up
+
+    async def start(self) -> None:
+        """Begin to dial and return; `on_open` and `on_state` tell how it goes. Started twice is started once."""
+        if not self._is_wanted:
+            self._is_wanted = True
+            self._attempts = 0
+            self._backoff.reset()
+            self._dial()
+
+    async def close(self) -> None:
+        """Give up what is under way, say goodbye, and stay down until the next `start()`."""
+        self._is_wanted = False
+        self._cancel_retry()
+        self.line.bye(1000, "closing")
+        self._leave(1000, "closing")
+        self._tell(State("stopped"))
+        # Dials that were aborted end by themselves; wait so that none outlives us.
+        tasks = self._tasks - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    def retry_now(self) -> None:
+        """Dial without waiting: the network is back, the page is looked at, or somebody asked. Also wakes a stop."""
+        if self._is_wanted and self._current is None:
+            self._dial()
+
+    # -- dialling -----------------------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        self._cancel_retry()
+        self._attempts += 1
+        attempt: Attempt[P] = Attempt(self._new_abort())
+        self._current = attempt
+        attempt.deadline = self._call_later(self._connect_timeout_s, lambda: self._timed_out(attempt))
+        task = asyncio.get_running_loop().create_task(self._run(attempt))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._tell(State("connecting", attempts=self._attempts))
+
+    async def _run(self, attempt: Attempt[P]) -> None:
+        try:
+            socket = await self._dialer.dial(
+                attempt.abort,
+                partial(self._heard, attempt),
+                partial(self._lost, attempt),
+            )
+        except DialError as error:
+            self._failed(attempt, error)
+        except Exception as error:
+            self._failed(attempt, DialError("lost", f"{type(error).__name__}: {error}"))
+        else:
+            if attempt is not self._current:
+                socket.close(1000, "given up")
+                return
+            attempt.socket = socket
+            self.line.connected(socket)
+            # What the socket said between its opening and now.
+            for early in attempt.early:
+                early()
+            attempt.early.clear()
+
+    def _timed_out(self, attempt: Attempt[P]) -> None:
+        seconds = f"{self._connect_timeout_s:g}"
+        self._failed(attempt, DialError("timeout", f"The relay did not answer within {seconds} s."))
+
+    def _failed(self, attempt: Attempt[P], error: DialError) -> None:
+        """An attempt ended without a welcome."""
+        if attempt is not self._current:
+            return
+        self._leave(CLOSE_SLOW, error.why)
+        self._report(error)
+        self._settle(self._backoff.after_failure(error))
+
+    # -- one socket ---------------------------------------------------------------------------------------------------
+
+    def _heard(self, attempt: Attempt[P], header: str, payload: P | None) -> None:
+        if attempt is not self._current:
+            return
+        if attempt.socket is None:
+            attempt.early.append(lambda: self._heard(attempt, header, payload))
+            return
+        self.line.heard(header, payload)
+
+    def _lost(self, attempt: Attempt[P], code: int, reason: str, *, is_ours: bool = False) -> None:
+        """The socket closed, or is as good as closed. `is_ours`: the code is ours, not the relay's."""
+        if attempt is not self._current:
+            return
+        if attempt.socket is None:
+            attempt.early.append(lambda: self._lost(attempt, code, reason))
+            return
+        was_up = attempt.up_since is not None
+        if was_up and code in REFUSALS and not is_ours:
+            self.line.refused()
+        self._leave(1000, "closed", told=(code, reason))
+        verdict = self._backoff.after_close(code, reason, self.line.parted, was_up=was_up)
+        if not was_up:
+            error = DialError(verdict.why, verdict.message, verdict.delay_s is None)
+            self._report(error)
+        self._settle(verdict)
+
+    def _leave(self, code: int, reason: str, told: tuple[int, str] | None = None) -> None:
+        """Let go of the current attempt, wherever it is, and close what it holds. `told`: what `on_close` hears."""
+        self.line.catch_up()
+        attempt, self._current = self._current, None
+        if attempt is None:
+            return
+        if attempt.deadline is not None:
+            attempt.deadline.cancel()
+        self.line.disconnected()
+        if attempt.socket is None:
+            attempt.abort.abort(reason)
+            return
+        self._guarded(lambda: _close(attempt.socket, code, reason))
+        if attempt.up_since is not None:
+            self._backoff.was_up(self._clock() - attempt.up_since)
+            shown = told or (code, reason)
+            self._guarded(lambda: self.on_close(*shown))
+
+    def _settle(self, verdict: Verdict) -> None:
+        """Wait, or stop until somebody asks. (`close()` is something else: it makes `retry_now` deaf.)"""
+        if not self._is_wanted or self._current is not None:
+            return  # a callback has closed or dialled in the meantime
+        if verdict.delay_s is None:
+            self._tell(State("stopped", verdict.why, verdict.message, None, self._attempts))
+            return
+        self._retry = self._call_later(verdict.delay_s, self.retry_now)
+        retry_in_ms = round(verdict.delay_s * 1000)
+        self._tell(State("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _tell(self, state: State) -> None:
+        self.state = state
+        self._guarded(lambda: self.on_state(state))
+
+    def _welcomed(self, event: Welcomed) -> None:
+        attempt = self._current
+        assert attempt is not None
+        if attempt.deadline is not None:
+            attempt.deadline.cancel()
+        attempt.up_since = self._clock()
+        self.welcome = event
+        self._attempts = 0
+        self._tell(State("connected"))
+        self._guarded(self.on_open)
+
+    def _cut(self, code: int, reason: str) -> None:
+        """Close the current socket from our side; the browser may take long to say that it did."""
+        attempt = self._current
+        if attempt is not None:
+            self._guarded(lambda: _close(attempt.socket, code, reason))
+            self._lost(attempt, code, reason, is_ours=True)
+
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        if self._given_call_later is not None:
+            return self._given_call_later(delay_s, callback)
+        return asyncio.get_running_loop().call_later(delay_s, callback)
+
+    def _guarded(self, callback: Callable[[], None]) -> None:
+        """Run somebody else's code: what it raises must not take the connection down."""
+        try:
+            callback()
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        # An error handler that fails itself: nobody is left to be told.
+        with suppress(Exception):
+            self.on_error(error)
+
+
+def _close(socket: Socket[Any] | None, code: int, reason: str) -> None:
+    if socket is not None:
+        # A close reason is at most 123 bytes of UTF-8; a longer one makes a browser throw.
+        socket.close(code, reason.encode(errors="replace")[:120].decode(errors="ignore"))

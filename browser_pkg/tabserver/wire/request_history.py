@@ -1,0 +1,128 @@
+"""What a worker was asked and how it answered, by channel and request id. It outlives sessions.
+
+Sequence numbers make a frame arrive once within a session. When the relay had to start a new one with the same worker,
+it asks again for what it still waits for (`again`); the ledger then knows whether the tool runs, has run, or was never
+asked, so that it runs once in every case.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from enum import Enum
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from .codec import Codec
+from .jsonrpc import RequestId
+
+P = TypeVar("P")
+
+MAX_ANSWERS: Final = 256
+MAX_SIZE: Final = 32 * 1024 * 1024
+MAX_AGE_S: Final = 600.0
+# Keys alone are small: they are kept for longer than answers, so that "forgotten" is never taken for "never asked". Of
+# those that run there may be as many again: one that takes long must not be forgotten for many that do not.
+MAX_KEYS: Final = 4096
+
+
+class Standing(Enum):
+    """How a request stands that is asked again."""
+
+    UNKNOWN = "never asked"
+    RUNNING = "running"
+    FORGOTTEN = "answered or given up, and the answer is gone"
+
+
+class Answer(NamedTuple, Generic[P]):
+    payload: P
+    size: int
+    at: float
+
+
+Key = tuple[str, RequestId]
+
+
+class Ledger(Generic[P]):
+    """Bounded in answers, in their size and in their age."""
+
+    def __init__(self, codec: Codec[P]) -> None:
+        self._codec = codec
+        self._running: dict[Key, None] = {}
+        self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
+        self._answers: OrderedDict[Key, Answer[P]] = OrderedDict()
+        self._size = 0
+        self._due = 0.0  # when the oldest answer may be too old
+
+    def begin(self, channel: str, id: RequestId) -> None:
+        """A request came for the first time."""
+        key = (channel, id)
+        if key in self._entries:
+            self._forget(key)
+        self._running[key] = None
+        if len(self._running) > MAX_KEYS:
+            self._give_up(next(iter(self._running)))
+
+    def finish(self, channel: str, id: RequestId, payload: P, now: float) -> None:
+        """Its answer was given. What is not running has none: it was cancelled, or is not ours."""
+        key = (channel, id)
+        if key not in self._running:
+            return
+        del self._running[key]
+        self._keep(key, payload, now)
+
+    def note(self, channel: str, id: RequestId, payload: P, now: float) -> None:
+        """A request came for the first time, now or before, and its answer was given."""
+        key = (channel, id)
+        self._running.pop(key, None)
+        if key in self._entries:
+            self._forget(key)
+        self._keep(key, payload, now)
+
+    def _keep(self, key: Key, payload: P, now: float) -> None:
+        answer = Answer(payload, self._codec.size(payload), now)
+        self._entries[key] = answer
+        self._answers[key] = answer
+        self._size += answer.size
+        self._trim(now)
+
+    def recall(self, channel: str, id: RequestId) -> Answer[P] | Standing:
+        """How does this request stand?"""
+        key = (channel, id)
+        return Standing.RUNNING if key in self._running else self._entries.get(key, Standing.UNKNOWN)
+
+    def close(self, channel: str) -> None:
+        """The caller has left. Should somebody ask again all the same, what ran on this channel must not run anew."""
+        for key in [key for key in self._running if key[0] == channel]:
+            self._give_up(key)
+
+    def _give_up(self, key: Key) -> None:
+        del self._running[key]
+        self._entries[key] = Standing.FORGOTTEN
+        self._trim_keys()
+
+    def _trim(self, now: float) -> None:
+        answers = self._answers
+        while len(answers) > MAX_ANSWERS or self._size > MAX_SIZE:
+            self._drop_oldest()
+        if now >= self._due:
+            while answers and now - next(iter(answers.values())).at > MAX_AGE_S:
+                self._drop_oldest()
+            # Of what is left, nothing is too old before that.
+            self._due = next(iter(answers.values())).at + MAX_AGE_S if answers else now
+        if len(self._entries) > MAX_KEYS:
+            self._trim_keys()
+
+    def _drop_oldest(self) -> None:
+        """Of the answers; that there was one is still known."""
+        key, answer = self._answers.popitem(last=False)
+        self._size -= answer.size
+        self._entries[key] = Standing.FORGOTTEN
+
+    def _trim_keys(self) -> None:
+        while len(self._entries) > MAX_KEYS:
+            self._forget(next(iter(self._entries)))
+
+    def _forget(self, key: Key) -> None:
+        del self._entries[key]
+        answer = self._answers.pop(key, None)
+        if answer is not None:
+            self._size -= answer.size

@@ -1,0 +1,16 @@
+"""The shared worker: composition root, fast path, calls that JavaScript carries out, and `run_python`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..browser.browser import Shim
+
+
+def start(shim: Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
+    """Start the worker; returns the function that accepts a page's port. worker.js calls it when Python is loaded."""
+    from .main import start
+
+    return start(shim, relay, build, version)

@@ -1,0 +1,275 @@
+"""The lane: the short way of a plain call, which is what nearly all calls are.
+
+A modern caller that called before, a tool by its name and arguments, nobody who must be asked or wants to watch: then
+what a call takes on the ordinary way (a session, a seat, a call, an errand, a run) is not made, and the few things that
+it says are said here. Everything else goes the ordinary way from its beginning.
+
+The lane decides nothing by itself: who gets the call is asked of the hub, and how an answer looks of the outbox. As
+soon as anything happens to a call beside its plain answer, it is unfolded: the core is given the request, the traffic
+goes on with what runs already, and from then on nobody can tell which way it came.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from ..handlers.context import Cancel, Done, Outcome, Request, Result
+from ..handlers.tools import Tool
+from ..mcp.caller_state import caller_key
+from ..mcp.invocations import Wishes, read_wishes
+from ..mcp.outbox import passed_on
+from ..mcp.server import Server
+from ..rpc import Refusal, parse
+from ..tabs.hub import Hub
+from ..tabs.listing import Listing
+from ..tabs.plain_call import Plain
+from ..tabs.routing import Place, about
+from ..tabs.run import Introduction
+from ..tabs.tab import Port, Tab
+from ..wire.control_messages import RELAY
+from ..wire.eras import Era
+from ..wire.errors import MessageTooLarge
+from ..wire.events import Closed, Opened, Received
+from ..wire.frames import Caller, Kind
+from ..wire.jsonrpc import RequestId
+from ..wire.static_tools import TAB_ARGUMENT
+
+_MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
+
+
+class Grant(NamedTuple):
+    """A call that was plain: whose it was, what it called, and who has that: a tab, or the worker itself. `words`: how
+    the tab is told of its caller."""
+
+    channel: str
+    caller: Caller
+    name: str
+    words: str
+    place: Place | None
+    tool: Tool | None
+
+
+class Lane:
+    """Stands in front of a core and its hub. `send` is the core's."""
+
+    def __init__(self, core: Server, hub: Hub, send: Callable[..., None]) -> None:
+        self._core, self._hub, self._send = core, hub, send
+        self._traffic = traffic = hub.traffic
+        self._presence = traffic.presence
+        self._now_ms = traffic.now_ms
+        hub.finish_plain = self._finish
+        traffic.unfold = self._unfold
+        self._open: dict[str, Plain] = {}  # by channel
+        # Calls like one that was plain need not come by here: see express.py.
+        self.grant: Callable[[Grant], None] = lambda grant: None
+        self.revoke: Callable[[], None] = lambda: None
+        # What was the same for the last call, and is for most: who called, what its `_meta` said, what can be called,
+        # and which tab answered.
+        self._caller: Caller | None = None
+        self._introduction = Introduction()
+        self._who = ""
+        self._meta: dict[str, Any] | None = None
+        self._listing: Listing | None = None
+        self._found: dict[str, Place | Tool] = {}
+        self._said: tuple[Tab | None, str, str] = None, "", ""
+
+    def receive(self, event: Opened | Received[str] | Closed) -> None:
+        """Take one event of the link, as the core does."""
+        if type(event) is Received and event.caller is not None and self._begin(event, event.caller):
+            return
+        if event.channel in self._open:
+            self._unfold(self._open[event.channel])
+        self._core.receive(event)
+
+    def _begin(self, event: Received[str], caller: Caller) -> bool:
+        """False: it is not plain, and nothing has been done."""
+        channel, id = event.channel, event.id
+        if caller is not self._caller and not self._introduce(caller):
+            return False
+        if id is None or event.again or event.kind is not Kind.REQ or self._presence.watchers:
+            return False
+        if channel in self._open or channel in self._core.channels:
+            return False
+        try:
+            method, params = parse(event.payload, id)
+        except Refusal:
+            return False
+        if method != "tools/call" or params.keys() != _MEMBERS:
+            return False
+        name, arguments, meta = params["name"], params["arguments"], params["_meta"]
+        if meta != self._meta and not self._is_plain(meta):
+            return False
+        if type(name) is not str or type(arguments) is not dict or TAB_ARGUMENT in arguments:
+            return False
+        found = self._find(name)
+        if found is None:
+            return False
+        if isinstance(found, Tool):
+            return self._run(event, id, name, found, arguments)
+        return self._post(event, caller, name, found, arguments)
+
+    def _introduce(self, caller: Caller) -> bool:
+        if (
+            caller.era is not Era.MODERN
+            or caller.tab is not None
+            or caller.acp is not None
+            or caller.principal == RELAY
+        ):
+            return False
+        self._caller, self._who = caller, self._introduction.of(caller, caller_key(caller))
+        return True
+
+    def _is_plain(self, meta: dict[str, Any]) -> bool:
+        """Does it wish for nothing? A level for log messages is read when there is one."""
+        try:
+            wishes = read_wishes(meta, Era.MODERN)
+        except Refusal:
+            return False
+        if wishes != Wishes(None, wishes.level, None, None, None):
+            return False
+        self._meta = meta
+        return True
+
+    def _find(self, name: str) -> Place | Tool | None:
+        listing = self._hub.listing
+        if listing is not self._listing:
+            self._listing = listing
+            self._found = {}
+        found = self._found.get(name)
+        if found is None and (found := self._hub.find_plain(name)) is not None:
+            self._found[name] = found
+        return found
+
+    # -- tools of tabs ------------------------------------------------------------------------------------------------
+
+    def _post(self, event: Received[str], caller: Caller, name: str, place: Place, arguments: dict[str, Any]) -> bool:
+        tab = place.tab
+        port = None if tab is None else tab.port
+        if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place):
+            return False
+        call = self._traffic.next_call()
+        # What was read once as JSON is not written again.
+        task = f'"request":{event.payload}' if port.reads_requests else f'"arguments":{json.dumps(arguments)}'
+        try:
+            # A tool's name has no letter that JSON would have to escape.
+            port.post(f'{{"t":"call","call":"{call}","caller":{self._who},"kind":"tools","name":"{place.key}",{task}}}')
+        except Exception:  # whatever it is, the ordinary way meets it too, and says so
+            return False
+        self.begun(event, call, name, self._now_ms(), tab, port)
+        if port.reads_requests:
+            self.grant(Grant(event.channel, caller, name, self._who, place, None))
+        return True
+
+    def begun(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: Port) -> None:
+        """It is under way to its tab."""
+        plain = self._open[event.channel] = Plain(event, call, name, began_ms, tab, port)
+        self._traffic.sent(plain, tab)
+
+    def _finish(self, port: Port, call: str, text: str, is_plain: bool) -> bool:
+        """A tab's answer. False: it is not one to a call of ours, or not a plain one."""
+        plain = self._traffic.plain.get(call)
+        if plain is None or plain.port is not port or plain.tab is None:
+            return False
+        tab, event = plain.tab, plain.event
+        if not is_plain or tab.is_frozen or tab.is_silent or tab.is_busy or self._presence.watchers:
+            self._unfold(plain)
+            return False
+        assert event.id is not None
+        try:
+            self._send(event.channel, Kind.RES, passed_on(event.id, text, self.meta_of(tab)), id=event.id)
+        except MessageTooLarge:
+            self._unfold(plain)
+            return False
+        self.ended(plain, tab)
+        return True
+
+    def ended(self, plain: Plain, tab: Tab) -> None:
+        """Its tab's answer was sent."""
+        del self._open[plain.event.channel]
+        self._traffic.ended(plain, tab)
+
+    @property
+    def own_meta(self) -> str:
+        """What an answer of the worker has for `_meta`."""
+        return self._core.outbox.own_meta
+
+    def meta_of(self, tab: Tab) -> str:
+        """The same, of a tab's."""
+        known, title, meta = self._said
+        if known is not tab or title != tab.title:
+            meta = self._core.outbox.meta(about(tab))
+            self._said = tab, tab.title, meta
+        return meta
+
+    def _unfold(self, plain: Plain) -> None:
+        """Go on with it the ordinary way."""
+        self.revoke()
+        del self._open[plain.event.channel]
+        del self._traffic.plain[plain.call]
+        self._hand_over(plain)
+
+    def _hand_over(self, plain: Plain) -> None:
+        self._traffic.adopted = plain
+        self._core.receive(plain.event)
+        assert self._traffic.adopted is None
+
+    # -- tools of the worker ------------------------------------------------------------------------------------------
+
+    def _run(self, event: Received[str], id: RequestId, name: str, tool: Tool, arguments: dict[str, Any]) -> bool:
+        try:
+            made = tool.read(arguments)
+        except Exception:  # a class of the tool's own may raise anything. The ordinary way meets it too, and says so
+            return False
+        assert event.caller is not None
+        # Before it is run: whatever it changes takes back what was granted.
+        self.grant(Grant(event.channel, event.caller, name, "", None, tool))
+        self.run(event, id, name, tool, lambda: tool.call(made))
+        return True
+
+    def run(self, event: Received[str], id: RequestId, name: str, tool: Tool, begin: Callable[[], Any]) -> None:
+        """`begin` calls the tool."""
+        end = _End()
+        began_ms = self._now_ms()
+        stop = tool.start_by(begin, end)
+        if type(end.outcome) is dict and self._answer(event.channel, id, end.outcome):
+            return
+
+        def own(request: Request, done: Done) -> Cancel:
+            end.then(done)
+            return stop
+
+        self._hand_over(Plain(event, self._traffic.next_call(), name, began_ms, None, None, own))
+
+    def _answer(self, channel: str, id: RequestId, result: Result) -> bool:
+        """False: it can't be said."""
+        try:
+            text = self._core.outbox.text(Era.MODERN, id, result)
+        except (ValueError, TypeError, RecursionError):
+            return False
+        try:
+            self._send(channel, Kind.RES, text, id=id)
+        except MessageTooLarge:
+            return False
+        return True
+
+
+class _End:
+    """How a handler ended, for whoever asks: before that or after it."""
+
+    __slots__ = ("_done", "outcome")
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self._done: Done | None = None
+
+    def __call__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        if self._done is not None:
+            self._done(outcome)
+
+    def then(self, done: Done) -> None:
+        self._done = done
+        if self.outcome is not None:
+            done(self.outcome)

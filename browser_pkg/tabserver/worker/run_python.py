@@ -1,0 +1,305 @@
+"""A tool that runs the Python it is given, as a notebook does: `offer_run_python()`, or `connect({ runPython: true })`.
+
+Off unless a page turns it on: whoever may call it can do all that this Python can, with the page's origin, its logins
+and its connection. It is no sandbox. Every caller has a namespace of its own, kept for as long as `ctx.state` is;
+modules and the rest of the interpreter are shared.
+
+Asynchronous code ends when its caller cancels or its time is up. Plain code holds the only thread, so nobody can cancel
+it; where `sys.monitoring` exists (Pyodide has it) its time limit holds all the same, at the next loop or call.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import linecache
+import sys
+import time
+import traceback
+import types
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, TextIO
+
+from ..handlers.content import CONTENT, Content, Image
+from ..handlers.context import Context
+from ..handlers.toolbox import Toolbox, default_toolbox, tool
+from ..handlers.tools import ToolResult
+
+_FILE: Final = "<run_python"
+_LINES_KEPT: Final = 200  # pieces of code whose lines tracebacks can show
+_MOST_FRAMES: Final = 1_000  # of a traceback: as many as Python lets calls nest by itself
+_CHECK_EVERY: Final = 64  # jumps and calls between two looks at the clock
+# Code whose state must not be torn apart in the middle, though what runs over its time has called it.
+_LEFT_ALONE: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
+
+
+class TimeIsUp(BaseException):
+    """Not an Exception: code that catches those must not outlive its time by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What running a piece of code gave."""
+
+    stdout: str
+    stderr: str
+    result: Annotated[str | None, "the repr of the last expression, if it is not None"]
+    error: Annotated[str | None, "the traceback, if it failed"] = None
+
+
+def offer_run_python(
+    *,
+    name: str = "run_python",
+    timeout_s: float = 30.0,
+    max_output: int = 100_000,
+    toolbox: Toolbox | None = None,
+) -> None:
+    """Offer a tool that runs any Python it is given. **Whoever may call it can do all that this page can.**
+
+    It returns what was printed, the last expression and, as an error, the traceback. `await` works at the top level;
+    names stay from call to call, for each caller its own. `timeout_s` ends one run; `max_output` is how many characters
+    of each of these a result may have.
+    """
+    if not timeout_s > 0 or not max_output > 0:
+        raise ValueError(f"timeout_s={timeout_s} and max_output={max_output} must be more than 0")
+    notebook = Notebook(timeout_s, max_output)
+
+    async def run_python(
+        code: Annotated[str, "any Python; the value of a last expression is the result"],
+        ctx: Context,
+        reset: Annotated[bool, "forget all names first"] = False,
+    ) -> ToolResult[Ran]:
+        return await notebook.run(code, ctx.state, reset=reset)
+
+    described = (
+        "Run Python in the browser and get what it prints, the value of its last expression, or its traceback. Names "
+        "are kept for your next call; top-level await works. It has Python's standard library, and JavaScript by "
+        f"`import js`. Must not block: it shares its thread. Ends after {timeout_s:g} s."
+    )
+    declare = tool(
+        name=name,
+        title="Run Python",
+        description=described,
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        open_world=True,
+        toolbox=default_toolbox if toolbox is None else toolbox,
+    )
+    declare(run_python)
+
+
+@dataclass(slots=True)
+class Cells:
+    """One caller's names, and its runs one after the other."""
+
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__", "__builtins__": __builtins__})
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Notebook:
+    """Runs code for callers, whose cells lie in the state that is kept for each."""
+
+    def __init__(self, timeout_s: float, max_output: int) -> None:
+        self._timeout_s = timeout_s
+        self._max_output = max_output
+        self._count = 0
+
+    async def run(self, code: str, state: dict[str, Any], *, reset: bool = False) -> ToolResult[Ran]:
+        cells: Cells = state.setdefault("tabserver.worker.run_python", Cells())
+        async with cells.turn:
+            if reset:
+                cells.names = Cells().names
+            self._count += 1
+            capture_output()
+            output = Output(self._max_output)
+            token = _output.set(output)
+            try:
+                value, error = await self._run(code, f"{_FILE} {self._count}>", cells.names)
+            finally:
+                _output.reset(token)
+        return self._result(output, value, error)
+
+    async def _run(self, code: str, file: str, names: dict[str, Any]) -> tuple[Any, str | None]:
+        _remember(file, code)
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                return await _evaluate(code, file, names, time.monotonic() + self._timeout_s), None
+        except BaseException as error:  # SystemExit too: the code ends, and nothing else
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            if isinstance(error, TimeIsUp) or (isinstance(error, TimeoutError) and limit.expired()):
+                return None, f"TimeoutError: the code was stopped after {self._timeout_s:g} s"
+            return None, _traceback(error)
+
+    def _result(self, output: Output, value: Any, error: str | None) -> ToolResult[Ran]:
+        shown: list[str | Content] = []
+        result = None
+        try:  # a value's own code may fail too
+            if isinstance(value, CONTENT):
+                shown.append(value)
+            elif callable(png := getattr(type(value), "_repr_png_", None)):
+                shown.append(Image(bytes(png(value))))
+            if value is not None:
+                result = cut(repr(value), self._max_output)
+        except Exception as failed:
+            error = _traceback(failed)
+        ran = Ran(output.text("stdout"), output.text("stderr"), result, error and cut(error, self._max_output))
+        said = [part for part in (ran.stdout, ran.stderr, None if shown else ran.result, ran.error) if part]
+        text = "\n".join(part.rstrip("\n") for part in said)
+        return ToolResult([*([text] if text or not shown else []), *shown], ran, is_error=error is not None)
+
+
+# -- running ----------------------------------------------------------------------------------------------------------
+
+
+async def _evaluate(code: str, file: str, names: dict[str, Any], deadline: float) -> Any:
+    tree = ast.parse(code, file)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body:
+        await _execute(tree, "exec", file, names, deadline)
+    if isinstance(last, ast.Expr):
+        return await _execute(ast.Expression(last.value), "eval", file, names, deadline)
+    return None
+
+
+async def _execute(tree: ast.Module | ast.Expression, kind: str, file: str, names: dict[str, Any], end: float) -> Any:
+    made = compile(tree, file, kind, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    is_awaited = made.co_flags & inspect.CO_COROUTINE
+    with _watched(end):
+        value = eval(made, names)
+    return await _step(value, end) if is_awaited else value
+
+
+@types.coroutine
+def _step(work: Coroutine[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
+    """Await something, with a watch on every stretch of plain code in it."""
+    send: Any = None
+    thrown: BaseException | None = None
+    while True:
+        try:
+            with _watched(deadline):
+                waits_for = work.send(send) if thrown is None else work.throw(thrown)
+        except StopIteration as done:
+            return done.value
+        send, thrown = None, None
+        try:
+            send = yield waits_for
+        except BaseException as error:
+            thrown = error
+
+
+@contextmanager
+def _watched(deadline: float) -> Iterator[None]:
+    """Raise TimeIsUp inside plain code that runs over its time. Where there is no monitoring, nothing can."""
+    monitoring = getattr(sys, "monitoring", None)
+    if monitoring is None or monitoring.get_tool(monitoring.PROFILER_ID) is not None:
+        yield
+        return
+    seen = 0
+
+    def look(code: types.CodeType, *_: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen % _CHECK_EVERY == 0 and time.monotonic() > deadline:
+            seen = -1  # from now on at every step
+            if not any(name in code.co_filename for name in _LEFT_ALONE):
+                raise TimeIsUp
+
+    tool_id, events = monitoring.PROFILER_ID, monitoring.events
+    monitoring.use_tool_id(tool_id, "tabserver.worker.run_python")
+    try:
+        for event in (events.JUMP, events.PY_START):
+            monitoring.register_callback(tool_id, event, look)
+        monitoring.set_events(tool_id, events.JUMP | events.PY_START)
+        yield
+    finally:
+        monitoring.set_events(tool_id, 0)
+        monitoring.free_tool_id(tool_id)
+
+
+# -- what is printed --------------------------------------------------------------------------------------------------
+
+
+class Output:
+    """What one run printed, up to a bound for each stream."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._parts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        self._sizes = dict.fromkeys(self._parts, 0)
+
+    def write(self, stream: str, text: str) -> None:
+        room = self._bound - self._sizes[stream]
+        if room > 0:
+            self._parts[stream].append(text[:room])
+        self._sizes[stream] += len(text)
+
+    def text(self, stream: str) -> str:
+        kept = "".join(self._parts[stream])
+        return kept + _left_out(self._sizes[stream] - len(kept))
+
+
+_output: ContextVar[Output | None] = ContextVar("output", default=None)
+
+
+class _Stream:
+    """sys.stdout or sys.stderr: to the run that prints, else to where it went before."""
+
+    def __init__(self, name: str, before: TextIO) -> None:
+        self._name, self._before = name, before
+
+    def write(self, text: str) -> int:
+        output = _output.get()
+        if output is None:
+            return self._before.write(text)
+        output.write(self._name, text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._before, name)
+
+
+def capture_output() -> None:
+    """By context, not by replacing the streams for a while: runs of several callers may take turns."""
+    for name in ("stdout", "stderr"):
+        if not isinstance(now := getattr(sys, name), _Stream):
+            setattr(sys, name, _Stream(name, now or getattr(sys, f"__{name}__")))
+
+
+def cut(text: str, bound: int) -> str:
+    return text[:bound] + _left_out(len(text) - bound)
+
+
+def _left_out(count: int) -> str:
+    return f"… ({count:,} characters left out)" if count > 0 else ""
+
+
+# -- what went wrong --------------------------------------------------------------------------------------------------
+
+
+def _remember(file: str, code: str) -> None:
+    """Let tracebacks show the lines."""
+    known = [name for name in linecache.cache if name.startswith(_FILE)]
+    for name in known[: len(known) - _LINES_KEPT]:
+        del linecache.cache[name]
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python prints it, from the code on. Where recursion had no end, its last part: to print a million frames takes
+    minutes, in which nobody else is served."""
+    frames = error.__traceback__
+    while frames is not None and not frames.tb_frame.f_code.co_filename.startswith(_FILE):
+        frames = frames.tb_next
+    ahead = frames
+    for _ in range(_MOST_FRAMES):
+        ahead = ahead and ahead.tb_next
+    while frames is not None and ahead is not None:
+        frames, ahead = frames.tb_next, ahead.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames, limit=-_MOST_FRAMES))

@@ -1,0 +1,99 @@
+"""An agent or a proxy as a child process: lines in, lines out, and an end that leaves nothing behind.
+
+It has the editor's environment and the editor's stderr: what it needs and what it says there is between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shlex
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from tabrelay.acp import inlet
+from tabrelay.system import process_group
+from tabrelay.system.pipe_lines import TooLong
+
+CHUNK: Final = 1 << 18
+LEAVE_S: Final = 2.0
+TERM_S: Final = 2.0
+
+
+class ComponentError(Exception):
+    """It can't be started; the text says why."""
+
+
+def _why(program: str, error: Exception) -> str:
+    """Why a program could not be started, and what to do."""
+    found = shutil.which(program, os.F_OK) or (program if os.sep in program and os.path.exists(program) else None)
+    if found is None and isinstance(error, FileNotFoundError | PermissionError):
+        return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATHS}'
+    hint = ""
+    if isinstance(error, FileNotFoundError):
+        hint = f" The program that its first line names to run it is not there: {_PATHS}"
+    elif found is not None and os.path.isdir(found):
+        hint = " It is a folder."
+    elif isinstance(error, PermissionError):
+        hint = f" Is it a program that you may run? If so: chmod +x {shlex.quote(found or program)}"
+    elif getattr(error, "errno", None) == errno.ENOEXEC:
+        hint = " It is no program for this computer, or a script whose first line does not say what runs it."
+    return f'"{program}" could not be started: {getattr(error, "strerror", None) or error}.{hint}'
+
+
+_PATHS: Final = "editors often have another PATH than your shell."
+
+
+class Component:
+    def __init__(self, command: Sequence[str]) -> None:
+        self.command = tuple(command)
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_told = False
+
+    async def start(self) -> None:
+        """Raises ComponentError."""
+        pipe = asyncio.subprocess.PIPE
+        try:
+            self._process = await process_group.begin(*self.command, stdin=pipe, stdout=pipe)
+        except (OSError, ValueError) as error:
+            raise ComponentError(_why(self.command[0], error)) from None
+
+    @property
+    def code(self) -> int | None:
+        return self._process.returncode if self._process is not None else None
+
+    async def write(self, line: bytes) -> None:
+        """Waits while it does not read. One that has ended takes nothing, which whoever reads from it finds out."""
+        if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
+            self._process.stdin.write(line + b"\n")
+            with contextlib.suppress(OSError):
+                await self._process.stdin.drain()
+
+    async def lines(self) -> AsyncIterator[bytes | TooLong]:
+        """Until it closes its output."""
+        async for line in inlet.cut(self._chunks()):
+            yield line
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        assert self._process is not None and self._process.stdout is not None
+        while data := await self._process.stdout.read(CHUNK):
+            yield data
+
+    async def farewell(self) -> str:
+        """How it ended, when its output has."""
+        await process_group.becomes(lambda: self.code is not None, process_group.KILL_S)
+        return f"{self.command[0]}: {process_group.farewell(self.code)}"
+
+    def close_input(self) -> None:
+        """The polite way to ask it to end; whoever does has waited for it too."""
+        self._is_told = True
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def end(self) -> None:
+        if self._process is not None:
+            await process_group.end(self._process, 0 if self._is_told else LEAVE_S, TERM_S)
+            process_group.release(self._process)

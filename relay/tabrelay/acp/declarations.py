@@ -1,0 +1,89 @@
+"""MCP servers as a session declares them: which ones the editor itself provides, and what agents get instead. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from tabrelay.acp.stdio_shim import NONCE
+
+# The relay puts calls that carry it down to the session which the server was declared in.
+HEADER: Final = "Tabrelay-Acp"
+_KEYS: Final = ("serverId", "acpId", "id")  # what drafts have called it
+
+
+class BadDeclaration(ValueError):
+    """It can't be meant; the text goes to the editor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A server that whoever declared it provides over ACP. `style`: by an `acp:` URL, or by a type of its own."""
+
+    name: str
+    id: str
+    style: Literal["url", "acp"]
+    key: str = "serverId"
+
+    @property
+    def url(self) -> str:
+        """The id as the shapes have it that know URLs; `bare`: as the others do. The user may want either."""
+        return self.id if self.style == "url" else f"acp:{self.id}"
+
+    @property
+    def bare(self) -> str:
+        return self.id.removeprefix("acp:") if self.style == "url" else self.id
+
+
+def read(entry: Any) -> Declared | None:
+    """None: a server of another kind, which is none of our business. Raises BadDeclaration."""
+    if not isinstance(entry, dict):
+        return None
+    name = str(entry.get("name", ""))
+    url = entry.get("url")
+    if isinstance(url, str) and url.startswith("acp:"):
+        if entry.get("headers"):
+            raise BadDeclaration(f'MCP server "{name}": an address that begins with acp: takes no headers.')
+        return Declared(name, url, "url")
+    if entry.get("type") != "acp":
+        return None
+    for key in _KEYS:
+        if isinstance(entry.get(key), str):
+            return Declared(name, entry[key], "acp", key)
+    raise BadDeclaration(f'MCP server "{name}": a server of type acp needs a serverId.')
+
+
+def stdio(name: str, program: Sequence[str], port: int, nonce: str, *, is_typed: bool, meta: Any = None) -> str:
+    """For agents that start programs: all of them do. The nonce is no argument, since everybody can read those.
+
+    `is_typed`: ACP 2 wants every server to say what it is; in ACP 1 this kind has no type.
+    """
+    entry: dict[str, Any] = {"type": "stdio"} if is_typed else {}
+    entry |= {
+        "name": name,
+        "command": program[0],
+        "args": [*program[1:], "mcp", str(port)],
+        "env": [{"name": NONCE, "value": nonce}],
+    }
+    return json.dumps(entry if meta is None else entry | {"_meta": meta})
+
+
+def http(name: str, url: str, token: str | None, server_id: str) -> str:
+    headers = [{"name": "Authorization", "value": f"Bearer {token}"}] if token is not None else []
+    headers.append({"name": HEADER, "value": server_id})
+    return json.dumps({"type": "http", "name": name, "url": url, "headers": headers})
+
+
+def native(name: str, server_id: str, *, by_url: bool) -> str:
+    """For agents that take servers over ACP themselves."""
+    if by_url:
+        return json.dumps({"type": "http", "name": name, "url": f"acp:{server_id}", "headers": []})
+    return json.dumps({"type": "acp", "name": name, "serverId": server_id})
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """Agents can't tell two servers of one name apart; the editor's own keeps it."""
+    tries = (wanted, f"{wanted}-browser", *(f"{wanted}-browser-{number}" for number in range(2, 1000)))
+    return next(name for name in tries if name not in taken)

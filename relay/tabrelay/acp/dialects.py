@@ -1,0 +1,86 @@
+"""MCP over ACP has had four shapes within a year. Each is one value here; nothing else knows their names. Pure.
+
+G1, G2: `_mcp/…`, for servers declared by an `acp:` URL. G3: `mcp/…`, a connection each. G4: no connections at all, one
+envelope for each request of MCP 2026-07-28.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.acp import json_edit
+from tabrelay.acp.declarations import Declared
+
+SESSION: Final = "tabrelay/sessionId"
+"""The member of `_meta` that says which session a message is of, where the shape itself has no place for it."""
+
+# Codes of the envelope itself, as opposed to those of the MCP message inside.
+INVALID: Final = -32602
+CANCELLED: Final = -32800
+LIMIT: Final = -33000
+UNAVAILABLE: Final = -33001
+FAILED: Final = -33002
+MAX_ACTIVE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    name: str
+    connect: str
+    request: str
+    notification: str
+    disconnect: str
+    is_disconnect_answered: bool = False
+    has_session: bool = False
+
+    def connect_params(self, declared: Declared, session: str | None) -> str:
+        if self.connect.startswith("_"):
+            params: dict[str, Any] = {"acp_url": declared.url}
+            if self.has_session:
+                params["session_id"] = session
+        else:
+            params = {"serverId": declared.bare}
+            if declared.key != "serverId":
+                params["acpId"] = declared.bare
+        return json.dumps(params | meta(session))
+
+    def message_params(self, connection: str, method: str, params: str | None, session: str | None) -> str:
+        about = json.dumps({SESSION: session}) if session is not None else None
+        parts = {"connectionId": json.dumps(connection), "method": json.dumps(method), "params": params, "_meta": about}
+        return json_edit.build(parts)
+
+    def disconnect_params(self, connection: str) -> str:
+        return json.dumps({"connection_id" if self.disconnect.startswith("_") else "connectionId": connection})
+
+
+G1: Final = Profile("g1", "_mcp/connect", "_mcp/request", "_mcp/notification", "_mcp/disconnect", has_session=True)
+G2: Final = Profile("g2", "_mcp/connect", "_mcp/message", "_mcp/message", "_mcp/disconnect")
+G3: Final = Profile("g3", "mcp/connect", "mcp/message", "mcp/message", "mcp/disconnect", is_disconnect_answered=True)
+G4: Final = Profile("g4", "", "mcp/message", "mcp/message", "")
+PROFILES: Final[Mapping[str, Profile]] = {one.name: one for one in (G1, G2, G3, G4)}
+
+CONNECTS: Final = frozenset({"_mcp/connect", "mcp/connect"})
+MESSAGES: Final = frozenset({"_mcp/request", "_mcp/notification", "_mcp/message", "mcp/message"})
+DISCONNECTS: Final = frozenset({"_mcp/disconnect", "mcp/disconnect"})
+METHODS: Final = CONNECTS | MESSAGES | DISCONNECTS
+
+
+def meta(session: str | None) -> dict[str, Any]:
+    return {} if session is None else {"_meta": {SESSION: session}}
+
+
+def connection_of(params: Mapping[str, Any]) -> str | None:
+    """The connection that a message names, in whatever spelling."""
+    found = params.get("connectionId", params.get("connection_id"))
+    return found if isinstance(found, str) else None
+
+
+def server_of(params: Mapping[str, Any]) -> str | None:
+    """The server that a `connect` or an envelope names. An `acp:` URL is one with its scheme in front."""
+    for key in ("serverId", "acpId", "acp_url", "acp_id"):
+        if isinstance(params.get(key), str):
+            return str(params[key])
+    return None

@@ -1,0 +1,172 @@
+"""An agent of the handshake era at a server that is reached in envelopes (G4), which know only MCP 2026-07-28.
+
+The relay does the same for its clients: this gives its interpreter the calls, and takes what comes of them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from tabrelay import __version__
+from tabrelay.acp import message as frames
+from tabrelay.acp.connection import Write
+from tabrelay.acp.envelope_requests import Carrier, Errand, Outcome
+from tabrelay.acp.message import Frame
+from tabrelay.bridge.messages import load
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
+from tabrelay.errors import BadAnswer, BadRequest, RelayError
+from tabrelay.translation import messages
+from tabrelay.translation.to_modern import Interpreter
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+log = logging.getLogger("tabrelay.acp")
+
+CHANNEL: Final = "agent"
+INFO: Final = {"name": "tabrelay", "version": __version__}
+DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, but its end
+SILENT: Final = json.dumps(
+    {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
+)
+
+
+class Interpreting:
+    """One connection. It begins with `initialize`."""
+
+    def __init__(self, carrier: Carrier, write: Write) -> None:
+        self.discovered: dict[str, Any] = {}
+        self.is_modern = False
+        self._carrier = carrier
+        self._write = write
+        self._caller = Caller(Era.LEGACY, eras.NEWEST_LEGACY, "agent")
+        self._interpreter = Interpreter(self, INFO)
+        self._errands: dict[Pending, Errand] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- from the agent ------------------------------------------------------------------------------------------------
+
+    def say(self, frame: Frame) -> None:
+        """A notice of its client's, or an answer."""
+        if frame.value is not None:
+            self._interpreter.notify(CHANNEL, frame.value)
+
+    async def greet(self, frame: Frame) -> None:
+        """`initialize`."""
+        params, capabilities = frame.params, frame.params.get("capabilities")
+        self._caller = Caller(
+            Era.LEGACY,
+            eras.negotiate(str(params.get("protocolVersion"))),
+            "agent",
+            params.get("clientInfo") if isinstance(params.get("clientInfo"), dict) else None,
+            capabilities if isinstance(capabilities, dict) else {},
+            ready=True,
+        )
+        outcome = await self._discover()
+        if outcome.result is None:
+            await self._write(frames.answer(frame.id_text, error=outcome.error))
+            return
+        found = load(outcome.result.encode())
+        self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
+        self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
+        self.begin(frame, lambda: None)
+
+    async def _discover(self) -> Outcome:
+        modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
+
+        async def told(method: str, params: str | None) -> None:
+            """Nothing is announced before there is a session."""
+
+        params = json.dumps(messages.modern_params({}, modern, None))
+        errand = await self._carrier.begin('"discover"', "server/discover", params, told)
+        await asyncio.wait((errand.asked.answer,), timeout=DISCOVER_S)
+        if not errand.asked.answer.done():
+            await self._carrier.give_up(errand)
+            return Outcome(error=SILENT)
+        return await self._carrier.outcome(errand)
+
+    def begin(self, frame: Frame, on_done: Callable[[], None]) -> None:
+        """Put a request on its way. At once: what comes after it may be its cancellation."""
+        assert frame.method is not None
+        text = frame.text.removeprefix("\ufeff")
+        outer = Pending(Call(CHANNEL, frame.id, frame.method, text, self._caller))
+        try:
+            self._interpreter.start(outer)
+        except RelayError as error:
+            outer.fail(error)
+        except ValueError as problem:  # half of a surrogate pair, 1e400: JSON by the letter, and no translator reads it
+            text = f"This request can't be translated for the server: {problem}"
+            outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
+        self._spawn(self._follow(frame.id_text, outer, on_done))
+
+    async def _follow(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
+        try:
+            while not isinstance(item := await outer.next(), Reply):
+                if isinstance(item, Notice):
+                    await self._write(item.payload.encode())
+            if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
+                await self._write(item.payload.encode())
+        except RelayError as error:
+            await self._write(frames.refusal(id, error.code, error.message))
+        finally:
+            on_done()
+
+    # -- the interpreter's peer ----------------------------------------------------------------------------------------
+
+    def start(self, pending: Pending) -> None:
+        async def carry() -> None:
+            if not pending.is_done:  # it may be cancelled before anybody else has heard of it
+                await self._carry(pending)
+
+        self._spawn(carry())
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        errand = self._errands.pop(pending, None)
+        if errand is not None:
+            self._spawn(self._carrier.give_up(errand))
+
+    async def _carry(self, pending: Pending) -> None:
+        frame = Frame.read(pending.call.payload.encode())
+
+        async def told(method: str, params: str | None) -> None:
+            try:
+                pending.notify(Notice(frames.notification(method, params).decode()))
+            except ValueError as problem:
+                log.warning("A notice of the server's can't be translated: %s", problem)
+
+        errand = await self._carrier.begin(frame.id_text, pending.call.method, frame.part("params"), told)
+        if pending.is_done:
+            await self._carrier.give_up(errand)
+            return
+        self._errands[pending] = errand
+        try:
+            outcome = await self._carrier.outcome(errand)
+        except asyncio.CancelledError:
+            return
+        finally:
+            self._errands.pop(pending, None)
+        code = None if outcome.error is None else load(outcome.error.encode())["code"]
+        payload = frames.answer(frame.id_text, result=outcome.result, error=outcome.error).decode()
+        try:
+            pending.finish(Reply(payload, code))
+        except ValueError as problem:
+            pending.fail(BadAnswer(f"The server's answer can't be translated: {problem}"))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        self.is_modern = False
+        self._interpreter.end(CHANNEL)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

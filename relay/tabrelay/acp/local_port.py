@@ -1,0 +1,109 @@
+"""A port of this computer where `tabrelay mcp` comes in. Whoever does not know the nonce is sent away.
+
+It accepts from the moment it is there: agents may connect before they have answered `session/new`. Everybody on this
+computer can connect; so those who have not said the nonce are counted apart, and keep nobody out who says it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tabrelay.acp.line_writer import Outlet
+
+log = logging.getLogger("tabrelay.acp")
+
+NONCE_S: Final = 5.0
+MAX_CONNECTIONS: Final = 64
+MAX_STRANGERS: Final = 64
+# As many are accepted at a time. `tabrelay mcp` says the nonce as it comes, so it is read before the next lot but one
+# is accepted: whoever is sent away for newer ones had time to say it.
+BACKLOG: Final = MAX_STRANGERS // 4
+
+Serve = Callable[[asyncio.StreamReader, Outlet], Awaitable[None]]
+
+
+class Listener:
+    """`serve` is called for each connection, and the connection ends when it returns."""
+
+    def __init__(self, serve: Serve) -> None:
+        self._serve = serve
+        self.nonce = secrets.token_hex(16)
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._is_closed = False  # somebody may have been accepted and not looked at yet
+        self._has_warned = False
+        self._strangers: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._guests = 0  # who said it
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, backlog=BACKLOG)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """The port is free and all connections are gone when this returns."""
+        if self._server is not None:
+            self._server.close()
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._is_closed:
+            writer.transport.abort()
+            return
+        self._tasks.add(task)
+        try:
+            if await self._knows_nonce(task, reader):
+                await self._connection(reader, writer)
+        except asyncio.CancelledError:
+            pass  # by close, or for newer ones: asyncio would report a cancelled connection as a failed one
+        except Exception:
+            log.exception("An MCP connection failed")
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _knows_nonce(self, task: asyncio.Task[None], reader: asyncio.StreamReader) -> bool:
+        if len(self._strangers) >= MAX_STRANGERS:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.cancel()
+        self._strangers[task] = None
+        try:
+            async with asyncio.timeout(NONCE_S):
+                said = await reader.readline()
+            if hmac.compare_digest(said.strip(), self.nonce.encode()):
+                return True
+        except (TimeoutError, ValueError, OSError):
+            pass
+        finally:
+            self._strangers.pop(task, None)
+        if not self._has_warned:  # once: it could be said as often as somebody likes to connect
+            self._has_warned = True
+            log.warning("Somebody came to port %d without the nonce, and was sent away.", self.port)
+        return False
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._guests >= MAX_CONNECTIONS:
+            log.warning("An agent has %d connections to one MCP server; one more was hung up on.", MAX_CONNECTIONS)
+            return
+        outlet = Outlet(writer)
+        self._guests += 1
+        try:
+            with contextlib.suppress(OSError):
+                await self._serve(reader, outlet)
+        finally:
+            self._guests -= 1
+            await outlet.close()

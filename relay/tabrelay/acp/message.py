@@ -1,0 +1,133 @@
+"""One line between editor and agent: the bytes as they came, and the little that must be known of them. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tabrelay.acp import json_edit
+from tabrelay.bridge.messages import Key, id_flaw, key, load
+from tabserver.wire import jsonrpc
+
+
+@dataclass(frozen=True)
+class Frame:
+    """`value` is None when the line is no JSON object: it still passes, for whoever reads it to complain."""
+
+    raw: bytes
+    value: dict[str, Any] | None
+
+    @classmethod
+    def read(cls, line: bytes) -> Frame:
+        try:
+            value = load(line)
+        except (ValueError, RecursionError):
+            value = None
+        return cls(line, value if isinstance(value, dict) else None)
+
+    @cached_property
+    def text(self) -> str:
+        return self.raw.decode()
+
+    @property
+    def method(self) -> str | None:
+        method = (self.value or {}).get("method")
+        return method if isinstance(method, str) else None
+
+    @property
+    def params(self) -> dict[str, Any]:
+        params = (self.value or {}).get("params")
+        return params if isinstance(params, dict) else {}
+
+    @property
+    def id(self) -> Any:
+        return (self.value or {}).get("id")
+
+    @property
+    def key(self) -> Key:
+        return key(self.id)
+
+    @property
+    def id_flaw(self) -> str | None:
+        """Why the line is not carried: its id is too long, an array or an object."""
+        return id_flaw(self.id)
+
+    @property
+    def id_text(self) -> str:
+        """The id as JSON, to give it back as it came."""
+        return json.dumps(self.id) if isinstance(self.id, str | int | None) else self.part("id") or "null"
+
+    @property
+    def is_request(self) -> bool:
+        return self.method is not None and self.value is not None and "id" in self.value
+
+    @property
+    def is_notification(self) -> bool:
+        return self.method is not None and not self.is_request
+
+    @property
+    def is_response(self) -> bool:
+        value = self.value or {}
+        return self.method is None and "id" in value and ("result" in value or "error" in value)
+
+    @property
+    def error(self) -> str | None:
+        """The text of an answer's error. Some write a null beside every result: that is none."""
+        return None if (self.value or {}).get("error") is None else self.part("error")
+
+    @property
+    def result(self) -> str | None:
+        """The text of an answer's result, if it has no error."""
+        return None if self.error is not None else self.part("result") or "null"
+
+    @property
+    def error_code(self) -> int | None:
+        error = (self.value or {}).get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        return code if isinstance(code, int) else None
+
+    def part(self, *path: str) -> str | None:
+        """The text of a member, exactly as it was written."""
+        return json_edit.raw(self.text, *path)
+
+    def put(self, path: tuple[str, ...], value: str) -> Frame:
+        return Frame.read(json_edit.put(self.text, path, value).encode())
+
+
+class Ids:
+    """Ids of the conductor's own requests. They say whose they are, in case two conductors stand in one line."""
+
+    def __init__(self) -> None:
+        self._prefix = f"relay:{secrets.token_hex(4)}:"
+        self._count = itertools.count(1)
+
+    def next(self) -> str:
+        return f"{self._prefix}{next(self._count)}"
+
+    def is_ours(self, id: Any) -> bool:
+        return isinstance(id, str) and id.startswith(self._prefix)
+
+
+def request(id: Any, method: str, params: str | None) -> bytes:
+    return _message({"id": json.dumps(id), "method": json.dumps(method), "params": params})
+
+
+def notification(method: str, params: str | None) -> bytes:
+    return _message({"method": json.dumps(method), "params": params})
+
+
+def answer(id: str, *, result: str | None = None, error: str | None = None) -> bytes:
+    """`id` is JSON, so that it goes back as it came."""
+    return _message({"id": id, "result": result, "error": error})
+
+
+def refusal(id: str, code: int, text: str, data: Any = None) -> bytes:
+    return answer(id, error=json.dumps(jsonrpc.error_message(None, code, text, data)["error"]))
+
+
+def _message(parts: dict[str, str | None]) -> bytes:
+    return json_edit.build({"jsonrpc": '"2.0"', **parts}).encode()

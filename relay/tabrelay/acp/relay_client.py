@@ -1,0 +1,145 @@
+"""The relay, as the conductor uses it: which browsers are there, the way to them, and who uses them for what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from tabrelay.acp.declarations import HEADER
+from tabrelay.admission.policy import CALL
+from tabrelay.admission.token_store import PASSING
+from tabrelay.admission.tokens import StateError, Tokens
+from tabrelay.bridge.credentials import CredentialsError, TokenFile
+from tabrelay.bridge.http import Upstream
+from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.proven_connection import ProvenConnections
+from tabrelay.bridge.target import NameTarget
+from tabrelay.calls.proof import Unproven, key_of
+
+log = logging.getLogger("tabrelay.acp")
+
+ASK_S: Final = 2.0
+TOKEN_LIFE_S: Final = 24 * 3600.0
+START: Final = "Start one: tabrelay demo"
+HINT: Final = "Was the relay started with another --home?"
+
+
+class Access:
+    """`base`: where the relay is, just now: it may be started later, or again, on another port."""
+
+    def __init__(self, home: Path, base: Callable[[], str], names: tuple[str, ...] = ()) -> None:
+        """`names`: offer these and no others, whether or not they are there."""
+        self._home = home
+        self.base = base
+        self._names = names
+        self._id = secrets.token_hex(8)
+        self._way: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
+        self._credentials = TokenFile(home / "token", HINT, is_required=False)
+        self._complaint: str | None = ""  # what was said last, so that it is said once; None: say nothing
+
+    async def servers(self) -> list[str]:
+        """Browser servers to offer; none without a relay, which is no fault: the agent works without."""
+        if self._names:
+            return list(self._names)
+        status = await self._ask("GET", "/-/status")
+        rows = status.get("servers") if isinstance(status, dict) else None
+        if not isinstance(rows, list):
+            return []
+        found = [row["name"] for row in rows if _is_there(row)]
+        if not found:
+            log.info("No page is connected to the relay: the session gets no browser tools.")
+        return found
+
+    def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
+        """The way to a browser's server. The relay tells its tools which session calls by the header."""
+        target = NameTarget(server, self.base)
+        return Outbound(Upstream(target), self._credentials, {HEADER.lower(): f"{server_id} {connection}"}, Limits())
+
+    def token(self, server: str) -> tuple[str, Callable[[], None]]:
+        """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.
+
+        Raises StateError, GrantError or OSError."""
+        tokens, name = Tokens(self._home), f"{PASSING}{secrets.token_hex(4)}"
+        made = tokens.make(name, (CALL,), (server,), TOKEN_LIFE_S)
+        return made, lambda: _revoke(tokens, name)
+
+    async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
+        """Tell the relay who is there. It forgets us when we have not said it again for a while."""
+        await self._ask("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
+
+    async def leave(self) -> None:
+        self._complaint = None  # it is of no use to anybody any more
+        await self._ask("DELETE", f"/-/acp/{self._id}")
+        await self._close()
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        """None when there is no relay."""
+        base = self.base()
+        try:
+            authorization = await self._credentials.header()
+            if authorization is None:
+                self._complain(f"No relay answers at {base}: there is no token in {self._home}. {HINT} {START}")
+                return None
+            async with asyncio.timeout(ASK_S):  # of the whole: whoever has the port may be slow on purpose
+                answer = await self._request(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
+            said = answer.raise_for_status().json()
+        except Unproven as problem:
+            self._complain(str(problem))
+        except CredentialsError as problem:
+            self._complain(str(problem))
+        except httpx2.HTTPStatusError as refused:
+            code = refused.response.status_code
+            self._complain(f"The relay at {base} refused ({code}). {HINT if code in (401, 403) else 'Is it a relay?'}")
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
+            log.info("%s%s: %s", base, path, str(problem) or type(problem).__name__)
+            self._complain(f"No relay answers at {base}: the agent gets no browser tools. {START}")
+        else:
+            self._complaint = ""
+            return said
+        return None
+
+    async def _request(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
+        """The relay proves itself on every connection; what it is asked goes nowhere else."""
+        if self._way is None or self._way[0] != key:
+            await self._close()
+            proven = ProvenConnections(key)
+            self._way = key, httpx2.AsyncClient(trust_env=False, timeout=ASK_S, transport=proven.transport), proven
+        _, client, proven = self._way
+        where = httpx2.URL(url)
+        for is_last in (False, True):
+            shown = await proven.authorization(where.host, where.port or 80)
+            answer = await client.request(method, url, json=body, headers={"Authorization": shown})
+            if is_last or answer.status_code != 401 or not proven.forget(shown):
+                break
+        return answer
+
+    async def _close(self) -> None:
+        if self._way is not None:
+            _, client, proven = self._way
+            self._way = None
+            await client.aclose()
+            await proven.close()
+
+    def _complain(self, text: str) -> None:
+        if self._complaint is not None and text != self._complaint:
+            self._complaint = text
+            log.warning("%s", text)
+
+
+def _is_there(row: Any) -> bool:
+    """Is it a browser's server that is connected? Whoever has the port may be no relay, and say anything."""
+    is_row = isinstance(row, dict) and isinstance(row.get("name"), str)
+    return is_row and row.get("kind") == "browser" and row.get("state") == "online"
+
+
+def _revoke(tokens: Tokens, name: str) -> None:
+    try:
+        tokens.revoke(lambda grant: grant.name == name)
+    except (StateError, OSError) as problem:
+        log.warning("A token could not be revoked, and ends by itself within a day: %s", problem)

@@ -1,0 +1,78 @@
+"""One ACP session of an agent's, and the MCP servers that the conductor gave it: which, how, and who came to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tabrelay.acp.local_port import Listener
+
+
+@dataclass(eq=False)
+class Offer:
+    """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp.
+
+    `carried`: what the requests are called together that come in envelopes, without a connection.
+    """
+
+    session: Session
+    name: str
+    server: str | None
+    server_id: str
+    how: str
+    listener: Listener | None = None
+    revoke: Callable[[], None] | None = None
+    connections: set[str] = field(default_factory=set)
+    is_used: bool = False
+    carried: str | None = None
+
+    def connected(self, connection: str) -> None:
+        self.is_used = True
+        self.connections.add(connection)
+        self.session.on_change()
+
+    def disconnected(self, connection: str) -> None:
+        self.connections.discard(connection)
+        self.session.on_change()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "server": self.server,
+            "server_id": self.server_id,
+            "how": self.how,
+            "connections": sorted(self.connections),
+            "is_used": self.is_used,
+        }
+
+
+class Session:
+    """`id` is not known until the agent has said it."""
+
+    def __init__(self, id: str | None, on_change: Callable[[], None]) -> None:
+        self.id = id
+        self.known = asyncio.Event()
+        self.offers: list[Offer] = []
+        self.on_change = on_change
+        self.is_closed = False
+        if id is not None:
+            self.known.set()
+
+    def settle(self, id: str) -> None:
+        self.id = id
+        self.known.set()
+
+    def describe(self) -> dict[str, Any]:
+        return {"session": self.id, "servers": [offer.describe() for offer in self.offers]}
+
+    async def close(self) -> None:
+        """Ports, connections and tokens of it are gone when this returns."""
+        self.is_closed = True
+        for offer in self.offers:
+            if offer.listener is not None:
+                await offer.listener.close()
+            revoke, offer.revoke = offer.revoke, None
+            if revoke is not None:
+                revoke()

@@ -1,0 +1,261 @@
+"""The gate: one ASGI wrapper around everything, HTTP and WebSocket alike, that denies by default.
+
+Order: Host, Origin, is it a public route?, token, scope, rate. A route that nobody listed needs a token, so a route
+added later is closed until somebody opens it by name. WebSockets are refused before the 101, with a real HTTP status.
+Nothing behind the gate ever sees a token: headers and subprotocol entries that carry one are taken out on the way in.
+
+It decides nothing about hosts, origins and scopes itself (policy does); which route asks for what is in `routes`, how a
+refusal is said in `outgoing`, and how somebody inside is sent away in `visits`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tabrelay.admission.active_requests import Visits
+from tabrelay.admission.policy import CALL, METRICS, SERVE, Policy, Principal, Refuse, allows, too_often, unauthorized
+from tabrelay.admission.rate_limiter import Rates
+from tabrelay.admission.responses import Outgoing, is_preflight
+from tabrelay.admission.routes import Route, route
+from tabrelay.admission.tokens import Tokens
+from tabrelay.calls.started import BEGUN
+from tabrelay.http.headers import Heading
+from tabserver.wire.frames import SUBPROTOCOL
+
+if TYPE_CHECKING:
+    from tabrelay.admission.oauth import Resource
+
+UNLIMITED = Rates(0, 0)
+NULL = "null"  # the origin of files and sandboxes: anybody's
+ANYONE = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
+
+
+class Gate:
+    """Wraps the whole application; ``scope["state"]["principal"]`` is set for whoever was let in with a token."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        policy: Policy,
+        tokens: Tokens,
+        *,
+        no_auth: bool = False,
+        plain: frozenset[str] = frozenset(),
+        rates: Rates = UNLIMITED,
+        resource: Resource | None = None,
+        on_refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
+        one principal may ask. `resource`: takes tokens of an authorization server too. `on_refused` hears why."""
+        self._app = app
+        self._policy = policy
+        self._tokens = tokens
+        self._no_auth = no_auth
+        self._plain = plain
+        self._rates = rates
+        self._resource = resource
+        self._on_refused = on_refused
+        self._visits = Visits(self._is_welcome)
+
+    def _is_welcome(self, principal: Principal) -> bool:
+        if self._resource is not None and (principal.credential or "").startswith("oauth:"):
+            return self._resource.is_good(principal)
+        return self._tokens.is_good(principal)
+
+    def look(self) -> None:
+        """A token was revoked: whoever came in with it goes now."""
+        self._visits.look()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):  # lifespan
+            await self._app(scope, receive, send)
+            return
+        asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
+        out = Outgoing(scope, asked, send)
+        if (begun := scope.get(BEGUN)) is not None:
+            # It was admitted when it came, by `recognise`: a moment ago.
+            await self._let_in(scope, receive, out, asked, begun.principal)
+            return
+        origins = _values(scope, b"origin")
+        # Several Origin headers are joined into something that no list can hold.
+        # defence: two Origin headers
+        origin = ", ".join(origins) if origins else None
+        refusal = self._policy.check_host(_values(scope, b"host"))
+        stranger = self._stranger(asked, origin)
+        if refusal is None and isinstance(stranger, Refuse):
+            refusal = stranger
+        if refusal is not None:
+            self._on_refused(refusal.reason)
+            await out.refuse(refusal, receive)
+            return
+        # defence: CORS for admitted origins only
+        if asked.has_cors and origin is not None:
+            out.allow(origin)
+            if is_preflight(scope):
+                await out.preflight()
+                return
+        token = _sent_token(scope)
+        if self._resource is not None and not asked.is_public:
+            await self._resource.prepare(token)
+        admitted = None
+        if not asked.is_public:
+            is_plain = self._is_plain(asked, scope)
+            admitted = self._admit(asked, token, origin, is_stranger=stranger is not None, is_plain=is_plain)
+        # defence: the rate
+        if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
+            admitted = too_often(wait_s)
+        if isinstance(admitted, Refuse):
+            self._on_refused(admitted.reason)
+            await out.refuse(self._challenge(asked, scope, admitted), receive)
+            return
+        await self._let_in(scope, receive, out, asked, admitted)
+
+    def recognise(self, path: str, heading: Heading) -> Principal | None:
+        """Who sends this POST to a server, if everything can be said at once; None, and nothing was done, if not.
+
+        Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
+        """
+        asked = route("http", "POST", path)
+        # defence: a rebound Host in the fast lane
+        # defence: an Origin in the fast lane
+        if asked.is_public or b"origin" in heading or self._policy.check_host(heading.headers(b"host")) is not None:
+            return None
+        admitted = self._admit(asked, _token(heading.headers(b"authorization")), None)
+        if not isinstance(admitted, Principal) or self._rates.take(admitted.id, time.monotonic()):
+            return None
+        return admitted
+
+    def recognise_again(self, principal: Principal) -> bool:
+        """The same request as one that was recognised: may it pass too? If not, nothing was done."""
+        if not (self._tokens.is_good(principal) if self._resource is None else self._is_welcome(principal)):
+            return False
+        return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
+
+    def unrecognise(self, principal: Principal) -> None:
+        """The request will be looked at by `__call__` after all."""
+        self._rates.give_back(principal.id)
+
+    async def _let_in(
+        self, scope: Scope, receive: Receive, out: Outgoing, asked: Route, admitted: Principal | None
+    ) -> None:
+        # defence: tokens behind the gate
+        inner = _without_secrets(scope)
+        inner.setdefault("state", {})["principal"] = admitted
+        if scope["type"] == "websocket":
+            inner["state"]["signature"] = self._tokens.socket_signature(_sent_token(scope) or "")
+        if admitted is None:
+            await self._app(inner, receive, out.send)
+            return
+        visit = self._visits.open(admitted, scope["type"], receive)
+        if BEGUN in scope and not self._is_welcome(admitted):
+            visit.end()
+        try:
+            await self._app(inner, visit.receive, out.send)
+        finally:
+            self._visits.close(visit)
+        if visit.is_over:
+            refusal = self._challenge(asked, scope, unauthorized(asked.needs, was_given=True))
+            await out.cut(refusal, receive)
+
+    def _challenge(self, asked: Route, scope: Scope, refusal: Refuse) -> Refuse:
+        """Clients of a server that may get their token elsewhere are told where."""
+        if self._resource is None or refusal.status not in (401, 403) or asked.server is None:
+            return refusal
+        was_given = _sent_token(scope) is not None
+        return self._resource.challenge(refusal, asked.needs, asked.server, was_given, asked.place)
+
+    def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
+        """Does this page come from an origin that is not listed? True if it may go on all the same."""
+        # defence: a stolen token in a page of another origin
+        if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:
+            return None
+        # defence: Origin null may ask
+        if asked.is_for_asking and origin != NULL:
+            return True
+        return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
+
+    def _admit(
+        self,
+        asked: Route,
+        token: str | None,
+        origin: str | None,
+        *,
+        is_stranger: bool = False,
+        is_plain: bool = False,
+    ) -> Principal | Refuse:
+        principal = self._tokens.identify(token, origin) if token else None
+        if principal is None and token and self._resource is not None:
+            found = self._resource.admit(token, asked.needs, asked.server)
+            if isinstance(found, Refuse):
+                return found
+            principal = found
+        # defence: a paired origin with another token
+        if is_stranger and (principal is None or principal.origin != origin):
+            # A paired origin is worth nothing without the token that was given to it; no other token will do.
+            return unauthorized(asked.needs, token is not None)
+        if principal is None and token and self._tokens.identify(token, None) is not None:
+            return Refuse(403, "forbidden", "This token belongs to another origin. Pair this page: tabrelay pair")
+        if token is None and origin is not None and is_plain:
+            # The origin was compared with the list already. Whoever sends none, or anything for a token, is not meant.
+            return Principal(f"origin:{origin}", frozenset({SERVE}), origin, frozenset({asked.server or ""}))
+        if principal is None and self._no_auth:
+            principal = ANYONE
+        if principal is None:
+            # defence: deny by default
+            return unauthorized(asked.needs, token is not None)
+        # defence: scope and server of a token
+        return allows(principal, asked.needs, asked.server) or principal
+
+    def _is_plain(self, asked: Route, scope: Scope) -> bool:
+        """A WebSocket at exactly the URL of a server that is open to pages with no link and no token."""
+        if scope["type"] != "websocket" or asked.server not in self._plain or scope["path"] != f"/{asked.server}":
+            return False
+        return SUBPROTOCOL not in scope.get("subprotocols", ())
+
+
+def _values(scope: Scope, name: bytes) -> list[str]:
+    """Every value of a header. httptools leaves trailing blanks on values, so they are taken off here."""
+    return [value.strip(b" \t").decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+def _sent_token(scope: Scope) -> str | None:
+    return _token(_values(scope, b"authorization"), scope.get("subprotocols", ()))
+
+
+def _token(authorizations: list[str], subprotocols: Iterable[str] = ()) -> str | None:
+    """The one token of a request; "" (never valid) if what was sent is malformed or ambiguous."""
+    found: list[str] = []
+    for value in authorizations:
+        scheme, _, rest = value.partition(" ")
+        found.append(rest.strip() if scheme.lower() == "bearer" else "")
+    for entry in _bearers(subprotocols):
+        try:
+            text = entry.removeprefix("bearer.")
+            found.append(base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii"))
+        except (binascii.Error, UnicodeDecodeError, ValueError):
+            found.append("")
+    if not found:
+        return None
+    # defence: two tokens in one request
+    return found[0] if len(found) == 1 else ""
+
+
+def _bearers(subprotocols: Iterable[str]) -> list[str]:
+    return [entry for entry in subprotocols if entry.startswith("bearer.")]
+
+
+def _without_secrets(scope: Scope) -> Scope:
+    hidden = (b"authorization", b"sec-websocket-protocol")
+    inner = {**scope, "headers": [(key, value) for key, value in scope["headers"] if key not in hidden]}
+    if "subprotocols" in scope:
+        secret = _bearers(scope["subprotocols"])
+        inner["subprotocols"] = [entry for entry in scope["subprotocols"] if entry not in secret]
+        if inner["subprotocols"]:
+            inner["headers"].append((b"sec-websocket-protocol", ", ".join(inner["subprotocols"]).encode("latin-1")))
+    return inner

@@ -1,0 +1,229 @@
+"""This relay as an OAuth resource server: whose access token is this, for which server, and until when?
+
+Tokens are JWTs of one issuer (RFC 9068). A token is for this relay only if its audience says so: the server's own
+address, `https://relay.example/notes` (or `…/notes/mcp`), or the relay's. Its scopes are `call` and `serve`, or
+`call:notes` and `serve:notes` for one server. Knows no HTTP; the keys are kept in `keys`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+
+from tabrelay.admission.oauth_keys import ALGORITHMS, Keys
+from tabrelay.admission.policy import CALL, SERVE, Principal, Refuse
+from tabrelay.admission.routes import MCP, WELL_KNOWN
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+LEEWAY_S: Final = 30.0  # the issuer's clock may be ahead: for when a token begins, not for when it ends
+MAX_TOKEN: Final = 16 * 1024
+MOST_KNOWN: Final = 1024
+_JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_PLAIN: Final = re.compile(r"[\w.@|:+-]{1,100}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a token says that was found good."""
+
+    subject: str
+    scopes: frozenset[str]
+    audiences: frozenset[str]
+    expires: float
+    digest: str
+
+
+class Resource:
+    def __init__(self, issuer: str, base: str, keys: Keys, wall: Callable[[], float] = time.time) -> None:
+        """`base`: the address under which clients reach this relay."""
+        self.issuer = issuer
+        self._base = base.rstrip("/")
+        self._keys = keys
+        self._wall = wall
+        # Checking a signature takes longer than all the rest of a call: a token that was good is known by its digest.
+        self._known: dict[str, Claims] = {}
+        # defence: a key that is gone
+        keys.on_change = self._known.clear
+
+    async def prepare(self, token: str | None) -> None:
+        """Before `admit`: have the keys that it needs."""
+        if token is None or not is_jwt(token) or _digest(token) in self._known:
+            return
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            return
+        if header.get("alg") in ALGORITHMS:
+            kid = header.get("kid")
+            await self._keys.prepare(kid if isinstance(kid, str) else None)
+
+    def admit(self, token: str, needs: str | None, server: str | None) -> Principal | Refuse | None:
+        """Whose it is; None if it is no token of this issuer for this relay (and server)."""
+        claims = self._claims(token)
+        if claims is None or not self._is_meant(claims, server):
+            return None
+        # None: any valid token will do.
+        scopes = frozenset(scope for scope in (CALL, SERVE) if _servers(claims, scope) != frozenset())
+        servers = _servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims)
+        principal = Principal(
+            _name(claims.subject),
+            scopes,
+            # defence: the status of an audience
+            servers=_both(servers, self._audience(claims)),
+            credential=f"oauth:{claims.digest}",
+            expires=claims.expires,
+        )
+        if needs is not None and (needs not in scopes or (server is not None and not principal.may_see(server))):
+            return Refuse(403, "forbidden", f'This token lacks the scope "{self.scope(needs, server)}".')
+        return principal
+
+    def is_good(self, principal: Principal) -> bool:
+        """Would its token still be taken? A key that is gone takes its tokens along."""
+        digest = (principal.credential or "").removeprefix("oauth:")
+        # defence: the end of an open WebSocket's token
+        return digest in self._known and principal.expires is not None and self._wall() < principal.expires
+
+    def _claims(self, token: str) -> Claims | None:
+        if not is_jwt(token):
+            return None
+        digest = _digest(token)
+        known = self._known.get(digest)
+        if known is None:
+            known = self._verify(token, digest)
+        if known is None or self._wall() >= known.expires:
+            self._known.pop(digest, None)
+            return None
+        return known
+
+    def _verify(self, token: str, digest: str) -> Claims | None:
+        try:
+            kid = jwt.get_unverified_header(token).get("kid")
+            key = self._keys.find(kid if isinstance(kid, str) else None)
+            if key is None or key.algorithm_name not in ALGORITHMS:
+                return None
+            # defence: access tokens that say they need no signature
+            # defence: access tokens whose secret is the public key
+            # The audience depends on what is asked for, and is looked at there.
+            said: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                # defence: the issuer of an access token
+                issuer=self.issuer,
+                leeway=LEEWAY_S,
+                # defence: the signature of an access token
+                options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
+            )
+            return self._read(said, digest)
+        except (jwt.PyJWTError, ValueError, TypeError):  # the last: claims of another kind than they should be
+            return None
+
+    def _read(self, said: dict[str, Any], digest: str) -> Claims:
+        subject, audience = said["sub"], said["aud"]
+        audiences = frozenset([audience] if isinstance(audience, str) else [str(each) for each in audience])
+        scope = said.get("scope", said.get("scp", ""))
+        scopes = scope.split() if isinstance(scope, str) else [str(each) for each in scope]
+        claims = Claims(str(subject), frozenset(scopes), audiences, float(said["exp"]), digest)
+        while len(self._known) >= MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[digest] = claims
+        return claims
+
+    def _is_meant(self, claims: Claims, server: str | None) -> bool:
+        """RFC 8707: a token for one server is none for another, whatever its scopes say."""
+        meant = {self._base, f"{self._base}/"}
+        if server is not None:
+            meant |= {self._address(server), self._address(server, MCP)}
+        if server is None:  # the status, which shows what the token is for
+            return any(each in meant or each.startswith(f"{self._base}/") for each in claims.audiences)
+        # defence: the audience of an access token
+        return bool(claims.audiences & meant)
+
+    def _audience(self, claims: Claims) -> frozenset[str] | None:
+        """The servers that its audience names; None: the relay itself, and so all of them."""
+        if claims.audiences & {self._base, f"{self._base}/"}:
+            return None
+        paths = [each.removeprefix(f"{self._base}/") for each in claims.audiences if each.startswith(f"{self._base}/")]
+        return frozenset(path.removesuffix(f"/{MCP}") for path in paths)
+
+    # -- what clients are told ----------------------------------------------------------------------------------------
+
+    def scope(self, needs: str, server: str | None) -> str:
+        return f"{needs}:{server}" if server else needs
+
+    def challenge(
+        self, refusal: Refuse, needs: str | None, server: str | None, was_given: bool, place: str = ""
+    ) -> Refuse:
+        """RFC 9728 §5.1 and RFC 6750 §3.1: where to get a token that would do."""
+        error = "insufficient_scope" if refusal.status == 403 else "invalid_token" if was_given else None
+        parts = [f'error="{error}"'] if error else []
+        parts += [f'scope="{self.scope(needs, server)}"'] if needs else []
+        parts.append(f'resource_metadata="{self.metadata_url(server, place)}"')
+        headers = tuple(pair for pair in refusal.headers if pair[0].lower() != "www-authenticate")
+        challenge = ("WWW-Authenticate", f"Bearer {', '.join(parts)}")
+        return Refuse(refusal.status, refusal.reason, refusal.message, (*headers, challenge), refusal.retry_after_ms)
+
+    def _address(self, *parts: str | None) -> str:
+        return "/".join([self._base, *filter(None, parts)])
+
+    def metadata_url(self, server: str | None, place: str = "") -> str:
+        return self._address(WELL_KNOWN.strip("/"), server, place)
+
+    def metadata(self, server: str | None, place: str = "") -> dict[str, Any] | None:
+        """RFC 9728 §2. The same for every name that could be one: it does not tell which servers there are.
+
+        §3.3: the resource has to be the address that the client used, so each address of a server is one."""
+        if server is not None:
+            try:
+                check_server_name(server)
+            except ServerNameError:
+                return None
+        return {
+            "resource": self._address(server, place),
+            "authorization_servers": [self.issuer],
+            "scopes_supported": [self.scope(CALL, server)],
+            "bearer_methods_supported": ["header"],
+            "resource_name": f"Tabrelay: {server}" if server else "Tabrelay",
+        }
+
+
+def is_jwt(token: str) -> bool:
+    return len(token) <= MAX_TOKEN and _JWT.fullmatch(token) is not None
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _servers(claims: Claims, needs: str | None) -> frozenset[str] | None:
+    """For which servers it has a scope; None for all of them."""
+    # defence: the scopes of an access token
+    if needs in claims.scopes:
+        return None
+    prefix = f"{needs}:"
+    return frozenset(scope.removeprefix(prefix) for scope in claims.scopes if scope.startswith(prefix))
+
+
+def _any_servers(claims: Claims) -> frozenset[str] | None:
+    found = [_servers(claims, CALL), _servers(claims, SERVE)]
+    return None if None in found else frozenset().union(*(names for names in found if names is not None))
+
+
+def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """The servers that are in both; None means all of them."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _name(subject: str) -> str:
+    """One principal, whichever of its tokens it shows: what it owns outlives a refresh."""
+    is_plain = _PLAIN.fullmatch(subject) is not None
+    return f"oauth:{subject if is_plain else hashlib.sha256(subject.encode()).hexdigest()[:32]}"

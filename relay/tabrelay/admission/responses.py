@@ -1,0 +1,134 @@
+"""What goes back through the gate: the headers that every answer has, CORS for origins that were admitted, refusals.
+
+Whether somebody is refused is decided in `gate`; here is only how it is said, over HTTP or before a WebSocket's 101.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from starlette.types import Message, Receive, Scope, Send
+
+from tabrelay.admission.policy import Refuse
+from tabrelay.admission.routes import Route
+from tabrelay.errors import Busy
+from tabserver.wire import jsonrpc
+
+Headers = list[tuple[bytes, bytes]]
+
+# For servers that can't refuse a WebSocket with an HTTP status.
+CLOSE_CODES: Final = {401: 4401, 403: 4403, 421: 4403, 429: 1013}
+DEFAULT_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+# For whatever is no page and no file: if a browser shows it all the same, nothing in it counts.
+# defence: a policy for what is no page
+CSP: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+CORS_METHODS: Final = b"GET, POST, DELETE"
+CORS_HEADERS: Final = (
+    "Content-Type, Accept, Authorization, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID, "
+    "traceparent, tracestate"
+)
+_MCP_PARAM: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Outgoing:
+    """The way out of one request or WebSocket. `send` is what the application is given."""
+
+    __slots__ = ("_asked", "_cors", "_scope", "_send", "is_begun", "is_ended")
+
+    def __init__(self, scope: Scope, asked: Route, send: Send) -> None:
+        self._scope = scope
+        self._asked = asked
+        self._send = send
+        self._cors: Headers = []
+        self.is_begun = False
+        self.is_ended = False
+
+    def allow(self, origin: str) -> None:
+        """Only for origins that were admitted, so never `*`; refusals have it too, or a page could not read why."""
+        self._cors = [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", b"Mcp-Session-Id, WWW-Authenticate, Retry-After"),
+            (b"vary", b"Origin"),
+        ]
+
+    async def send(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            self.is_begun = True
+            message = {**message, "headers": dressed(message.get("headers", ()), self._asked.speaks_rpc) + self._cors}
+        elif kind == "http.response.body":
+            self.is_ended = not message.get("more_body", False)
+        await self._send(message)
+
+    async def preflight(self) -> None:
+        asked = [value for name, value in self._scope["headers"] if name == b"access-control-request-headers"]
+        wanted = b",".join(asked).decode("latin-1").lower().split(",")
+        params = [name.strip() for name in wanted if _MCP_PARAM.fullmatch(name.strip())]
+        headers = [
+            (b"access-control-allow-methods", CORS_METHODS),
+            (b"access-control-allow-headers", ", ".join([CORS_HEADERS, *params]).encode("latin-1")),
+            (b"access-control-max-age", b"600"),
+            (b"vary", b"Access-Control-Request-Headers"),
+        ]
+        await self.send({"type": "http.response.start", "status": 204, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, refusal: Refuse, receive: Receive) -> None:
+        text = json.dumps(self._body(refusal)).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())]
+        headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in refusal.headers]
+        prefix = "http"
+        if self._scope["type"] == "websocket":
+            await receive()  # websocket.connect
+            if "websocket.http.response" not in self._scope.get("extensions", {}):
+                code = CLOSE_CODES[refusal.status]
+                await self._send({"type": "websocket.close", "code": code, "reason": refusal.reason})
+                return
+            prefix = "websocket.http"
+            headers += [*DEFAULT_HEADERS, *self._cors]
+        await self.send({"type": f"{prefix}.response.start", "status": refusal.status, "headers": headers})
+        await self.send({"type": f"{prefix}.response.body", "body": text})
+
+    def _body(self, refusal: Refuse) -> dict[str, Any]:
+        if not self._asked.speaks_rpc:
+            return {"error": refusal.reason, "message": refusal.message}
+        can_retry = refusal.retry_after_ms is not None
+        data: dict[str, Any] = {"reason": refusal.reason, "delivered": "no", "retryable": can_retry}
+        data["server"] = self._asked.server
+        if can_retry:
+            data["retry_after_ms"] = refusal.retry_after_ms
+        code = Busy.code if can_retry else jsonrpc.INVALID_REQUEST
+        return jsonrpc.error_message(None, code, refusal.message, data)
+
+    async def cut(self, refusal: Refuse, receive: Receive) -> None:
+        """The client is no longer welcome, and the application has let go: say why, or end what was begun."""
+        if self._scope["type"] != "http" or self.is_ended:
+            return
+        if self.is_begun:
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self.refuse(refusal, receive)
+
+
+def dressed(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers:
+    """An answer's own headers, and those that every answer has."""
+    given = list(headers)
+    present = {name for name, _ in given}  # ASGI: names are in lower case
+    # defence: safe headers on every answer
+    given += [pair for pair in DEFAULT_HEADERS if pair[0] not in present]
+    if not speaks_rpc and CSP[0] not in present:
+        given.append(CSP)
+    return given
+
+
+def is_preflight(scope: Scope) -> bool:
+    is_options = scope["type"] == "http" and scope["method"] == "OPTIONS"
+    return is_options and any(name == b"access-control-request-method" for name, _ in scope["headers"])

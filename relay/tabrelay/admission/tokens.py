@@ -1,0 +1,272 @@
+"""Tokens: the relay's own, those with a name, and those of paired pages. Recognises them, gives them out, revokes them.
+
+``token`` in the state directory holds the relay's own in clear (0600: clients on this account read it); what was given
+out is in `grants`, as digests. Whatever another process changes counts from the next request on. This module does not
+decide what a principal may do (see policy).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tabrelay.admission.pairing_codes import Code, CodeProblem, Codes
+from tabrelay.admission.policy import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
+from tabrelay.admission.token_store import Grant, GrantError, Grants, Holder, holders
+from tabrelay.calls import proof
+from tabrelay.system import private_files
+from tabrelay.system.private_files import StateError
+
+__all__ = ["Grant", "GrantError", "Redeemed", "StateError", "Tokens"]
+
+log = logging.getLogger(__name__)
+
+DEFAULT: Final = "default"  # what the relay's own token is called where tokens have names
+_NOBODY: Final = Principal("token:none", frozenset())
+MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, METRICS, ADMIN})
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Redeemed:
+    """What a page gets for its code."""
+
+    token: str
+    server: str | None
+
+
+class Tokens:
+    """Reads, makes and recognises tokens; also holds the pending pairing codes."""
+
+    def __init__(
+        self,
+        home: Path,
+        wall: Callable[[], float] = time.time,
+        glance_s: float = private_files.GLANCE_S,
+        *,
+        shares_proofs: bool = False,
+    ) -> None:
+        """`glance_s`: how old may what was read from the files be. `shares_proofs`: client proofs are accepted by every
+        relay with the same `session.key`, since the next request may reach another one of them."""
+        self.home = home
+        self._file = home / "token"
+        self._watch = private_files.Watch(self._file, glance_s)
+        self._wall = wall
+        self._codes = Codes()
+        self._master: str | None = None
+        self._session_key: bytes | None = None
+        self._master_principal = _NOBODY
+        self._master_holders: dict[str, Holder] = {}
+        self._shares_proofs = shares_proofs
+        self._issuer: proof.Issuer | None = None
+        self._grants = Grants(home, glance_s)
+        self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
+        self.on_revoked: Callable[[set[str]], None] = lambda principals: None
+
+    # -- the relay's own ----------------------------------------------------------------------------------------------
+
+    def master(self) -> str:
+        """The relay's own token, made at the first start, and made anew when its file is gone."""
+        if self._watch.has_changed() or self._master is None:
+            self._read_master()
+        assert self._master is not None
+        return self._master
+
+    def _read_master(self) -> None:
+        private_files.prepare(self.home)
+        before, known = self._master, self._master_principal
+        # A file that can't be read admits no request.
+        self._master, self._master_principal, self._master_holders = None, _NOBODY, {}
+        self._master = private_files.secret_in(self._file)
+        sha256 = digest(self._master)
+        self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
+        self._master_holders = holders(sha256, self._master_principal)
+        if before is not None and before != self._master:
+            self._revoked([known])
+
+    def renew_master(self) -> str:
+        """Replace the relay's own token: nobody who has the old one is let in any more."""
+        private_files.prepare(self.home)
+        private_files.write(self._file, private_files.new_secret() + "\n")
+        self._watch.has_changed(look=True)
+        self._master = None
+        return self.master()
+
+    def session_key(self) -> bytes:
+        """What session ids are sealed with; made at the first start, and good for nothing else."""
+        if self._session_key is None:  # every browser that comes needs it
+            private_files.prepare(self.home)
+            self._session_key = private_files.secret_in(self.home / "session.key").encode()
+        return self._session_key
+
+    def state_key(self, server: str, principal: str) -> str:
+        """What a server's pages seal with that its clients carry for them. Another page's server can't open it."""
+        bound = json.dumps(["request state", server, principal]).encode()
+        return hmac.new(self.session_key(), bound, hashlib.sha256).hexdigest()
+
+    # -- recognising --------------------------------------------------------------------------------------------------
+
+    def identify(self, token: str, origin: str | None) -> Principal | None:
+        """Whose token is this? A bound token is unknown to every other origin.
+
+        No Origin at all is accepted: browsers leave it out on same-origin GETs, and a program could forge it anyway.
+        """
+        if token.startswith(proof.PREFIX):
+            return self._identify_proof(token, origin)
+        # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
+        if self._is_master(token):
+            return self._master_principal
+        grant = self._grants.find(digest(token))
+        # defence: an expired token
+        if grant is None or grant.is_over(self._wall()):
+            return None
+        # defence: a token bound to an origin
+        if origin is not None and grant.origin is not None and origin != grant.origin:
+            return None
+        return grant.principal
+
+    # -- proofs in the place of tokens --------------------------------------------------------------------------------
+
+    def prove(self, key_id: str, authority: str, client_nonce: str) -> dict[str, str] | None:
+        """The relay's signature for a client's challenge; None if no token has this key. `authority` is the relay's."""
+        holder = self._holder(key_id)
+        return None if holder is None else self._proofs().answer(holder.key, authority, client_nonce)
+
+    def socket_signature(self, text: str) -> str | None:
+        """What a WebSocket begins with that was opened with this client proof; None if it was a token."""
+        found = self._shown(text) if text.startswith(proof.PREFIX) else None
+        return None if found is None else found[0].exchange.socket_signature(found[1].key)
+
+    def _identify_proof(self, text: str, origin: str | None) -> Principal | None:
+        found = self._shown(text)
+        if found is None:
+            return None
+        grant = found[1].grant
+        # defence: another program on the port: a page's proof is of its origin
+        if grant is not None and origin is not None and grant.origin is not None and origin != grant.origin:
+            return None
+        return found[1].principal
+
+    def _shown(self, text: str) -> tuple[proof.Shown, Holder] | None:
+        shown = self._proofs().read(text)
+        holder = None if shown is None else self._holder(shown.key_id)
+        # defence: another program on the port: a proof is signed by the client
+        if shown is None or holder is None or not shown.is_signed_by(holder.key):
+            return None
+        return shown, holder
+
+    def _holder(self, key_id: str) -> Holder | None:
+        try:
+            self.master()
+        except StateError as problem:
+            log.error("%s", problem)
+        holder = self._master_holders.get(key_id) or self._grants.holder(key_id)
+        if holder is not None and holder.grant is not None and holder.grant.is_over(self._wall()):
+            return None
+        return holder
+
+    def _proofs(self) -> proof.Issuer:
+        if self._issuer is None:
+            # defence: proofs that relays of one bus share
+            shared = hmac.digest(self.session_key(), b"client proofs", "sha256") if self._shares_proofs else None
+            # A secret of this process only: what a program captured that took the port ends with this relay.
+            # defence: another program on the port: a proof is of one process
+            # defence: proofs of relays without a bus
+            self._issuer = proof.Issuer(shared or secrets.token_bytes(32), self._wall)
+        return self._issuer
+
+    def _is_master(self, token: str) -> bool:
+        try:
+            return hmac.compare_digest(_bytes(token), _bytes(self.master()))
+        except StateError as problem:
+            # Somebody broke the file while the relay runs: nobody gets in with it, and the relay goes on.
+            log.error("%s", problem)
+            return False
+
+    def is_good(self, principal: Principal) -> bool:
+        """Would its token still be taken? For what was let in a while ago."""
+        if principal.credential is None:
+            return True
+        try:
+            if self._watch.has_changed() or self._master is None:
+                self._read_master()
+        except StateError as problem:
+            log.error("%s", problem)
+        if principal.credential == self._master_principal.credential:
+            return True
+        grant = self._grants.find(principal.credential)
+        return grant is not None and not grant.is_over(self._wall())
+
+    def _revoked(self, principals: Iterable[Principal]) -> None:
+        """`on_revoked` hears the ids of those who have no token left: a page may have been paired more than once."""
+        left = {grant.principal.id for grant in self._grants.all()}
+        gone = {principal.id for principal in principals} - left
+        for id in gone:
+            log.info("%s: its token was revoked", id)
+        self.on_revoked(gone)
+
+    # -- giving out ---------------------------------------------------------------------------------------------------
+
+    def issue(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
+        """A new token for a page: bound to its origin, and to a server or (None) not."""
+        return self._give(scopes, origin=origin, servers=None if server is None else (server,))
+
+    def make(
+        self, name: str, scopes: Iterable[str], servers: Sequence[str] | None = None, life_s: float | None = None
+    ) -> str:
+        """A new token with a name, for some servers or (None) all, for a while or (None) until it is revoked."""
+        if name == DEFAULT:
+            raise GrantError(f'"{DEFAULT}" is the name of the relay\'s own token. Use another one.')
+        if not _NAME.fullmatch(name):
+            rule = "1 to 64 letters, digits, '-', '_' or '.', and a letter or digit first"
+            raise GrantError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
+        expires = None if life_s is None else self._wall() + life_s
+        return self._give(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)
+
+    def _give(self, scopes: Iterable[str], **more: Any) -> str:
+        token = private_files.new_secret()
+        self._grants.add(Grant(digest(token), tuple(sorted(scopes)), self._wall(), **more))
+        return token
+
+    def grants(self) -> list[Grant]:
+        return self._grants.all()
+
+    def has_page(self, origin: str) -> bool:
+        """Was a page of this origin paired?"""
+        return self._grants.has_origin(origin)
+
+    def revoke(self, is_meant: Callable[[Grant], bool]) -> list[Grant]:
+        return self._grants.remove(is_meant)
+
+    # -- one-time codes -----------------------------------------------------------------------------------------------
+
+    def mint(self, server: str | None, ttl_s: float, now: float) -> str:
+        """A pairing code; ``server`` None: its token may serve any name."""
+        return self._codes.mint(server, ttl_s, now)
+
+    def redeem(self, code: str, origin: str, now: float) -> Redeemed | CodeProblem:
+        """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
+        found = self._codes.look(code, now)
+        if not isinstance(found, Code):
+            return found
+        # First the token, then the end of the code: a token that can't be stored does not use it up.
+        token = self.issue(origin, found.server, (SERVE, MANAGE))
+        self._codes.use_up(code)
+        return Redeemed(token, found.server)
+
+
+def digest(token: str) -> str:
+    return hashlib.sha256(_bytes(token)).hexdigest()
+
+
+def _bytes(token: str) -> bytes:
+    return token.encode("utf-8", "surrogatepass")

@@ -1,0 +1,315 @@
+"""The files the relay hands to browsers: found in the wheel or in the source tree, hashed, compressed, named.
+
+Groups under a hashed address (js, tabserver, pyodide, pyscript, micropython, snapshot) never change there and may be
+cached for ever. All of them also have stable names, and the pages (demo, page) only those. ``tabserver.zip`` is built
+from the very package that this process imports, so relay and tab can't disagree about the wire; a memory snapshot is
+offered only if it was made of just these files. Requests are answered in faces/pages.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tabrelay import __version__
+from tabrelay.assets.npm_package import make_package
+
+MIMES = {
+    "": "text/plain; charset=utf-8",  # licences
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".py": "text/x-python; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".tgz": "application/gzip",
+    ".toml": "application/toml",
+    ".ts": "text/plain; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".wasm": "application/wasm",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+    ".zip": "application/zip",
+}
+LOADER = "tabrelay.js"
+DEFAULT_RELAY = "http://127.0.0.1:4747"  # as the loader has it in the source tree
+COMPRESSIBLE = {".css", ".html", ".js", ".json", ".map", ".md", ".mjs", ".py", ".svg", ".toml", ".ts", ".txt"}
+MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed when the assets are made, or go out as they are
+
+# A path is looked up segment by segment, none of which can be "..", hidden or empty: nothing outside can be named.
+_PATH = re.compile(r"[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*(/[A-Za-z0-9_@+-][A-Za-z0-9_@+.-]*)*")
+# `retry/3/client.js` is `client.js`. Firefox does not load a module again that failed once, nor what imports it, for as
+# long as the page is open, so each attempt needs a path of its own.
+_RETRY = re.compile(r"retry/[0-9]{1,9}/(?!demo/|page/|retry/)(?P<path>.+)")
+_HASHED = re.compile(r"assets/(?P<group>[a-z]+)-(?P<hash>[0-9a-f]{16})/(?P<path>.+)")
+
+
+class AssetsMissing(Exception):
+    """A file that must be there is not; the text says how to get it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """One file, ready to be sent. ``etag`` is bare: the HTTP side quotes it and tells the encodings apart."""
+
+    body: bytes
+    gzip_body: bytes | None
+    mime: str
+    etag: str
+    immutable: bool = False
+
+
+class Folder:
+    """Files below one directory, read when asked for; a live one reads a file again when it changed on disk."""
+
+    def __init__(self, root: Path, is_live: bool = False) -> None:
+        self.root = root
+        self._is_live = is_live
+        self._cache: dict[str, tuple[tuple[int, int], Asset]] = {}
+
+    def get(self, path: str, immutable: bool = False) -> Asset | None:
+        if not _PATH.fullmatch(path) or path.endswith((".gz", ".pyc")):
+            return None
+        cached = self._cache.get(path)
+        if cached is not None and not self._is_live:
+            return cached[1]
+        file = self.root / path
+        try:
+            found = file.stat()
+            if not file.is_file() or not file.resolve().is_relative_to(self.root.resolve()):
+                return None
+            stamp = (found.st_mtime_ns, found.st_size)
+            if cached is None or cached[0] != stamp:
+                cached = stamp, make_asset(file.name, file.read_bytes(), immutable, file.with_name(file.name + ".gz"))
+                self._cache[path] = cached
+        except OSError:
+            return None
+        return cached[1]
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """What counts for the hash, in a fixed order: everything that can be asked for."""
+        for file in sorted(self.root.rglob("*")):
+            name = file.relative_to(self.root).as_posix()
+            if file.is_file() and _PATH.fullmatch(name) and not name.endswith((".gz", ".pyc")):
+                yield name, file
+
+    def preload(self) -> Folder:
+        """Read everything now, so that what is served later is what was hashed, whatever happens on disk."""
+        for name, _ in self.files():
+            self.get(name, immutable=True)
+        return self
+
+    @cached_property
+    def hash(self) -> str:
+        return content_hash((name, file.read_bytes()) for name, file in self.files())
+
+
+class Assets:
+    """Every group by name. Directories may be missing until they are needed: ``check`` says so in one sentence."""
+
+    def __init__(
+        self,
+        *,
+        tabserver: Path,
+        page: Path,
+        demo: Path,
+        pyodide: Path,
+        pyscript: Path,
+        micropython: Path,
+        snapshot: Path,
+        fix: str = "",
+    ) -> None:
+        self._tabserver = tabserver
+        self._js = Folder(tabserver / "js", is_live=True)
+        self._page = Folder(page, is_live=True)
+        self._demo = Folder(demo, is_live=True)
+        # Tabserver as MicroPython understands it: one file, which a page names by its stable name.
+        self._small = Folder(tabserver / "micropython", is_live=True)
+        made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
+        self._runtimes = {name: Folder(folder) for name, folder in made.items()}
+        self._fix = fix
+
+    @classmethod
+    def find(cls) -> Assets:
+        """The installed package's files, else those of the source tree this module lies in."""
+        spec = importlib.util.find_spec("tabserver")
+        if spec is None or not spec.submodule_search_locations:
+            raise AssetsMissing("The browser package `tabserver` can't be found. Reinstall tabrelay.")
+        tabserver = Path(spec.submodule_search_locations[0])
+        package = Path(__file__).resolve().parents[1]
+        packed = package / "_assets"
+        if packed.is_dir():
+            fix = "Reinstall tabrelay: pip install --force-reinstall tabrelay"
+            demo, made = packed / "demo", packed
+        else:
+            fix = "In the source tree, `make demo` brings it."
+            demo, made = package.parents[1] / "web_demo", package.parents[1] / "build" / "assets"
+        return cls(
+            tabserver=tabserver,
+            page=package / "assets" / "page",
+            demo=demo,
+            pyodide=made / "pyodide",
+            pyscript=made / "pyscript",
+            micropython=made / "micropython",
+            snapshot=made / "snapshot",
+            fix=fix,
+        )
+
+    def check(self) -> None:
+        """Raise if a browser could not be served: better one sentence at the start than a page that stays grey."""
+        for name, file in (("pyodide", "pyodide.mjs"), ("pyscript", "core.js"), ("micropython", "micropython.mjs")):
+            if not (self._runtimes[name].root / file).is_file():
+                raise AssetsMissing(f"{name.capitalize()} is missing ({self._runtimes[name].root / file}). {self._fix}")
+        if not (self._js.root / "worker.js").is_file():
+            raise AssetsMissing(f"The browser package is incomplete ({self._js.root / 'worker.js'}). {self._fix}")
+
+    @cached_property
+    def build(self) -> str:
+        """Names the code that runs in the browser: a worker of another build is told so."""
+        return hashlib.sha256(f"{self._js_frozen.hash} {self.tabserver.etag}".encode()).hexdigest()[:16]
+
+    def manifest(self) -> dict[str, Any]:
+        self.check()
+        prefix = "/-/assets"
+        manifest = {
+            "version": __version__,
+            "build": self.build,
+            "tabserver": f"{prefix}/tabserver-{self.tabserver.etag}/tabserver.zip",
+            "pyodide": f"{prefix}/pyodide-{self._runtimes['pyodide'].hash}/",
+            "pyscript": f"{prefix}/pyscript-{self._runtimes['pyscript'].hash}/",
+            "micropython": f"{prefix}/micropython-{self._runtimes['micropython'].hash}/",
+            "js": f"{prefix}/js-{self._js_frozen.hash}/",
+        }
+        if self.snapshot is None:
+            return manifest
+        url = f"{prefix}/snapshot-{self._runtimes['snapshot'].hash}/snapshot.bin"
+        return {**manifest, "snapshot": {"url": url, "integrity": self.snapshot["integrity"]}}
+
+    @property
+    def pyodide(self) -> Path:
+        return self._runtimes["pyodide"].root
+
+    @cached_property
+    def snapshot_must_fit(self) -> str:
+        """A snapshot holds modules already imported and offsets into the library's zip: it fits nothing else."""
+        return hashlib.sha256(f"{self.tabserver.etag} {self._runtimes['pyodide'].hash}".encode()).hexdigest()[:16]
+
+    @cached_property
+    def snapshot(self) -> dict[str, Any] | None:
+        """What is known of the snapshot, if there is one that fits. Without one, workers boot from the files."""
+        try:
+            about = json.loads((self._runtimes["snapshot"].root / "snapshot.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        fits = isinstance(about, dict) and about.get("fits") == self.snapshot_must_fit
+        return about if fits and isinstance(about.get("integrity"), str) else None
+
+    def index(self) -> Asset | None:
+        """The relay's own page."""
+        return self._page.get("index.html")
+
+    def lookup(self, path: str) -> Asset | None:
+        """The file behind ``/-/<path>``."""
+        if retry := _RETRY.fullmatch(path):
+            path = retry["path"]
+        hashed = _HASHED.fullmatch(path)
+        if hashed:
+            return self._hashed(hashed["group"], hashed["hash"], hashed["path"])
+        first, _, rest = path.partition("/")
+        if first == "demo":
+            return self._demo.get(rest if rest and not rest.endswith("/") else f"{rest}index.html")
+        if first == "page":
+            return self._page.get(rest)
+        if path == "micropython/tabserver.py":
+            return self._small.get("tabserver.py")
+        if first in self._runtimes:
+            # For pages that somebody writes by hand, who can't know a hash.
+            found = self._runtimes[first].get(rest)
+            return found and replace(found, immutable=False)
+        if path == "tabserver.zip":
+            return replace(self.tabserver, immutable=False)
+        if path == "tabrelay.tgz":
+            return self._package
+        return self._js.get(path) if not rest else None
+
+    def loader(self, relay: str) -> Asset | None:
+        """The loader that apps host, for the relay at this address."""
+        found = self._js.get(LOADER)
+        if found is None:
+            return None
+        return make_asset(LOADER, found.body.replace(DEFAULT_RELAY.encode(), relay.encode()), immutable=False)
+
+    def _hashed(self, group: str, hash: str, path: str) -> Asset | None:
+        if group == "tabserver":
+            return self.tabserver if (hash, path) == (self.tabserver.etag, "tabserver.zip") else None
+        folder = self._js_frozen if group == "js" else self._runtimes.get(group)
+        return folder.get(path, immutable=True) if folder is not None and folder.hash == hash else None
+
+    @cached_property
+    def _js_frozen(self) -> Folder:
+        # Apart from the stable names, which follow the disk so that a developer sees an edit after a reload.
+        return Folder(self._js.root).preload()
+
+    @cached_property
+    def _package(self) -> Asset:
+        body = make_package(self._js.root, __version__, self.build)
+        return Asset(body, None, MIMES[".tgz"], hashlib.sha256(body).hexdigest()[:32])
+
+    @cached_property
+    def tabserver(self) -> Asset:
+        """The browser package as it is imported here, zipped."""
+        files = [
+            (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
+            for file in sorted(self._tabserver.rglob("*.py"))
+            if file.parent != self._small.root
+        ]
+        return Asset(make_zip(files), None, MIMES[".zip"], content_hash(iter(files)), immutable=True)
+
+
+def make_asset(name: str, body: bytes, immutable: bool, packed: Path | None = None) -> Asset:
+    suffix = Path(name).suffix.lower()
+    gzip_body: bytes | None = None
+    if packed is not None and packed.is_file():
+        gzip_body = packed.read_bytes()
+    elif suffix in COMPRESSIBLE and len(body) <= MAX_GZIP_HERE:
+        gzip_body = gzip.compress(body, 6, mtime=0)
+    if gzip_body is not None and len(gzip_body) >= len(body):
+        gzip_body = None
+    mime = MIMES.get(suffix, "application/octet-stream")
+    return Asset(body, gzip_body, mime, hashlib.sha256(body).hexdigest()[:32], immutable)
+
+
+def make_zip(files: list[tuple[str, bytes]]) -> bytes:
+    """The same bytes for the same files: fixed order, date and mode."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in files:
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            info.create_system = 3
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, body)
+    return target.getvalue()
+
+
+def content_hash(files: Iterator[tuple[str, bytes]]) -> str:
+    whole = hashlib.sha256()
+    for name, body in files:
+        whole.update(f"{name}\0{len(body)}\0".encode())
+        whole.update(body)
+    return whole.hexdigest()[:16]

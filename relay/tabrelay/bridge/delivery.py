@@ -1,0 +1,62 @@
+"""One message on its way: who still waits for an answer, and what was tried already. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tabrelay.bridge.messages import Key, Kind, Message
+from tabrelay.bridge.session import Ticket
+
+
+@dataclass(slots=True)
+class Exchange:
+    message: Message
+    is_own: bool = False
+    """The bridge's, not the client's: it serves to mend something, and is not mended itself."""
+
+    waiting: set[Key] = field(init=False)
+    answer: Any = None
+    """The last answer to one of its requests."""
+
+    attempt: int = 1
+    was_refused: bool = False
+    was_stepped_up: bool = False
+    was_renewed: bool = False
+    was_taught: bool = False
+
+    def __post_init__(self) -> None:
+        self.waiting = set(self.message.keys)
+
+    @property
+    def wants_answer(self) -> bool:
+        return bool(self.message.ids)
+
+    @property
+    def is_answered(self) -> bool:
+        return self.wants_answer and not self.waiting
+
+    @property
+    def unanswered(self) -> list[Any]:
+        return [id for id, key in zip(self.message.ids, self.message.keys, strict=True) if key in self.waiting]
+
+    def answers(self, key: Key, value: Any) -> None:
+        self.waiting.discard(key)
+        self.answer = value
+
+
+def is_session_gone(message: Message, ticket: Ticket, status: int, body: bytes) -> bool:
+    """Does the server not know the session? 2025-11-25: it MUST answer 404 then.
+
+    Many that were restarted say 400 instead, and that no valid session id was given.
+    """
+    if message.is_modern or message.method == "initialize":
+        return False
+    if status == 404:
+        return ticket.id is not None
+    return status == 400 and b"session" in body[:2048].lower()
+
+
+def may_repeat_in_new_session(message: Message) -> bool:
+    """An answer belongs to a question of the session that is gone."""
+    return message.kind is not Kind.RESPONSE

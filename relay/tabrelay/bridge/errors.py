@@ -1,0 +1,79 @@
+"""What goes wrong between bridge and server, as the errors that the client gets. Pure.
+
+-32001: the server answered, and it was a refusal. -32000: there was no usable answer. The texts say where and why: they
+are all that the person in front of the client sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bridge.messages import load
+from tabrelay.observe.log_setup import redact
+
+REFUSED: Final = -32001
+FAILED: Final = -32000
+UNPROVEN: Final = "UNPROVEN"  # of a Failure: something answers there, and it is not the relay
+ERROR_BODY: Final = 100_000
+SHOWN_BODY: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    code: int
+    text: str
+    data: Any = None
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error = {"code": self.code, "message": self.text}
+        return error if self.data is None else {**error, "data": self.data}
+
+
+class Failure(Exception):
+    """The exchange with the server broke off. `is_delivered`: it may have got the message."""
+
+    def __init__(self, reason: str, code: str, *, is_delivered: bool, timeout_ms: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+        self.is_delivered = is_delivered
+        self.timeout_ms = timeout_ms
+
+
+def of_failure(failure: Failure, where: str, advice: str = "") -> Fault:
+    data = {"reason": failure.reason, "code": failure.code}
+    if failure.timeout_ms is not None:
+        return Fault(FAILED, f"upstream timed out after {failure.timeout_ms} ms: {where}", data)
+    more = f". {advice}" if advice and not failure.is_delivered and failure.code != UNPROVEN else ""
+    return Fault(FAILED, f"upstream request failed: {where}: {failure.reason}{more}", data)
+
+
+def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_s: float | None = None) -> Fault:
+    """A refusal. If the body is a JSON-RPC error, that is the server's own word and is passed on."""
+    try:
+        error = load(body)["error"]
+        if isinstance(error["code"], int) and isinstance(error["message"], str):
+            return Fault(error["code"], error["message"], error.get("data"))
+    except (ValueError, KeyError, TypeError):
+        pass
+    data = {"status": status, "body": shown(body)}
+    if retry_after_s is not None:
+        data["retry_after_ms"] = round(retry_after_s * 1000)
+    return Fault(REFUSED, f"{where}: upstream returned {status}{f'. {hint}' if hint else ''}", data)
+
+
+def of_token(body: bytes, where: str, hint: str) -> Fault:
+    """401 once more. Not the server's words alone: the client must see that it is about the token."""
+    return Fault(REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body)})
+
+
+def shown(body: bytes) -> str:
+    """The beginning, cut by bytes first: a character that was cut in two is left out. Servers repeat what they got."""
+    return redact(body[: 4 * SHOWN_BODY].decode(errors="ignore")[:SHOWN_BODY])
+
+
+def of_answer(text: str, where: str, code: str) -> Fault:
+    """It answered, and it was no answer."""
+    return Fault(FAILED, f"{text}: {where}", {"reason": text, "code": code})

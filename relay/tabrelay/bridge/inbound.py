@@ -1,0 +1,93 @@
+"""What the server says, on its way to the client: read once, noticed, and passed on as it came.
+
+The bridge changes a message only where the client would be lost otherwise: an error without an id, an array where the
+client reads lines, a tool that it must not see.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.bridge.delivery import Exchange
+from tabrelay.bridge.messages import Message, answered, dump, elements, load, on_one_line
+from tabrelay.bridge.parsing import parsed
+from tabrelay.bridge.session import Session, Ticket
+from tabrelay.bridge.sse_parser import Event
+from tabrelay.bridge.tool_headers import Params
+
+log = logging.getLogger("tabrelay.bridge")
+
+# What was called `completion` in a draft is still sent by some.
+EVENT_TYPES: Final = ("message", "completion")
+
+Deliver = Callable[[bytes, Any], Awaitable[None]]
+
+
+class Intake:
+    def __init__(self, session: Session, params: Params, deliver: Deliver) -> None:
+        """`deliver` gets each message on one line, and as a value."""
+        self._session = session
+        self._params = params
+        self._deliver = deliver
+
+    async def event(self, event: Event, exchange: Exchange | None, ticket: Ticket) -> None:
+        """`exchange`: of the request whose answer the stream is; the server's own stream has none."""
+        if event.type in EVENT_TYPES:
+            await self.body(event.data, exchange, ticket)
+
+    async def body(self, raw: bytes, exchange: Exchange | None, ticket: Ticket) -> bool:
+        """A message, or an array of them. False if it is neither."""
+        try:
+            value, parts = await parsed(_read, raw)
+        except (ValueError, RecursionError) as problem:
+            log.warning("The server sent something that is not JSON (%s): %.80r", problem, raw[:80])
+            return False
+        if parts is not None:
+            for part, item in zip(parts, value, strict=True):
+                await self._message(part, item, exchange, ticket)
+            return True
+        if not isinstance(value, dict):
+            return False
+        await self._message(raw, value, exchange, ticket)
+        return True
+
+    async def fault(self, id: Any, error: dict[str, Any]) -> None:
+        """An answer of the bridge's own."""
+        value = {"jsonrpc": "2.0", "id": id, "error": error}
+        await self._deliver(dump(value), value)
+
+    async def _message(self, raw: bytes, value: Any, exchange: Exchange | None, ticket: Ticket) -> None:
+        key = answered(value)
+        if exchange is not None and key is not None:
+            if value["id"] is None and "error" in value and len(exchange.waiting) == 1:
+                # It gave up before it read the id. The client would wait for ever.
+                [key], [id] = exchange.waiting, exchange.unanswered
+                value = {**value, "id": id}
+                raw = dump(value)
+            if key in exchange.waiting:
+                exchange.answers(key, value)
+                raw = self._notice(raw, value, exchange.message, ticket)
+        await self._deliver(on_one_line(raw), value)
+
+    def _notice(self, raw: bytes, value: Any, message: Message, ticket: Ticket) -> bytes:
+        """What the bridge must know of an answer. Gives the answer as the client may see it."""
+        if "result" not in value:
+            return raw
+        if message.method == "initialize":
+            if self._session.is_current(ticket):
+                self._session.agreed(value["result"])
+        elif message.method == "tools/list" and message.is_modern:
+            raw, hidden = self._params.learn(raw, value)
+            for name in hidden:
+                log.warning("The tool %.80r is left out: its x-mcp-header breaks the rules", name)
+        else:
+            self._session.keep(message)
+        return raw
+
+
+def _read(raw: bytes) -> tuple[Any, list[bytes] | None]:
+    """The values of a message; of an array of them, each as it is written too. Raises ValueError or RecursionError."""
+    value = load(raw)
+    return value, list(elements(raw)) if isinstance(value, list) else None

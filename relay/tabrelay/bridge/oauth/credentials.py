@@ -1,0 +1,132 @@
+"""Credentials that are asked for: kept, refreshed in time, asked for once at a time, in this process and in others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.credentials import CredentialsError
+from tabrelay.bridge.http import Answer
+from tabrelay.bridge.oauth.token_store import Record, Store, StoreError
+from tabrelay.bridge.request_headers import VERSION
+from tabrelay.observe.log_setup import conceal
+
+if TYPE_CHECKING:
+    from tabrelay.bridge.oauth.sdk_flow import Refusal, Wish
+
+log = logging.getLogger("tabrelay.bridge")
+
+SKEW_S: Final = 30.0
+
+
+class OAuth:
+    """`make_wish` gives the user's wish when it is needed: the SDK is loaded then, not before."""
+
+    hint = "It does not take the token that was just made for it."
+
+    def __init__(
+        self,
+        store: Store,
+        make_wish: Callable[[], Wish],
+        ask: Callable[[str], Awaitable[None]],
+        *,
+        is_early: bool = False,
+        callback_port: int | None = None,
+        advice: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`is_early`: get a token before the first message. `callback_port`: this one and no other. `advice`: there is
+        nobody to ask here; what they can do elsewhere."""
+        self._store = store
+        self._make_wish = make_wish
+        self._ask = ask
+        self._is_early = is_early
+        self._callback_port = callback_port
+        self._advice = advice
+        self._clock = clock or Clock()
+        self._lock = asyncio.Lock()
+        self._record: Record | None = None
+
+    async def prepare(self) -> None:
+        if self._is_early and not self._known().is_valid(self._clock.now(), SKEW_S):
+            await self._obtain(self._known().access_token, None)
+
+    async def header(self) -> str | None:
+        """Until a server wants one there is none. One that soon ends is replaced before it does."""
+        record = self._known()
+        if record.access_token is not None and not record.is_valid(self._clock.now(), SKEW_S):
+            try:
+                await self._obtain(record.access_token, None)
+            except CredentialsError as problem:
+                if not record.is_valid(self._clock.now(), 0):
+                    raise
+                log.warning("The token could not be refreshed early: %s", problem)
+            record = self._known()
+        return None if record.access_token is None else f"Bearer {record.access_token}"
+
+    async def refused(self, used: str | None, answer: Answer) -> bool:
+        await self._obtain(None if used is None else used.partition(" ")[2], answer)
+        return True
+
+    def _known(self) -> Record:
+        if self._record is None:
+            self._record = self._store.load()
+            self._conceal(self._record)
+        return self._record
+
+    async def _obtain(self, used: str | None, answer: Answer | None) -> None:
+        """Another token than `used`. Whoever asked at the same time, here or in another process, shares it."""
+        try:
+            async with self._lock, self._store.alone(self._clock):
+                self._record = record = self._store.load()
+                self._conceal(record)
+                is_other = record.access_token != used
+                if is_other and record.is_valid(self._clock.now(), SKEW_S):
+                    return
+                self._record = await self._run(record, _refusal(answer))
+                self._store.save(self._record)
+        except StoreError as problem:
+            raise CredentialsError(str(problem)) from None
+
+    async def _run(self, record: Record, refusal: Refusal) -> Record:
+        from tabrelay.bridge.oauth.callback import PORT, Callback, CallbackError
+        from tabrelay.bridge.oauth.sdk_flow import Flow
+
+        wish = self._make_wish()
+        flow = Flow(wish, record, self._clock, self._ask)
+        try:
+            if await flow.refresh(refusal):
+                return flow.record
+            if wish.grant == "client_credentials":
+                await flow.run(refusal, None)
+                return flow.record
+            if self._advice is not None:
+                raise CredentialsError(self._advice)
+            # One question to the user at a time, whatever server it is for: there is one browser, and one port.
+            async with self._store.alone(self._clock, "callback"):
+                may_move = self._callback_port is None
+                async with Callback(self._callback_port or PORT, may_move=may_move) as callback:
+                    await flow.run(refusal, callback)
+        except CallbackError as problem:
+            raise CredentialsError(str(problem)) from None
+        finally:
+            if flow.record.client != record.client:
+                self._store.save(flow.record)  # a client that was registered stays so, even if the user said no
+        return flow.record
+
+    @staticmethod
+    def _conceal(record: Record) -> None:
+        for secret in (record.access_token, record.token.get("refresh_token"), record.client.get("client_secret")):
+            if isinstance(secret, str):
+                conceal(secret)
+
+
+def _refusal(answer: Answer | None) -> Refusal:
+    from tabrelay.bridge.oauth.sdk_flow import Refusal
+
+    if answer is None:
+        return Refusal()
+    return Refusal(answer.status, answer.header("www-authenticate"), answer.asked(VERSION), is_real=True)

@@ -1,0 +1,288 @@
+"""Drives the official SDK's OAuth to a token. The only file that knows the SDK: loading it takes longer than the rest.
+
+The SDK wants to stand around every request (`httpx2.Auth`), and holds a lock while one waits for its answer: a slow
+call would hold up all others. So it is given the refusal that a request of ours got, its own requests are sent for it,
+and when it would repeat ours, the token is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import httpx2
+import pydantic
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, OAuthRegistrationError, OAuthTokenError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+from mcp.client.auth.utils import (
+    build_protected_resource_metadata_discovery_urls,
+    create_oauth_metadata_request,
+    credentials_match_issuer,
+    extract_resource_metadata_from_www_auth,
+    handle_protected_resource_response,
+)
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+
+from tabrelay import __version__
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.credentials import CredentialsError
+from tabrelay.bridge.oauth.callback import Callback, CallbackError
+from tabrelay.bridge.oauth.token_store import Record
+from tabrelay.bridge.target import TargetError, parse_url
+from tabrelay.observe.log_setup import conceal, redact
+
+MAX_BODY: Final = 1 << 20
+TIMEOUT_S: Final = 30.0
+LONG_AGO: Final = 1.0
+
+# It would write a traceback for each user who says no. What went wrong is in the error, and goes to the client.
+if not logging.getLogger("tabrelay").isEnabledFor(logging.DEBUG):
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)
+
+Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What kind of token is wanted, as the user said."""
+
+    server_url: str
+    grant: str = "authorization_code"
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_auth: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    scope: str | None = None
+    issuer: str | None = None
+    metadata_url: str | None = None
+    allows_plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The answer that a request got: 401, or 403 when the token allows too little. Not real: nobody was asked yet."""
+
+    status: int = 401
+    challenge: str | None = None
+    version: str | None = None
+    is_real: bool = False
+
+
+class Shelf:
+    """The SDK's storage, on a record."""
+
+    def __init__(self, record: Record, clock: Clock) -> None:
+        self.record = record
+        self.is_new = False
+        self._clock = clock
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return OAuthToken.model_validate(self.record.token) if self.record.token else None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        conceal(tokens.access_token)
+        if tokens.refresh_token:
+            conceal(tokens.refresh_token)
+        expires_at = None if tokens.expires_in is None else self._clock.now() + tokens.expires_in
+        token = tokens.model_dump(mode="json", exclude_none=True)
+        self.record = replace(self.record, access_token=tokens.access_token, expires_at=expires_at, token=token)
+        self.is_new = True
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return OAuthClientInformationFull.model_validate(self.record.client) if self.record.client else None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.record = replace(self.record, client=client_info.model_dump(mode="json", exclude_none=True))
+
+
+class Flow:
+    """One way to a token: with a record of what was known before, to a record of what is known then."""
+
+    def __init__(self, wish: Wish, record: Record, clock: Clock, ask: Callable[[str], Awaitable[None]]) -> None:
+        """`ask` shows an address to the user."""
+        self._wish = wish
+        self._shelf = Shelf(record, clock)
+        self._ask = ask
+
+    @property
+    def record(self) -> Record:
+        return self._shelf.record
+
+    async def refresh(self, refusal: Refusal) -> bool:
+        """Without asking anybody. False: that is not possible. Raises CredentialsError."""
+        if not self.record.token.get("refresh_token") or refusal.status != 401:
+            return False
+        provider = self._provider(None)
+        # Whatever the token says of its own age: it is no good, or soon will be.
+        provider.context.token_expiry_time = LONG_AGO
+        async with self._sending() as send:
+            ours, refused = self._request(refusal)
+            if refusal.is_real and not await self._is_same_issuer(refused, send):
+                return False
+            async with contextlib.aclosing(provider.async_auth_flow(ours)) as flow:
+                outgoing = await flow.__anext__()
+                while outgoing is not ours:
+                    outgoing = await flow.asend(await send(outgoing))
+        return self._shelf.is_new
+
+    async def run(self, refusal: Refusal, callback: Callback | None) -> None:
+        """`callback`: where the browser comes back to, if somebody has to be asked. Raises CredentialsError."""
+        # The scopes that were granted still count, the rest of the old token does not.
+        token = {name: value for name, value in self.record.token.items() if name != "refresh_token"}
+        self._shelf.record = replace(self.record, token=token)
+        provider = self._provider(callback)
+        async with self._sending() as send:
+            ours, refused = self._request(refusal)
+            async with contextlib.aclosing(provider.async_auth_flow(ours)) as flow:
+                await flow.__anext__()
+                outgoing = await flow.asend(refused)
+                while outgoing is not ours:
+                    outgoing = await flow.asend(await send(outgoing))
+        self._keep(provider)
+
+    def _request(self, refusal: Refusal) -> tuple[httpx2.Request, httpx2.Response]:
+        """A request as ours was, and the answer that it got."""
+        headers = {} if refusal.version is None else {"mcp-protocol-version": refusal.version}
+        ours = httpx2.Request("POST", self._wish.server_url, headers=headers)
+        challenge = refusal.challenge
+        if self._wish.scope is not None and refusal.status == 401:
+            # The SDK asks for what the server wants; the user may want something else.
+            asked = httpx2.Response(401, headers={"www-authenticate": challenge or ""}, request=ours)
+            found = extract_resource_metadata_from_www_auth(asked)
+            where = "" if found is None else f', resource_metadata="{found}"'
+            challenge = f'Bearer scope="{self._wish.scope}"{where}'
+        kept = {} if challenge is None else {"www-authenticate": challenge}
+        return ours, httpx2.Response(refusal.status, headers=kept, request=ours)
+
+    def _provider(self, callback: Callback | None) -> OAuthClientProvider:
+        wish = self._wish
+        if wish.grant == "client_credentials":
+            assert wish.client_id is not None and wish.client_secret is not None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that --issuer would be better, said in our own words elsewhere
+                return ClientCredentialsOAuthProvider(
+                    wish.server_url,
+                    self._shelf,
+                    wish.client_id,
+                    wish.client_secret,
+                    wish.client_auth,
+                    scope=wish.scope,
+                    issuer=wish.issuer,
+                )
+        uri = callback.uri if callback is not None else "http://127.0.0.1/callback"
+        self._choose_client(uri, is_moving=callback is not None)
+        metadata = OAuthClientMetadata.model_validate(
+            {
+                "client_name": "Tabrelay",
+                "software_id": "tabrelay",
+                "software_version": __version__,
+                "redirect_uris": [uri],
+                "scope": wish.scope,
+            }
+        )
+
+        async def redirect(url: str) -> None:
+            assert callback is not None
+            self._check(url)
+            callback.expect(url)
+            await self._ask(url)
+
+        async def returned() -> AuthorizationCodeResult:
+            assert callback is not None
+            found = await callback.returned()
+            return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
+
+        provider = OAuthClientProvider(
+            wish.server_url, metadata, self._shelf, redirect, returned, client_metadata_url=wish.metadata_url
+        )
+        self._remind(provider)
+        return provider
+
+    def _choose_client(self, uri: str, is_moving: bool) -> None:
+        """The client that the user registered; or the one from before, unless the browser can't come back to it."""
+        wish, known = self._wish, self._shelf.record.client
+        if wish.client_id is not None:
+            client = {"client_id": wish.client_id, "redirect_uris": [uri], "issuer": wish.issuer}
+            if wish.client_secret is not None:
+                client |= {"client_secret": wish.client_secret, "token_endpoint_auth_method": wish.client_auth}
+            self._shelf.record = replace(self._shelf.record, client={**known, **client})
+        elif known and is_moving and uri not in known.get("redirect_uris", []):
+            self._shelf.record = replace(self._shelf.record, client={})
+
+    def _remind(self, provider: OAuthClientProvider) -> None:
+        """What was discovered in another run: without it the SDK would guess where tokens are refreshed."""
+        context, record = provider.context, self.record
+        if record.metadata:
+            context.oauth_metadata = OAuthMetadata.model_validate(record.metadata)
+        if record.resource:
+            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
+            context.auth_server_url = str(context.protected_resource_metadata.authorization_servers[0])
+
+    def _keep(self, provider: OAuthClientProvider) -> None:
+        metadata, resource = provider.context.oauth_metadata, provider.context.protected_resource_metadata
+        self._shelf.record = replace(
+            self.record,
+            metadata={} if metadata is None else metadata.model_dump(mode="json", exclude_none=True),
+            resource={} if resource is None else resource.model_dump(mode="json", exclude_none=True),
+        )
+
+    async def _is_same_issuer(self, refused: httpx2.Response, send: Send) -> bool:
+        """A server that moved to another authorization server must not make us show the old one's token to it."""
+        client = await self._shelf.get_client_info()
+        if client is None:
+            return False
+        hint = extract_resource_metadata_from_www_auth(refused)
+        for url in build_protected_resource_metadata_discovery_urls(hint, self._wish.server_url):
+            found = await handle_protected_resource_response(await send(create_oauth_metadata_request(url)))
+            if found is not None:
+                return credentials_match_issuer(client, str(found.authorization_servers[0]), self._wish.metadata_url)
+        return True
+
+    @contextlib.asynccontextmanager
+    async def _sending(self) -> AsyncIterator[Send]:
+        address = parse_url(self._wish.server_url, allows_plain=True)
+        try:
+            async with httpx2.AsyncClient(trust_env=not address.is_loopback, timeout=TIMEOUT_S) as client:
+                yield functools.partial(self._send, client)
+        except CallbackError as problem:
+            raise CredentialsError(str(problem)) from None
+        except (OAuthFlowError, OAuthRegistrationError, OAuthTokenError) as problem:
+            raise CredentialsError(f"No token could be had: {redact(str(problem))}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, pydantic.ValidationError, ValueError) as problem:
+            raise CredentialsError(f"No token could be had: {type(problem).__name__}: {redact(str(problem))}") from None
+
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """The whole answer, if it is not too large."""
+        self._check(str(request.url))
+        response = await client.send(request, stream=True)
+        try:
+            parts, size = [], 0
+            async for chunk in response.aiter_bytes():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > MAX_BODY:
+                    raise OAuthFlowError(f"{request.url.host} answered with more than {MAX_BODY >> 20} MiB")
+        finally:
+            await response.aclose()
+        kept = [(name, value) for name, value in response.headers.items() if name != "content-encoding"]
+        whole = httpx2.Response(response.status_code, headers=kept, content=b"".join(parts), request=request)
+        whole.next_request = response.next_request
+        return whole
+
+    def _check(self, url: str) -> None:
+        """Addresses come from the server: they may lead to the web and nowhere else, and not in the open."""
+        try:
+            parse_url(url, self._wish.allows_plain)
+        except TargetError as problem:
+            raise OAuthFlowError(f"The server names an address that can't be used. {problem}") from None

@@ -1,0 +1,96 @@
+"""A request's event stream: read to its end, and taken up again where it broke."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from tabrelay.bridge import errors
+from tabrelay.bridge.backoff import listen_wait_s
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.delivery import Exchange
+from tabrelay.bridge.errors import Failure, Fault
+from tabrelay.bridge.http import Answer
+from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.outbound import Outbound
+from tabrelay.bridge.session import Session, Ticket
+from tabrelay.bridge.sse_parser import Events, EventTooLarge
+
+RESUME_TRIES: Final = 10
+RESUME_S: Final = 1.0
+LINGER_S: Final = 0.5
+
+
+class Streams:
+    def __init__(self, outbound: Outbound, session: Session, intake: Intake, clock: Clock) -> None:
+        self._outbound = outbound
+        self._session = session
+        self._intake = intake
+        self._clock = clock
+
+    async def read(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
+        """Until the request is answered, or can't be."""
+        events = Events(self._outbound.limits.max_event)
+        fault = await self._to_end(exchange, answer, events, ticket)
+        failures = 0
+        # 2025-11-25: the server MAY close the connection once it gave an event id, and the client comes back for the
+        # rest. 2026-07-28 has no such thing.
+        while fault is not None and events.last_id is not None and not exchange.message.is_modern:
+            if failures >= RESUME_TRIES or not self._session.is_current(ticket):
+                break
+            await self._clock.sleep(self._wait_s(failures, events))
+            before = events.last_id
+            fault, may_go_on = await self._resume(exchange, events, ticket)
+            if not may_go_on:
+                break
+            failures = 0 if events.last_id != before else failures + 1
+        return fault
+
+    def _wait_s(self, failures: int, events: Events) -> float:
+        if failures:
+            return listen_wait_s(failures, self._clock.chance())
+        return RESUME_S if events.retry_ms is None else events.retry_ms / 1000
+
+    async def _resume(self, exchange: Exchange, events: Events, ticket: Ticket) -> tuple[Fault | None, bool]:
+        """Gives what is wrong now, and whether another try could help."""
+        where = self._outbound.where
+        try:
+            async with self._outbound.stream(ticket, events.last_id, is_patient=False) as sent:
+                answer = sent.answer
+                if answer.is_success and answer.content_type == "text/event-stream":
+                    events.restart()
+                    return await self._to_end(exchange, answer, events, ticket), True
+                body, _ = await answer.read(errors.ERROR_BODY)
+            if answer.status == 401 and not exchange.was_refused:
+                exchange.was_refused = True
+                return errors.of_status(401, body, where), await self._outbound.refused(sent)
+            return errors.of_status(answer.status, body, where), answer.status == 429 or answer.status >= 500
+        except Failure as failure:
+            return errors.of_failure(failure, where), True
+
+    async def _to_end(self, exchange: Exchange, answer: Answer, events: Events, ticket: Ticket) -> Fault | None:
+        """Until the stream ends, or everything was answered and it does not end by itself."""
+        where = self._outbound.where
+        fault: Fault | None = errors.of_answer("No valid JSON-RPC response in SSE stream", where, "NO_ANSWER")
+        try:
+            async with asyncio.timeout(None) as patience, contextlib.aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in events.feed(chunk):
+                        await self._intake.event(event, exchange, ticket)
+                    if exchange.is_answered and patience.when() is None:
+                        # The end most often comes with the answer, and then the connection can be used again.
+                        patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
+                if (last := events.close()) is not None:
+                    await self._intake.event(last, exchange, ticket)
+        except TimeoutError:
+            return None
+        except Failure as failure:
+            fault = errors.of_failure(failure, where)
+        except EventTooLarge:
+            # What was promised can't be had: coming back would only bring the same event again.
+            size = f"{self._outbound.limits.max_event / (1 << 20):g} MiB"
+            text = f"upstream sent an event of more than {size} (--max-buffer raises the limit)"
+            fault = errors.of_answer(text, where, "TOO_LARGE")
+            events.last_id = None
+        return None if exchange.is_answered else fault

@@ -1,0 +1,117 @@
+"""The server's own stream: one GET that stays open, for what the server says without being asked.
+
+It is a convenience, so it may fail without anybody noticing: it comes back with growing pauses, and gives up for good
+when the server has no such stream or ten tries in a row failed. One listener belongs to one session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum, auto
+
+from tabrelay.bridge.backoff import LISTEN_FIRST_S, LISTEN_TRIES, listen_wait_s
+from tabrelay.bridge.clock import Clock
+from tabrelay.bridge.credentials import CredentialsError
+from tabrelay.bridge.errors import Failure
+from tabrelay.bridge.http import Answer
+from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.outbound import Outbound
+from tabrelay.bridge.session import Ticket
+from tabrelay.bridge.sse_parser import Events, EventTooLarge
+
+log = logging.getLogger("tabrelay.bridge")
+
+
+class Ended(Enum):
+    """How one try ended."""
+
+    CLEAN = auto()
+    FAILED = auto()
+    OFF = auto()
+    GONE = auto()
+    """The session: the stream was there before, and now nobody knows us."""
+
+
+class Listener:
+    def __init__(self, outbound: Outbound, intake: Intake, clock: Clock, on_gone: Callable[[Ticket], Awaitable[None]]):
+        self._outbound = outbound
+        self._intake = intake
+        self._clock = clock
+        self._on_gone = on_gone
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, ticket: Ticket) -> None:
+        """In the place of the one before, if there is one."""
+        self.stop()
+        self._task = asyncio.create_task(self.run(ticket))
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def run(self, ticket: Ticket) -> None:
+        events = Events(self._outbound.limits.max_event)
+        failures = 0
+        was_open = False
+        while failures < LISTEN_TRIES:
+            ended, is_open = await self._try(ticket, events, was_open)
+            was_open = was_open or is_open
+            if ended is Ended.OFF:
+                log.info("The server has no stream of its own")
+                return
+            if ended is Ended.GONE:
+                # Not in this task: the new session starts another listener, which ends this one.
+                self._task = None
+                await self._on_gone(ticket)
+                return
+            failures = 0 if is_open else failures
+            if ended is Ended.CLEAN:
+                wait_s = LISTEN_FIRST_S if events.retry_ms is None else events.retry_ms / 1000
+            else:
+                failures += 1
+                wait_s = listen_wait_s(failures, self._clock.chance())
+            if failures < LISTEN_TRIES:
+                await self._clock.sleep(wait_s)
+        log.warning("The server's own stream failed %d times in a row: doing without it", failures)
+
+    async def _try(self, ticket: Ticket, events: Events, was_open: bool) -> tuple[Ended, bool]:
+        """How it ended, and whether it was open in between."""
+        is_open = False
+        try:
+            async with self._outbound.stream(ticket, events.last_id, is_patient=True) as sent:
+                answer = sent.answer
+                if answer.is_success and answer.content_type == "text/event-stream":
+                    is_open = True
+                    await self._read(answer, events, ticket)
+                    return Ended.CLEAN, True
+            if answer.status == 401:
+                await self._outbound.refused(sent)
+                return Ended.FAILED, False
+            return _verdict(answer, was_open and ticket.id is not None), False
+        except (Failure, CredentialsError) as problem:
+            log.debug("The server's own stream: %s", problem)
+            return Ended.FAILED, is_open
+        except EventTooLarge:
+            log.warning("The server's own stream had an event that is too large (see --max-buffer)")
+            return Ended.FAILED, is_open
+
+    async def _read(self, answer: Answer, events: Events, ticket: Ticket) -> None:
+        events.restart()
+        async with contextlib.aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                for event in events.feed(chunk):
+                    await self._intake.event(event, None, ticket)
+            if (last := events.close()) is not None:
+                await self._intake.event(last, None, ticket)
+
+
+def _verdict(answer: Answer, had_session: bool) -> Ended:
+    if answer.status == 404 and had_session:
+        return Ended.GONE
+    if answer.status == 429 or answer.status >= 500:
+        return Ended.FAILED
+    return Ended.OFF

@@ -1,0 +1,358 @@
+"""The relays on one bus: which there are, messages between them, questions to all of them.
+
+Every node beats, by default every two seconds. One that has missed three is lost, whether it was killed, stopped or cut
+off, and whoever waits for something from it is told. A node hears its own beats too, by the same way as those of the
+others: while they don't come back, nobody can be heard, and nobody is judged. What the messages are about is not known
+here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import Backplane, BusDown, Message
+from tabrelay.bus.envelope import Assembly, BadEnvelope
+from tabrelay.bus.redelivery import Kept, Once, Repeats
+from tabrelay.bus.subjects import HALL, Subjects
+
+log = logging.getLogger(__name__)
+
+BEAT_S: Final = 2.0
+MISSED: Final = 3
+STOPPED: Final = "it stopped"
+ASK_S: Final = 1.0
+# A bus that is there answers within this at the start; one that is not keeps nobody from starting.
+FIRST_S: Final = 2.0
+KEEP_S: Final = 300.0
+# Nodes that were lost for their silence, and may come back. Most never do.
+MOST_LOST: Final = 1024
+
+Handler = Callable[[str, dict[str, Any], str | None], None]
+RawHandler = Callable[[str, dict[str, Any], memoryview | None], None]
+Question = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+@dataclass(slots=True)
+class Node:
+    """Another relay, as its last beat described it."""
+
+    id: str
+    heard: float
+    about: dict[str, Any]
+
+
+class Cluster:
+    """This node's place among the others."""
+
+    def __init__(
+        self,
+        bus: Backplane,
+        key: bytes,
+        about: Callable[[], dict[str, Any]] = dict,
+        beat_s: float = BEAT_S,
+        keep_s: float = KEEP_S,
+    ) -> None:
+        """`key`: a secret of the installation. `about`: what a beat tells the others of this node. `keep_s`: how long
+        what must not be lost is kept for a bus that is away."""
+        self._beat_s = beat_s
+        self.id = secrets.token_hex(6)
+        self.since = time.time()
+        self.bus = bus
+        self.subjects = Subjects(key)
+        self.nodes: dict[str, Node] = {}
+        self.on_up: list[Callable[[], None]] = []
+        self.on_down: list[Callable[[], None]] = []
+        self.on_lost: list[Callable[[str], None]] = []
+        # This node itself was silent for so long that the others have given it up.
+        self.on_stall: list[Callable[[], None]] = []
+        # This one, which is there, has: it says so when it hears from us again, for whatever reason it had not.
+        self.on_given_up: list[Callable[[str], None]] = []
+        self._about = about
+        self._handlers: dict[str, Handler] = {}
+        self._raw_handlers: dict[str, RawHandler] = {}
+        self._questions: dict[str, Question] = {}
+        self._assembly = Assembly()
+        self._repeats = Repeats(keep_s)
+        self._once = Once()
+        self._numbers = itertools.count(1)
+        self._strangers: set[str] = set()
+        self._silent: dict[str, None] = {}
+        self._first = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        bus.on_state = self._state
+        self.handle("lost", self._given_up)
+
+    @property
+    def is_up(self) -> bool:
+        return self.bus.is_up
+
+    def handle(self, op: str, handler: Handler) -> None:
+        """What is done when another node sends `op`: handler(node, header, payload)."""
+        self._handlers[op] = handler
+
+    def handle_raw(self, op: str, handler: RawHandler) -> None:
+        """The same for payloads that may be very long: they are not decoded."""
+        self._raw_handlers[op] = handler
+
+    def question(self, name: str, answer: Question) -> None:
+        """What is answered when a node asks all of them `name`; None: nothing."""
+        self._questions[name] = answer
+
+    async def start(self) -> None:
+        bus, subjects = self.bus, self.subjects
+        bus.listen(subjects.node(self.id), self._received)
+        bus.listen(subjects.beats, self._beat)
+        bus.listen(subjects.everyone, self._asked)
+        bus.listen(HALL, self._greeted)
+        await bus.start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                await self._first.wait()
+        self._task = asyncio.create_task(self._beating())
+
+    async def stop(self) -> None:
+        """Say goodbye, so that nobody waits for the beats that will not come."""
+        if self._task is not None:
+            self._task.cancel()
+        with suppress(BusDown):
+            self._say({"op": "beat", "from": self.id, "bye": True})
+        await self.bus.stop()
+
+    # -- to other nodes -----------------------------------------------------------------------------------------------
+
+    def send(self, node: str, header: dict[str, Any], payload: str | bytes | None = None) -> None:
+        """To one node, in order; raises BusDown."""
+        for data in self._slices(header, payload):
+            self.bus.send(self.subjects.node(node), data)
+
+    def reach(
+        self, node: str, header: dict[str, Any], payload: str | None, on_nobody: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Like `send`, and tells when there is no such node; the function that is given back ends the waiting."""
+        *before, last = self._slices(header, payload)
+        subject = self.subjects.node(node)
+        for data in before:
+            self.bus.send(subject, data)
+        return self.bus.send(subject, last, lambda reply: on_nobody() if reply is None else None)
+
+    def broadcast(self, header: dict[str, Any], payload: str | None = None) -> None:
+        """To every other node; what can't be sent is lost."""
+        with suppress(BusDown):
+            for data in self._slices(header, payload):
+                self.bus.send(self.subjects.everyone, data)
+
+    def assure(self, node: str | None, header: dict[str, Any], payload: str | None = None) -> None:
+        """To one node, or to every one that there is (None). What is lost with the bus is sent again when it is back,
+        within bounds, and heard once."""
+        nodes = frozenset(self.nodes if node is None else (node,))
+        kept = self._repeats.keep(nodes, header, payload, asyncio.get_running_loop().time())
+        if node is None:
+            self.broadcast(kept.header, payload)
+        else:
+            self._repeat(node, kept)
+
+    def _repeat(self, node: str, *missed: Kept) -> None:
+        with suppress(BusDown):
+            for kept in missed:
+                self.send(node, kept.header, kept.payload)
+
+    def _slices(self, header: dict[str, Any], payload: str | bytes | None) -> list[bytes]:
+        data = envelope.pack({**header, "from": self.id}, payload)
+        return envelope.slices(data, self.bus.max_payload, self.id, next(self._numbers))
+
+    async def ask_all(self, name: str, question: dict[str, Any], timeout_s: float = ASK_S) -> list[dict[str, Any]]:
+        """What every other node says to a question, within a time; fewer answers if some are slow or none of them."""
+        others = set(self.nodes)
+        answers: dict[str, dict[str, Any]] = {}
+        done = asyncio.Event()
+        if not others:
+            return []
+
+        def hear(data: bytes | None) -> None:
+            if data is None:
+                return
+            with suppress(BadEnvelope):
+                header, _ = envelope.unpack(data)
+                answers[str(header.get("from"))] = header
+                if others <= set(answers):
+                    done.set()
+
+        try:
+            data = envelope.pack({**question, "op": "ask", "what": name, "from": self.id})
+            close = self.bus.send(self.subjects.everyone, data, hear)
+        except BusDown:
+            return []
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            close()
+        return [answer for answer in answers.values() if "nothing" not in answer]
+
+    # -- from other nodes ---------------------------------------------------------------------------------------------
+
+    def _received(self, message: Message) -> None:
+        self._take(message)
+
+    def _asked(self, message: Message) -> None:
+        header = self._take(message)
+        if header is None or header["op"] != "ask" or not message.reply:
+            return
+        answer = self._questions.get(str(header.get("what")))
+        try:
+            said = answer(header) if answer is not None else None
+            data = envelope.pack({**({"nothing": True} if said is None else said), "op": "answer", "from": self.id})
+        except Exception:
+            log.exception("A question of another relay (%s) could not be answered.", str(header.get("what"))[:40])
+            data = envelope.pack({"nothing": True, "op": "answer", "from": self.id})
+        self.bus.answer(message.reply, data)
+
+    def _take(self, message: Message) -> dict[str, Any] | None:
+        try:
+            data = self._assembly.add(message.data)
+            if data is None:
+                return None
+            header, body = envelope.split(data)
+            sender = header.get("from")
+            if not isinstance(sender, str):
+                raise BadEnvelope("nobody's")
+            raw = self._raw_handlers.get(header["op"])
+            payload = None if body is None or raw is not None else str(body, "utf-8")
+        except UnicodeDecodeError:
+            log.warning("A message from the bus makes no sense: not a text.")
+            return None
+        except BadEnvelope as error:
+            log.warning("A message from the bus makes no sense: %s.", error)
+            return None
+        number = header.get("n")
+        if sender == self.id or (isinstance(number, int) and not self._once.is_new(sender, number)):
+            return None
+        handler = self._handlers.get(header["op"])
+        if handler is not None or raw is not None:
+            try:
+                if raw is not None:
+                    raw(sender, header, body)
+                elif handler is not None:
+                    handler(sender, header, payload)
+            # defence: a message of the bus that can't be handled
+            except Exception:  # the next message has nothing to do with this one
+                log.exception("A message of relay %s (%s) could not be handled.", sender[:40], header["op"][:40])
+        return header
+
+    # -- who is there -------------------------------------------------------------------------------------------------
+
+    def _state(self, is_up: bool) -> None:
+        if not is_up:
+            for hear in self.on_down:
+                hear()
+            return
+        self._first.set()
+        now = asyncio.get_running_loop().time()
+        for node in self.nodes.values():  # they could not be heard meanwhile
+            node.heard = now
+        with suppress(BusDown):
+            self.bus.send(HALL, envelope.pack({"op": "here", "from": self.id, "realm": self.subjects.realm}))
+        self._say_beat(new=True)
+        for hear in self.on_up:
+            hear()
+        for id in self.nodes:
+            self._repeat(id, *self._repeats.due(id, now))
+
+    def _greeted(self, message: Message) -> None:
+        """Relays whose secrets differ share a bus and nothing else, which somebody may not have meant."""
+        with suppress(BadEnvelope):
+            header, _ = envelope.unpack(message.data)
+            realm, sender = header.get("realm"), header.get("from")
+            if isinstance(realm, str) and realm != self.subjects.realm and realm not in self._strangers:
+                self._strangers = {*list(self._strangers)[:15], realm}
+                log.warning(
+                    "A relay on this bus (%s) has another session.key in its state directory: it and this one don't "
+                    "share their browsers. Give both the same state directory, if they should.",
+                    sender,
+                )
+
+    async def _beating(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            self._say_beat()
+            await asyncio.sleep(self._beat_s)
+            silent_s = loop.time() - began
+            if silent_s > 2 * self._beat_s:
+                # This process itself stood still: what the others said meanwhile is still unread.
+                for node in self.nodes.values():
+                    node.heard = loop.time()
+            if silent_s > MISSED * self._beat_s:
+                log.warning("This relay stood still for %.0f s: the others took it for lost.", silent_s)
+                for hear in self.on_stall:
+                    hear()
+
+    def _say_beat(self, **more: Any) -> None:
+        """`at`: by our own clock, for ourselves."""
+        about = {"since": self.since, **self._about(), "at": asyncio.get_running_loop().time()}
+        with suppress(BusDown):
+            self._say({"op": "beat", "from": self.id, **more, **about})
+
+    def _judge(self, at: object) -> None:
+        """Our own beat came back: what the others said before it was heard before it. Whoever has said nothing for so
+        long when it was sent is lost; how late it comes, and how long there was no bus, is nobody's fault."""
+        for node in list(self.nodes.values()):
+            if isinstance(at, int | float) and at - node.heard > MISSED * self._beat_s:
+                self._lose(node.id, "it is silent")
+
+    def _say(self, header: dict[str, Any]) -> None:
+        self.bus.send(self.subjects.beats, envelope.pack(header))
+
+    def _beat(self, message: Message) -> None:
+        try:
+            header, _ = envelope.unpack(message.data)
+        except BadEnvelope:
+            return
+        sender = header.get("from")
+        if not isinstance(sender, str):
+            return
+        if sender == self.id:
+            self._judge(header.get("at"))
+            return
+        if header.get("bye") is True:
+            self._lose(sender, STOPPED)
+            return
+        known = self.nodes.get(sender)
+        now = asyncio.get_running_loop().time()
+        if known is None:
+            log.info("Relay %s is on the bus.", sender)
+            self.nodes[sender] = Node(sender, now, header)
+        else:
+            known.heard, known.about = now, header
+        if sender in self._silent:
+            del self._silent[sender]
+            with suppress(BusDown):
+                self.send(sender, {"op": "lost"})
+        if header.get("new") is True:
+            self._say_beat()  # it should not have to wait to learn of us
+            self._repeat(sender, *self._repeats.due(sender, now))
+
+    def _lose(self, id: str, why: str) -> None:
+        if self.nodes.pop(id, None) is None:
+            return
+        log.log(logging.INFO if why == STOPPED else logging.WARNING, "Relay %s is gone: %s.", id, why)
+        self._assembly.forget(id)
+        if why != STOPPED:
+            self._silent = dict.fromkeys([*self._silent, id][-MOST_LOST:])
+        for hear in self.on_lost:
+            hear(id)
+
+    def _given_up(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        for hear in self.on_given_up:
+            hear(node)

@@ -1,0 +1,362 @@
+"""The bus that relays on several machines share: NATS, without JetStream. A subscription is all that it remembers.
+
+nats-py carries the messages; connecting again is done here, with a new client each time. Its own way keeps what is sent
+meanwhile and sends it later, when whoever waited has long been told that nothing was sent. Whether the server is still
+there is found out here, too: nats-py asks in the queue of all else, and says that it has left only when what it wrote
+was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from tabrelay.bus.bus import BusDown, Message, OnReply
+from tabrelay.bus.nats_credentials import Credentials
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+CONNECT_S: Final = 2
+PING_S: Final = 5.0
+# How often as long its answer is waited for. Not in one wait: after a pause of this process, that would be over before
+# what came meanwhile is read.
+PATIENCE: Final = 3
+NEVER_S: Final = 86_400 * 365
+LOOK_S: Final = 0.5
+FIRST_PAUSE_S: Final = 0.2
+LONGEST_PAUSE_S: Final = 2.0
+STOP_S: Final = 2.0
+# nats-py notes down what it is given, and waits for nothing: whoever has thousands of names lets others in between.
+AT_A_TIME: Final = 100
+# Bytes of messages of one subscription that are handled in one callback. Each message counts as `MESSAGE` more.
+AT_ONCE: Final = 256 * 1024
+MESSAGE: Final = 4096
+SMALLEST_PAYLOAD: Final = 64 * 1024
+# What waits to be written: past this the bus is too slow for us, and calls are refused.
+MAX_QUEUED: Final = 64 * 1024 * 1024
+# What one subscription may hold unread, in bytes. Handlers return at once: it fills only while the loop is busy.
+MAX_UNREAD: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the server lets us in, if not by what stands in its address."""
+
+    credentials: Path | None = None
+    ca: Path | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Ear:
+    """One wish to listen; it outlives the connections that it is asked of."""
+
+    subject: str
+    on_message: Callable[[Message], None]
+    is_open: bool = True
+    subscription: Subscription | None = None
+
+
+class Nats:
+    """One connection, kept for as long as the relay runs."""
+
+    def __init__(self, urls: tuple[str, ...], access: Access, name: str, *, ping_s: float = PING_S) -> None:
+        """`name`: what the server's own monitoring calls us. `ping_s`: how often it is asked whether it is there."""
+        self.on_state: Callable[[bool], None] = lambda is_up: None
+        self.max_payload = SMALLEST_PAYLOAD
+        self.problem: str | None = None
+        self._urls = urls
+        self._access = access
+        self._name = name
+        self._ping_s = ping_s
+        self._client: Client | None = None
+        self._ears: dict[_Ear, None] = {}
+        self._inbox = f"_rl.{secrets.token_hex(8)}"
+        self._replies: dict[str, OnReply] = {}
+        self._ids = itertools.count(1)
+        self._queue: deque[tuple[int, Callable[[Client], Awaitable[Any]]]] = deque()
+        self._queued = 0
+        self._wake = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    @property
+    def is_up(self) -> bool:
+        return self._client is not None and self._client.is_connected
+
+    async def start(self) -> None:
+        self._ears[_Ear(f"{self._inbox}.*", self._replied)] = None
+        self._task = asyncio.create_task(self._keep())
+
+    async def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+        if self._task is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await self._written()
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _written(self) -> None:
+        """Whatever was asked before this was done."""
+        done = asyncio.Event()
+
+        async def finish(client: Client) -> None:
+            await client.flush()
+            done.set()
+
+        if self.is_up:
+            self._put(0, finish)
+            await done.wait()
+
+    # -- what the relay asks ------------------------------------------------------------------------------------------
+
+    def listen(self, subject: str, on_message: Callable[[Message], None]) -> Callable[[], None]:
+        ear = _Ear(subject, on_message)
+        self._ears[ear] = None
+        if self.is_up:
+            self._put(0, lambda client: self._subscribe(client, ear))
+
+        def close() -> None:
+            if ear.is_open:
+                ear.is_open = False
+                self._ears.pop(ear, None)
+                if self.is_up:
+                    self._put(0, lambda client: self._unsubscribe(ear))
+
+        return close
+
+    def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
+        if not self.is_up:
+            raise BusDown("The bus is not there.")
+        if self._queued > MAX_QUEUED or len(data) > self.max_payload:
+            raise BusDown("The bus does not take that much.")
+        if on_reply is None:
+            self._put(len(data), lambda client: client.publish(subject, data))
+            return lambda: None
+        reply = f"{self._inbox}.{next(self._ids)}"
+        self._replies[reply] = on_reply
+        self._put(len(data), lambda client: client.publish(subject, data, reply))
+        return lambda: self._replies.pop(reply, None) and None
+
+    def answer(self, reply: str, data: bytes) -> None:
+        if self.is_up and len(data) <= self.max_payload:
+            self._put(len(data), lambda client: client.publish(reply, data))
+
+    def _put(self, size: int, act: Callable[[Client], Awaitable[Any]]) -> None:
+        self._queued += size
+        self._queue.append((size, act))
+        self._wake.set()
+
+    def _replied(self, message: Message) -> None:
+        hear = self._replies.get(message.subject)
+        if hear is not None:
+            hear(message.data)
+
+    # -- the connection -----------------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Connect, write what is queued until the connection is lost, and again."""
+        pause_s = FIRST_PAUSE_S
+        from nats.aio.client import Client
+
+        while not self._stopping:
+            client = Client()
+            try:
+                await self._connect(client)
+                pause_s = FIRST_PAUSE_S
+                await self._serve(client)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # whatever a client of another's makes of a server that is not one
+                self._failed(error)
+            finally:
+                was_up, self._client = self._client is not None, None
+                self._queue.clear()
+                self._queued = 0
+                self._replies.clear()
+                if was_up and not self._stopping:
+                    log.warning("The bus is lost: servers on other relays can't be reached.")
+                    self.on_state(False)
+                await _let_go(client)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    def _failed(self, error: Exception) -> None:
+        """Once for each kind of trouble: it is tried again for ever."""
+        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if text != self.problem:
+            self.problem = text
+            log.warning("Can't reach the bus at %s (%s). Trying again.", shown(self._urls), text)
+
+    async def _connect(self, client: Client) -> None:
+        self._lost = lost = asyncio.Event()
+
+        async def closed() -> None:
+            lost.set()
+
+        async def complain(error: Exception) -> None:
+            log.debug("bus: %s", error)
+
+        access: dict[str, Any] = {}
+        if self._access.credentials is not None:
+            # Read for each connection: operators replace such files while the relay runs.
+            credentials = Credentials(self._access.credentials)
+            access |= {"signature_cb": credentials.sign, "user_jwt_cb": credentials.jwt}
+            client._auth_configured = True  # which nats-py knows only of what it reads itself
+        if self._access.ca is not None or any(urlsplit(url).scheme == "tls" for url in self._urls):
+            import ssl
+
+            access["tls"] = ssl.create_default_context(cafile=self._access.ca)
+        async with asyncio.timeout(CONNECT_S * (len(self._urls) + 1)):
+            await client.connect(
+                list(self._urls),
+                name=self._name,
+                allow_reconnect=False,
+                connect_timeout=CONNECT_S,
+                max_reconnect_attempts=1,
+                ping_interval=NEVER_S,
+                closed_cb=closed,
+                disconnected_cb=closed,
+                error_cb=complain,
+                no_echo=False,
+                **access,
+            )
+
+    async def _serve(self, client: Client) -> None:
+        """Until the connection is lost, or the server is silent."""
+        lost = self._lost
+        work = asyncio.create_task(self._work(client, lost))
+        ends = (work, asyncio.create_task(lost.wait()), asyncio.create_task(_silence(client, self._ping_s)))
+        try:
+            done: set[asyncio.Task[Any]] = set()
+            while not done and client.is_connected:  # which it may not be long before it tells us
+                done, _ = await asyncio.wait(ends, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            lost.set()
+            await _end(ends)
+        if self._client is None:
+            error = None if work.cancelled() else work.exception()
+            raise error or ConnectionError("the connection was lost at once")
+
+    async def _work(self, client: Client, lost: asyncio.Event) -> None:
+        """Listen again to all that is listened to, then write what is queued."""
+        for number, ear in enumerate(list(self._ears), 1):
+            if lost.is_set():
+                return
+            await self._subscribe(client, ear)
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+        await client.flush()
+        self.max_payload = max(client.max_payload, SMALLEST_PAYLOAD)
+        self._client, self.problem = client, None
+        log.info("The bus at %s is there.", shown(self._urls))
+        self.on_state(True)
+        await self._write(client, lost)
+
+    async def _write(self, client: Client, lost: asyncio.Event) -> None:
+        done = 0
+        while True:
+            while self._queue:
+                if lost.is_set():
+                    return
+                size, act = self._queue[0]
+                await act(client)
+                self._queue.popleft()
+                self._queued -= size
+                done += 1
+                if done % AT_A_TIME == 0:
+                    await asyncio.sleep(0)
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _subscribe(self, client: Client, ear: _Ear) -> None:
+        done = [0]
+
+        async def hear(message: Msg) -> None:
+            if not ear.is_open:
+                return
+            if message.headers and message.headers.get("Status") == "503" and not message.data:
+                hear_reply = self._replies.pop(message.subject, None)
+                if hear_reply is not None:
+                    hear_reply(None)
+                return
+            try:
+                ear.on_message(Message(message.subject, message.data, message.reply))
+            except Exception:  # one message that nobody foresaw must not end the listening
+                log.exception("A message from the bus could not be handled.")
+            # nats-py hands on all that has come in one callback of the event loop.
+            done[0] += len(message.data) + MESSAGE
+            if done[0] > AT_ONCE:
+                done[0] = 0
+                await asyncio.sleep(0)
+
+        if ear.is_open:
+            ear.subscription = await client.subscribe(ear.subject, cb=hear, pending_bytes_limit=MAX_UNREAD)
+
+    async def _unsubscribe(self, ear: _Ear) -> None:
+        if ear.subscription is not None:
+            with suppress(Exception):  # the connection it was made on is gone, and it with it
+                await ear.subscription.unsubscribe()
+
+
+async def _silence(client: Client, ping_s: float) -> None:
+    """Returns when the server has not answered for long."""
+    while True:
+        await asyncio.sleep(ping_s)
+        # Not `flush`, which gives up this future: when the answer comes after all, nats-py fails over that.
+        pong: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ping_s):  # it is on its way at once; what waits is for its being written
+                await client._send_ping(pong)
+        for _ in range(PATIENCE):
+            await asyncio.wait((pong,), timeout=ping_s)
+            if pong.done():
+                break
+        else:
+            return
+
+
+async def _end(tasks: tuple[asyncio.Task[Any], ...]) -> None:
+    """Where nats-py waits for something to be written it swallows a cancellation, so once may not be enough."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=LOOK_S)
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _let_go(client: Client) -> None:
+    """Also of one that never got so far as to be connected, whose socket nats-py leaves open; and of one whose server
+    reads no more, which nats-py would wait for."""
+    transport: Any = client._transport
+    with suppress(Exception):
+        async with asyncio.timeout(STOP_S):
+            await client.close()
+    if transport is not None:
+        with suppress(Exception):
+            transport._io_writer.transport.abort()
+            async with asyncio.timeout(STOP_S):
+                await transport.wait_closed()
+
+
+def shown(urls: tuple[str, ...]) -> str:
+    """Addresses for people: without whatever stands before the host."""
+    return ", ".join(f"{(parts := urlsplit(url)).scheme}://{parts.netloc.rpartition('@')[2]}" for url in urls)

@@ -1,0 +1,71 @@
+"""A `.creds` file of NATS: a JWT that says who we are, and the seed of the key that proves it.
+
+Read and signed with here, by the library that checks our own tokens too: the package that nats-py would ask for has no
+wheel, and nats-py reads a file without a JWT for ever.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Final
+
+from tabrelay.config.settings import ConfigError
+
+# A seed is base32: five bits each for "S" and for the kind of key, its 32 bytes, and their checksum.
+SEED_MARK: Final = 18 << 3
+MARK_BYTES: Final = 2
+SEED_BYTES: Final = 32
+CHECKSUM_BYTES: Final = 2
+
+
+class Credentials:
+    """What one file says, when it was read."""
+
+    def __init__(self, file: Path) -> None:
+        try:
+            text = file.read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"The bus's credentials in {file} can't be read: {error}") from None
+        jwt, seed = _block(text, "NATS USER JWT"), _block(text, "USER NKEY SEED")
+        if jwt is None or seed is None:
+            raise ConfigError(
+                f"{file} is no credentials file of NATS: it must have a NATS USER JWT and a USER NKEY SEED, as "
+                "`nsc generate creds` writes them."
+            )
+        self._jwt = jwt
+        self._seed = _decoded(seed)
+        if self._seed is None:
+            raise ConfigError(f"The seed in {file} is damaged: write the file anew with `nsc generate creds`.")
+
+    def jwt(self) -> bytes:
+        return self._jwt.encode()
+
+    def sign(self, nonce: str) -> bytes:
+        """What the server asks, signed, in the form that nats-py hands on."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        assert self._seed is not None
+        return base64.b64encode(Ed25519PrivateKey.from_private_bytes(self._seed).sign(nonce.encode()))
+
+
+def _block(text: str, title: str) -> str | None:
+    """The line below `-----BEGIN title-----`."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if f"BEGIN {title}" in line:
+            return next(lines, "").strip() or None
+    return None
+
+
+def _decoded(seed: str) -> bytes | None:
+    try:
+        raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
+    except binascii.Error:
+        return None
+    body, checksum = raw[:-CHECKSUM_BYTES], raw[-CHECKSUM_BYTES:]
+    if len(body) != MARK_BYTES + SEED_BYTES or body[0] & 0xF8 != SEED_MARK:
+        return None
+    # CRC-16 as XMODEM has it, low byte first.
+    return body[MARK_BYTES:] if binascii.crc_hqx(body, 0).to_bytes(2, "little") == checksum else None

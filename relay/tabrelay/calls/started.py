@@ -1,0 +1,53 @@
+"""A call that is under way already, and what becomes of its answer: between the fast lane and the ordinary way.
+
+Whoever has one can send the whole answer at once; if it turns out otherwise, the ordinary way carries on with it. How
+an answer is written to a connection is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.admission.policy import Principal
+from tabrelay.calls.calls import Pending, Reply
+
+# Where it stands in the scope of a request that the ordinary way carries on with. No client can put anything there.
+BEGUN: Final = "tabrelay.calls.started"
+
+Header = tuple[bytes, bytes]
+
+
+# Server, principal and message; None: it has to be looked at in full.
+Again = Callable[[str, Principal, Any], "Begun | None"]
+
+
+class Begun:
+    """`carry_on` is given the exchange (`faces.exchange`) and answers as if it had made the call itself."""
+
+    __slots__ = ("_status_of", "again", "carry_on", "headers", "pending", "principal")
+
+    def __init__(
+        self,
+        pending: Pending,
+        principal: Principal,
+        *,
+        headers: tuple[Header, ...],
+        status_of: Callable[[Reply], int],
+        carry_on: Callable[[Any], Awaitable[None]],
+        again: Again | None = None,
+    ) -> None:
+        """`again` begins the next call of whoever sent this, if that has the same header. `status_of` says with which
+        status an error of the server's is answered; a result has 200."""
+        self.pending = pending
+        self.principal = principal
+        self.headers = headers
+        self._status_of = status_of
+        self.carry_on = carry_on
+        self.again = again
+
+    def whole(self, reply: Reply) -> tuple[int, tuple[Header, ...], bytes]:
+        """A short answer at once: status, headers of its own, body."""
+        said = reply.said
+        body = said.encode() if type(said) is str else reply.payload.encode()
+        return 200 if reply.error_code is None else self._status_of(reply), self.headers, body

@@ -1,0 +1,132 @@
+"""`tabrelay acp`: stands between an editor and its agent, and gives the agent the browser's tools."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+from typing import TYPE_CHECKING, Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.connect import stop_signals
+from tabrelay.cli.outcome import Stop
+
+if TYPE_CHECKING:
+    from tabrelay.acp.conductor import Conductor
+
+PROFILES = ("g1", "g2", "g3", "g4")
+
+
+def add(verbs: Any) -> None:
+    about = "Stand between an editor and its agent (Agent Client Protocol), and give the agent the browser's tools."
+    parser = flags.verb(
+        verbs, "acp", about, "tabrelay acp -- claude-agent-acp\n  tabrelay acp --server notes -- gemini --acp"
+    )
+    parser.advice = "What belongs to the agent stands after --, as in: tabrelay acp -- gemini --acp"
+    parser.add_argument("agent", nargs="+", metavar="AGENT", help="the agent's command, after --")
+    parser.add_argument(
+        "--server",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="offer this browser server, connected or not, and no others (may be repeated; default: all connected)",
+    )
+    parser.add_argument(
+        "--bridge",
+        choices=("stdio", "http"),
+        default="stdio",
+        help="how agents reach browser servers: a small program each (default), or the relay itself, if they can",
+    )
+    parser.add_argument(
+        "--profile", choices=PROFILES, help="the shape of MCP over ACP, if it is not to be found out: g1 is the oldest"
+    )
+    parser.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="CMD",
+        help="an ACP proxy between editor and agent, as one argument (may be repeated, the editor's neighbour first)",
+    )
+    parser.add_argument("--log-level", metavar="LEVEL", help="how much is said on stderr (default warning)")
+    flags.address_flags(parser)
+    parser.set_defaults(run=_acp)
+
+
+def _acp(args: argparse.Namespace) -> int:
+    import asyncio
+
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    import asyncio
+    import sys
+
+    from tabrelay.acp.child import Component
+    from tabrelay.acp.conductor import Conductor, Options
+    from tabrelay.acp.dialects import PROFILES as SHAPES
+    from tabrelay.bridge import stdio
+    from tabrelay.observe import log_setup
+
+    settings = flags.settings(args)
+    log_setup.configure(settings.log_level)
+    options = Options(
+        running_relay.program(),
+        wants_http=args.bridge == "http",
+        profile=SHAPES.get(args.profile),
+    )
+    proxies = [Component(_command(text)) for text in args.proxy]
+    if sys.stdin.isatty():
+        print("Waiting for an editor on stdin: this command belongs into the editor's settings.", file=sys.stderr)
+    stdio.use_bytes()
+    output = stdio.Stdout()
+    conductor = Conductor(output, Component(args.agent), _access(args, settings), options, proxies)
+    loop = asyncio.get_running_loop()
+    for number in stop_signals():
+        loop.add_signal_handler(number, _stop, conductor, number)
+    stdin = stdio.Stdin()
+    try:
+        return await conductor.run(stdin.chunks(), stdin.ended)
+    finally:
+        await output.close()
+
+
+def _stop(conductor: Conductor, number: signal.Signals) -> None:
+    """The first signal lets everybody finish. The second does not wait for that, nor for the event loop."""
+    if conductor.is_stopping:
+        _end_at_once(number)
+    conductor.stop()
+    for one in stop_signals():
+        signal.signal(one, lambda number, _: _end_at_once(number))
+
+
+def _end_at_once(number: int) -> None:
+    from tabrelay.system import process_group
+
+    process_group.leave_none()  # nothing else of ours is run any more
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
+
+
+def _access(args: argparse.Namespace, settings: Any) -> Any:
+    from tabrelay.acp.relay_client import Access
+    from tabserver.wire.errors import ServerNameError
+    from tabserver.wire.names import check_server_name
+
+    try:
+        names = tuple(check_server_name(name) for name in args.server)
+    except ServerNameError as problem:
+        raise Stop(str(problem)) from None
+    fixed = running_relay.base_url(settings.host, settings.port)
+    is_fixed = args.host is not None or args.port is not None
+    return Access(settings.home, lambda: fixed if is_fixed else running_relay.address(settings.home) or fixed, names)
+
+
+def _command(text: str) -> tuple[str, ...]:
+    try:
+        parts = tuple(shlex.split(text))
+    except ValueError as problem:
+        raise Stop(f"--proxy {text!r} can't be read as a command: {problem}.") from None
+    if not parts:
+        raise Stop("--proxy wants a command.")
+    return parts

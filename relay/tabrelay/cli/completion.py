@@ -1,0 +1,129 @@
+"""`tabrelay completion`: a script that lets a shell complete verbs, flags, clients and names of servers."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tabrelay.cli import flags
+from tabrelay.cli.outcome import OK
+
+SHELLS = ("bash", "zsh", "fish")
+NAMES = "tabrelay status --names 2>/dev/null"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A verb or an action of one, with what can follow."""
+
+    path: tuple[str, ...]
+    about: str
+    flags: tuple[tuple[str, str], ...]
+    choices: tuple[str, ...]
+    has_names: bool
+    """Names of servers can follow."""
+
+
+def add(verbs: Any) -> None:
+    parser = flags.verb(
+        verbs,
+        "completion",
+        "Print a script for a shell to complete commands with.",
+        'eval "$(tabrelay completion bash)"                        in ~/.bashrc\n'
+        '  eval "$(tabrelay completion zsh)"                         in ~/.zshrc\n'
+        "  tabrelay completion fish > ~/.config/fish/completions/tabrelay.fish",
+    )
+    parser.add_argument("shell", choices=SHELLS, help=", ".join(SHELLS))
+    parser.set_defaults(run=_completion)
+
+
+def _completion(args: argparse.Namespace) -> int:
+    words = list(walk(args.whole()))
+    print(fish(words) if args.shell == "fish" else bash(words, is_zsh=args.shell == "zsh"), end="")
+    return OK
+
+
+def walk(parser: argparse.ArgumentParser, path: tuple[str, ...] = (), about: str = "") -> Iterator[Word]:
+    """The program itself, its verbs, and their actions."""
+    from tabrelay.cli.client_files.known import BY_NAME
+
+    own, choices, below = [], [], []
+    has_names = False
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            abouts = {one.dest: one.help or "" for one in action._choices_actions}
+            below = [(name, inner, abouts.get(name, "")) for name, inner in action.choices.items()]
+            choices += list(action.choices)
+        elif action.option_strings:
+            own += [(string, action.help or "") for string in action.option_strings]
+        elif action.choices:
+            choices += [str(choice) for choice in action.choices]
+        elif action.metavar == "CLIENT":
+            choices += BY_NAME
+        has_names = has_names or ("NAME" in str(action.metavar) and not action.option_strings)
+    yield Word(path, about, tuple(own), tuple(choices), has_names)
+    for name, inner, text in below:
+        yield from walk(inner, (*path, name), text)
+
+
+def bash(words: list[Word], is_zsh: bool) -> str:
+    cases = []
+    for word in words:
+        options = " ".join(flag for flag, _ in word.flags)
+        names = f" $({NAMES})" if word.has_names else ""
+        cases.append(f'    "{" ".join(word.path)}") words="{" ".join(word.choices)}{names}"; flags="{options}" ;;')
+    actions = sorted({word.path[-1] for word in words if word.path})
+    head = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n" if is_zsh else ""
+    lines = "\n".join(cases)
+    return f"""{head}_tabrelay() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" words="" flags="" word
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    case " {" ".join(actions)} " in
+      *" $word "*) _tabrelay_known "${{path:+$path }}$word" && path="${{path:+$path }}$word" ;;
+    esac
+  done
+  case "$path" in
+{lines}
+  esac
+  if [[ "$current" == -* ]]; then words="$flags"; fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+_tabrelay_known() {{
+  case "$1" in
+    {"|".join(shlex.quote(" ".join(word.path)) for word in words if word.path)}) return 0 ;;
+  esac
+  return 1
+}}
+complete -o default -F _tabrelay tabrelay
+"""
+
+
+def fish(words: list[Word]) -> str:
+    lines = ["complete -c tabrelay -f"]
+    for word in words:
+        is_here = _fish_condition(word, words)
+        begun = f"complete -c tabrelay -n {shlex.quote(is_here)}"
+        abouts = {one.path[-1]: one.about for one in words if one.path[:-1] == word.path and one.path}
+        for choice in word.choices:
+            lines.append(f"{begun} -a {shlex.quote(choice)} -d {_fish_text(abouts.get(choice, ''))}")
+        if word.has_names:
+            lines.append(f"{begun} -a {shlex.quote(f'({NAMES})')}")
+        for flag, about in word.flags:
+            kind = "-l" if flag.startswith("--") else "-s"
+            lines.append(f"{begun} {kind} {shlex.quote(flag.lstrip('-'))} -d {_fish_text(about)}")
+    return "\n".join(lines) + "\n"
+
+
+def _fish_condition(word: Word, words: list[Word]) -> str:
+    below = [one.path[-1] for one in words if one.path and one.path[:-1] == word.path]
+    parts = [f"__fish_seen_subcommand_from {name}" for name in word.path]
+    if below:
+        parts.append(f"not __fish_seen_subcommand_from {' '.join(below)}")
+    return "; and ".join(parts) or "true"
+
+
+def _fish_text(text: str) -> str:
+    return shlex.quote(" ".join(text.split())[:80])

@@ -1,0 +1,128 @@
+"""How a verb reaches an MCP server: the flags for it, and the connection that comes of them.
+
+Shared by the verbs that are clients: `stdio`, `tools`, `call`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+from typing import Any, Final
+
+from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli.outcome import USAGE, Stop
+
+VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|K|KB|KIB|M|MB|MIB|G|GB|GIB)", re.IGNORECASE)
+UNITS: Final = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*:\s*(.*)", re.DOTALL)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="URL|NAME", help="a server's URL, or the name of one of the local relay's")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="K:V",
+        help="send this header (may be repeated); ${NAME} in it is taken from the environment",
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, metavar="SECONDS", help="the longest wait for an answer (default 300)"
+    )
+    parser.add_argument(
+        "--max-buffer", type=size, default=8 << 20, metavar="SIZE", help="the largest event of a stream (default 8MiB)"
+    )
+    parser.add_argument(
+        "--allow-insecure-http",
+        action="store_true",
+        help="allow http:// to another computer: others can listen in",
+    )
+    parser.add_argument("--log-level", metavar="LEVEL", help="how much is said on stderr (default warning)")
+    flags.address_flags(parser)
+    sign_in.add_flags(parser)
+
+
+def size(text: str) -> int:
+    found = SIZE.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8MiB")
+    return int(float(found[1]) * UNITS[found[2][:1].upper()])
+
+
+def headers(given: list[str], env: Any) -> dict[str, str]:
+    """The user's headers by their lower-case names, with the environment's values put in."""
+    found: dict[str, str] = {}
+    for text in given:
+        match = HEADER.fullmatch(text.strip())
+        if match is None or not match[2]:
+            raise Stop(
+                f"--header {text.partition(':')[0]!r} has no value. It is written NAME:VALUE; where a client splits "
+                "arguments at blanks, put the value into the environment: --header Authorization:${AUTH}"
+            )
+        found[match[1].lower()] = _expand(match[2], env)
+    return found
+
+
+def _expand(text: str, env: Any) -> str:
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in env:
+            raise Stop(f"The environment has no variable {match[1]}, which --header wants.")
+        return str(env[match[1]])
+
+    expanded = VARIABLE.sub(value, text)
+    if not expanded.isprintable():
+        raise Stop("A header's value has to be one line of printable characters.")
+    return expanded
+
+
+def stop_signals() -> tuple[signal.Signals, ...]:
+    """Nothing on Windows, whose event loops know none: there Ctrl+C raises KeyboardInterrupt."""
+    return (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else ()
+
+
+def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
+    """What carries requests to the server that the flags name, and the credentials that they use."""
+    import os
+
+    from tabrelay.bridge.credentials import CredentialsError
+    from tabrelay.bridge.http import Upstream
+    from tabrelay.bridge.outbound import Limits, Outbound
+    from tabrelay.bridge.target import TargetError
+    from tabrelay.observe import log_setup
+
+    settings = flags.settings(args)
+    log_setup.configure(settings.log_level)
+    given = headers(args.header, os.environ)
+    if not args.timeout > 0:
+        raise Stop("--timeout must be more than 0 seconds.")
+    try:
+        target = _target(args, settings)
+        credentials = sign_in.credentials(args, settings.home, given.pop("authorization", None), os.environ)
+    except (TargetError, CredentialsError) as problem:
+        raise Stop(str(problem)) from None
+    for value in given.values():
+        log_setup.conceal(value)
+    limits = Limits(timeout_ms=round(args.timeout * 1000), max_event=args.max_buffer)
+    return Outbound(Upstream(target), credentials, given, limits), credentials
+
+
+async def prepare(credentials: Any) -> None:
+    from tabrelay.bridge.credentials import CredentialsError
+
+    try:
+        await credentials.prepare()
+    except CredentialsError as problem:
+        raise Stop(str(problem), USAGE) from None
+
+
+def _target(args: argparse.Namespace, settings: Any) -> Any:
+    from tabrelay.bridge.target import NameTarget, UrlTarget, is_url
+
+    if is_url(args.target):
+        return UrlTarget(args.target, args.allow_insecure_http)
+    fixed = running_relay.base_url(settings.host, settings.port)
+    if args.host is not None or args.port is not None:
+        return NameTarget(args.target, lambda: fixed)
+    return NameTarget(args.target, lambda: running_relay.address(settings.home) or fixed)

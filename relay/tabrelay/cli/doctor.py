@@ -1,0 +1,312 @@
+"""`tabrelay doctor`: looks at everything that has to be right, and says of what is not what to do.
+
+It changes nothing. Each check stands by itself: what one can't find out does not keep the others from looking.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from tabrelay import __version__
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import FAILED, OK, Stop
+
+OLDEST: Final = (3, 11)
+TIMEOUT_S: Final = 5.0
+MARKS: Final = {"ok": "ok  ", "note": "note", "bad": "BAD "}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`bad` has to be mended, `note` is worth knowing; `advice` is what to do."""
+
+    what: str
+    state: Literal["ok", "note", "bad"]
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What the checks look at."""
+
+    args: argparse.Namespace
+    settings: Any
+    base: str
+    is_noted: bool
+    """A relay said that it is there."""
+
+    health: Any
+    """What it answers when it is asked how it is."""
+
+    @property
+    def is_running(self) -> bool:
+        return isinstance(self.health, dict) and "build" in self.health
+
+
+Findings = Iterator[Finding]
+
+
+def add(verbs: Any) -> None:
+    about = "Check port, token, browser, assets, origins, servers and clients, and say what to do."
+    parser = flags.verb(verbs, "doctor", about, "tabrelay doctor")
+    flags.address_flags(parser)
+    parser.add_argument("--json", action="store_true", default=None, help="print JSON")
+    parser.set_defaults(run=_doctor)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    found = list(examine(args))
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in found], indent=1))
+    else:
+        for finding in found:
+            print(f"{MARKS[finding.state]}  {finding.what:<10} {finding.text}")
+            if finding.advice:
+                print(f"{'':17}→ {finding.advice}")
+        bad = sum(finding.state == "bad" for finding in found)
+        print(f"\n{bad} to mend." if bad else "\nAll is well.")
+    return FAILED if any(finding.state == "bad" for finding in found) else OK
+
+
+def examine(args: argparse.Namespace) -> Findings:
+    settings = flags.settings(args)
+    was_given = args.host is not None or args.port is not None
+    known = None if was_given else running_relay.address(settings.home)
+    base = known or running_relay.base_url(settings.host, settings.port)
+    patient = Patient(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
+    for check in CHECKS:
+        try:
+            yield from check(patient)
+        except Exception as problem:  # a doctor that falls ill must say so and go on
+            yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
+
+
+# -- this computer -----------------------------------------------------------------------------------------------------
+
+
+def _program(patient: Patient) -> Findings:
+    version = ".".join(map(str, sys.version_info[:3]))
+    state: Literal["ok", "bad"] = "ok" if sys.version_info >= OLDEST else "bad"
+    yield Finding("program", state, f"tabrelay {__version__} on Python {version}", "" if state == "ok" else "Use 3.11.")
+
+
+def _state(patient: Patient) -> Findings:
+    """The directory and the token in it: there, ours, and closed to others."""
+    home = patient.settings.home
+    if not home.is_dir():
+        yield Finding("state", "note", f"{home} is not there yet: the first start makes it.")
+        return
+    if os.name == "posix" and home.stat().st_mode & 0o077:
+        yield Finding("state", "bad", f"Others on this computer can look into {home}.", f"chmod 700 {home}")
+    elif not os.access(home, os.W_OK):
+        yield Finding("state", "bad", f"{home} can't be written.", f"chown -R $USER {home}")
+    else:
+        yield Finding("state", "ok", str(home))
+
+
+def _token(patient: Patient) -> Findings:
+    path = patient.settings.home / "token"
+    try:
+        mode = path.stat().st_mode
+        token = path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        yield Finding("token", "note", "There is none yet: the first start makes it.")
+        return
+    except (OSError, UnicodeDecodeError) as problem:
+        yield Finding("token", "bad", f"{path} can't be read: {problem}", "Delete it: the next start makes another.")
+        return
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        yield Finding("token", "bad", f"Others on this computer can read {path}.", f"chmod 600 {path}")
+    elif not token:
+        yield Finding("token", "bad", f"{path} is empty.", "Delete it: the next start makes another.")
+    elif not patient.is_running:
+        yield Finding("token", "ok", f"in {path}; no relay to try it with")
+    else:
+        try:
+            running_relay.ask(patient.args, "/-/status")
+            yield Finding("token", "ok", "The relay takes it.")
+        except running_relay.Impostor as problem:
+            port = urlsplit(patient.base).port or 80
+            advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
+            yield Finding("token", "bad", str(problem), advice)
+        except Stop as problem:
+            yield Finding("token", "bad", str(problem), "Start the relay with the same --home.")
+
+
+def _assets(patient: Patient) -> Findings:
+    from tabrelay.assets.files import Assets, AssetsMissing
+
+    try:
+        Assets.find().check()
+        yield Finding("assets", "ok", "Pyodide, PyScript and the browser package are here.")
+    except AssetsMissing as problem:
+        yield Finding("assets", "bad", str(problem))
+
+
+def _browser(patient: Patient) -> Findings:
+    import webbrowser
+
+    from tabrelay.system.open_browser import has_display
+
+    try:
+        name = getattr(webbrowser.get(), "name", "") or "one"
+    except webbrowser.Error:
+        yield Finding("browser", "note", "None is found.", "Open the page that `tabrelay pair` prints in any browser.")
+        return
+    if has_display():
+        yield Finding("browser", "ok", f"{name} can be opened.")
+    else:
+        advice = "Open the page that `tabrelay pair` prints; from another computer, through: ssh -L 4747:127.0.0.1:4747"
+        yield Finding("browser", "note", "There is no screen here to open one on.", advice)
+
+
+# -- the relay ---------------------------------------------------------------------------------------------------------
+
+
+def _port(patient: Patient) -> Findings:
+    if patient.is_running:
+        version = patient.health.get("version", __version__)
+        if version != __version__:
+            text = f"The relay at {patient.base} is version {version}, this program {__version__}."
+            yield Finding("relay", "note", text, "Start it again.")
+        else:
+            yield Finding("relay", "ok", f"runs at {patient.base}")
+        return
+    parts = urlsplit(patient.base)
+    port = parts.port or 80
+    if patient.is_noted:
+        text = f"The relay at {patient.base} is there and does not answer."
+        yield Finding("relay", "bad", text, "Look at `tabrelay logs`, then start it again.")
+    elif _is_taken(parts.hostname or "127.0.0.1", port):
+        yield Finding("port", "bad", f"Port {port} is taken by another program.", f"tabrelay serve --port {port + 1}")
+    else:
+        yield Finding("relay", "note", f"None runs; port {port} is free.", "tabrelay serve NAME, or: tabrelay demo")
+
+
+def _origins(patient: Patient) -> Findings:
+    from tabrelay.admission.policy import PolicyError, parse_origin
+
+    for value in patient.settings.allow_origins:
+        try:
+            parse_origin(value)
+        except PolicyError as problem:
+            yield Finding("origins", "bad", f"TABRELAY_ALLOW_ORIGINS: {problem}")
+    from tabrelay.admission.tokens import Tokens
+
+    paired = sorted({grant.origin for grant in Tokens(patient.settings.home).grants() if grant.origin})
+    if paired:
+        yield Finding("origins", "ok", f"paired: {', '.join(paired)}")
+    asking = running_relay.ask(patient.args, "/-/pairs")["asking"] if patient.is_running else []
+    for each in asking:
+        text = f"{each['origin']} asks to offer tools as {each['server']!r}."
+        yield Finding("origins", "note", text, f"tabrelay pairs approve {each['code']}, if its page shows that code")
+
+
+def _servers(patient: Patient) -> Findings:
+    if not patient.is_running:
+        return
+    rows = running_relay.ask(patient.args, "/-/status")["servers"]
+    if not rows:
+        yield Finding("servers", "note", "There are none yet.", "Open a page that connects, or: tabrelay serve NAME")
+    for row in rows:
+        name, count = row["name"], len(row.get("tools", ()))
+        tools = f"{count} tool{'' if count == 1 else 's'}"
+        if row.get("state") == "online":
+            yield Finding("server", "ok", f"{name}: online, {tools}")
+        elif row.get("connection") in ("failed", "suspended", "waiting"):
+            # The relay itself is to connect to it, and can't: nobody else will bring it.
+            why = row.get("error") or "it can't be reached"
+            advice = f"Mend its configuration or start it. Then: tabrelay reconnect {name}"
+            yield Finding("server", "bad", f"{name}: {row['connection']}: {why}", "" if " login " in why else advice)
+        else:
+            advice = row.get("problem") or f"Open the page that offers {name}, or look at: tabrelay status"
+            yield Finding("server", "note", f"{name}: {row.get('state', 'offline')}, {tools} when last seen", advice)
+
+
+# -- its clients -------------------------------------------------------------------------------------------------------
+
+
+def _clients(patient: Patient) -> Findings:
+    from tabrelay.cli.client_files.file import ConfigFile, FileError
+    from tabrelay.cli.client_files.known import CLIENTS, Place, starts_bridge
+
+    known = _names(patient)
+    is_any = False
+    for client in CLIENTS:
+        path = client.path(Place.here())
+        if not path.is_file():
+            continue
+        try:
+            servers = ConfigFile(client, path).servers()
+        except FileError as problem:
+            yield Finding(
+                "client", "bad", f"{client.title}: {problem}", "Mend the file; the client can't read it either."
+            )
+            continue
+        for name, entry in servers.items():
+            if starts_bridge(entry):
+                is_any = True
+                yield _entry(client, name, entry, known)
+    if not is_any:
+        yield Finding(
+            "clients", "note", "No client's configuration has a server of ours.", "tabrelay install CLIENT NAME"
+        )
+
+
+def _entry(client: Any, name: str, entry: dict[str, Any], known: set[str] | None) -> Finding:
+    command, args = entry["command"], entry.get("args", [])
+    words = [str(word) for word in (command if isinstance(command, list) else [command, *args])]
+    if shutil.which(words[0]) is None:
+        text = f"{client.title}: {name} starts {words[0]}, which is not there."
+        return Finding("client", "bad", text, f"tabrelay install {client.name} {name} --force")
+    at = words.index("stdio") + 1
+    target = words[at] if at < len(words) else ""
+    if known is not None and "://" not in target and target not in known:
+        text = f"{client.title}: {name} is for the server {target!r}, which the relay does not know."
+        return Finding("client", "note", text, f"tabrelay serve {target}, or open its page")
+    return Finding("client", "ok", f"{client.title}: {name}")
+
+
+def _names(patient: Patient) -> set[str] | None:
+    """None if nobody can say."""
+    if not patient.is_running:
+        return None
+    try:
+        return {row["name"] for row in running_relay.ask(patient.args, "/-/status")["servers"]}
+    except Stop:
+        return None
+
+
+def _get(url: str) -> Any:
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=TIMEOUT_S) as response:
+            return json.load(response)
+    except (OSError, ValueError):
+        return None
+
+
+def _is_taken(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((host, port)) == 0
+
+
+CHECKS: Final[tuple[Callable[[Patient], Findings], ...]] = (
+    *(_program, _state, _token, _assets, _browser),
+    *(_port, _origins, _servers),
+    _clients,
+)

@@ -1,0 +1,44 @@
+"""`tabrelay drift`: servers whose tools are not those that were first used."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import OK
+from tabrelay.cli.render import printable
+
+
+def add(verbs: Any) -> None:
+    about = "Show servers whose tools changed since they were first used; accept the changes."
+    parser = flags.verb(verbs, "drift", about, "tabrelay drift accept notes")
+    flags.address_flags(parser)
+    parser.add_argument("--json", action="store_true", default=None, help="print JSON")
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+    accept = flags.verb(actions, "accept", "These tools are fine as they are now.", "tabrelay drift accept notes")
+    accept.add_argument("name", metavar="NAME", help="the server")
+    flags.address_flags(accept, default=argparse.SUPPRESS)
+    accept.set_defaults(run=_accept)
+
+
+def _list(args: argparse.Namespace) -> int:
+    rows = {row["name"]: row["drift"] for row in running_relay.ask(args, "/-/status")["servers"] if row.get("drift")}
+    if args.json:
+        print(json.dumps(rows))
+        return OK
+    for name, drift in rows.items():
+        print(name)
+        for what in ("changed", "added", "removed"):
+            if drift[what]:
+                print(printable(f"  {what}: {', '.join(drift[what])}"))
+    print("\nIf that is as it should be: tabrelay drift accept NAME" if rows else "All tools are as they were.")
+    return OK
+
+
+def _accept(args: argparse.Namespace) -> int:
+    running_relay.ask(args, "/-/drift", "POST", {"accept": args.name})
+    print(f'The tools of "{args.name}" count as known from now on.')
+    return OK

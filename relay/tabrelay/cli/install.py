@@ -1,0 +1,208 @@
+"""`tabrelay install` and `tabrelay uninstall`: an entry for a server in a client's configuration."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import FAILED, OK, Stop
+
+
+def add(verbs: Any) -> None:
+    install = flags.verb(
+        verbs,
+        "install",
+        "Write servers into a client's configuration. Without a server: all that the running relay has. Without a "
+        "client: show which clients are here, and what they have.",
+        "tabrelay install claude-desktop notes\n  tabrelay install cursor notes --project --dry-run",
+    )
+    install.mixes = True
+    _client_flags(install, is_needed=False)
+    install.add_argument("servers", nargs="*", metavar="URL|NAME", help="servers of the local relay, or any by URL")
+    install.add_argument("--as", dest="entry", metavar="NAME", help="the entry's name (default: the server's)")
+    install.add_argument("--force", action="store_true", help="replace an entry of that name that is another one")
+    flags.address_flags(install)
+    install.set_defaults(run=_install)
+
+    uninstall = flags.verb(
+        verbs,
+        "uninstall",
+        "Take servers out of a client's configuration again. Without a name: all that tabrelay wrote.",
+        "tabrelay uninstall claude-desktop notes",
+    )
+    uninstall.mixes = True
+    _client_flags(uninstall, is_needed=True)
+    uninstall.add_argument("servers", nargs="*", metavar="NAME", help="names of entries")
+    uninstall.add_argument("--force", action="store_true", help="also entries that tabrelay did not write")
+    uninstall.set_defaults(run=_uninstall)
+
+
+def _client_flags(parser: argparse.ArgumentParser, is_needed: bool) -> None:
+    from tabrelay.cli.client_files.known import BY_NAME
+
+    about = ", ".join(BY_NAME)
+    parser.add_argument("client", nargs=None if is_needed else "?", metavar="CLIENT", help=about)
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--project", action="store_true", help="in the file of the project in this directory")
+    where.add_argument("--config", metavar="FILE", help="in this file")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+
+
+def _install(args: argparse.Namespace) -> int:
+    if args.client is None:
+        return _overview()
+    client, file = _client(args.client), _file(args)
+    servers = args.servers or _all_servers(args)
+    if args.entry is not None and len(servers) > 1:
+        raise Stop("--as is for one server at a time.")
+    wanted = {args.entry or _entry_name(server): client.entry(_launch(args, server)) for server in servers}
+    known = _servers(file)
+    taken = [name for name, entry in wanted.items() if name in known and known[name] != entry]
+    if taken and not args.force:
+        raise Stop(
+            f"{client.title} has another server named {', '.join(taken)} in {file.path}. "
+            "Replace it: --force. Or choose another name: --as NAME.",
+            FAILED,
+        )
+    news = {name: entry for name, entry in wanted.items() if known.get(name) != entry}
+    if not news:
+        print(f"{client.title} has {', '.join(wanted)} already: {file.path}")
+        return OK
+    _apply(args, lambda: file.put(news))
+    if not args.dry_run:
+        print(f"{client.title} has {', '.join(news)} now. {client.after}")
+    return OK
+
+
+def _all_servers(args: argparse.Namespace) -> list[str]:
+    """Whatever the running relay knows."""
+    try:
+        found = [row["name"] for row in running_relay.ask(args, "/-/status")["servers"]]
+    except Stop as problem:
+        raise Stop(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
+    if not found:
+        raise Stop(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME")
+    return found
+
+
+def _uninstall(args: argparse.Namespace) -> int:
+    from tabrelay.cli.client_files.known import starts_bridge
+
+    client, file = _client(args.client), _file(args)
+    known = _servers(file)
+    names = args.servers or [name for name, entry in known.items() if starts_bridge(entry)]
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise Stop(f"{client.title} has no server {', '.join(missing) or 'of ours'} in {file.path}.", FAILED)
+    others = [name for name in names if not starts_bridge(known[name])]
+    if others and not args.force:
+        raise Stop(f"{', '.join(others)} in {file.path} was not written by tabrelay. All the same: --force", FAILED)
+    _apply(args, lambda: file.remove(names))
+    if not args.dry_run:
+        print(f"{client.title} no longer has {', '.join(names)}.")
+    return OK
+
+
+def _apply(args: argparse.Namespace, make: Callable[[], Any]) -> None:
+    from tabrelay.cli.client_files.file import FileError
+
+    try:
+        change = make()
+        if args.dry_run:
+            print(change.diff(), end="")
+            return
+        copy = change.apply()
+    except FileError as problem:
+        raise Stop(str(problem), FAILED) from None
+    print(f"{change.path} written." + (f" As it was: {copy}" if copy else ""))
+
+
+def _client(name: str) -> Any:
+    from tabrelay.cli.client_files.known import BY_NAME
+
+    if name not in BY_NAME:
+        raise Stop(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.")
+    return BY_NAME[name]
+
+
+def _file(args: argparse.Namespace) -> Any:
+    from tabrelay.cli.client_files.file import ConfigFile, FileError
+    from tabrelay.cli.client_files.known import Place
+
+    client = _client(args.client)
+    if args.config is not None:
+        path = Path(args.config).expanduser()
+    elif args.project:
+        if client.project is None:
+            raise Stop(f"{client.title} has no file inside projects.")
+        path = Path(client.project)
+    else:
+        path = client.path(Place.here())
+    try:
+        return ConfigFile(client, path)
+    except FileError as problem:
+        raise Stop(str(problem), FAILED) from None
+
+
+def _servers(file: Any) -> dict[str, Any]:
+    from tabrelay.cli.client_files.file import FileError
+
+    try:
+        found: dict[str, Any] = file.servers()
+        return found
+    except FileError as problem:
+        raise Stop(str(problem), FAILED) from None
+
+
+def _entry_name(server: str) -> str:
+    """Of a URL, its host: `https://mcp.example.com/mcp` is `mcp.example.com`."""
+    from urllib.parse import urlsplit
+
+    from tabrelay.bridge.target import TargetError, is_url, parse_url
+
+    if not is_url(server):
+        from tabserver.wire.errors import ServerNameError
+        from tabserver.wire.names import check_address
+
+        try:
+            return check_address(server)
+        except ServerNameError as problem:
+            raise Stop(str(problem)) from None
+    try:
+        parse_url(server, allows_plain=True)
+    except TargetError as problem:
+        raise Stop(str(problem)) from None
+    return urlsplit(server).hostname or server
+
+
+def _launch(args: argparse.Namespace, server: str) -> Any:
+    """A program that is found without a shell's PATH: desktop clients have none."""
+    from tabrelay.cli.client_files.known import Launch
+
+    words = ["stdio", server]
+    if args.home is not None:
+        words += ["--home", str(args.home.expanduser().absolute())]
+    first, *rest = running_relay.program()
+    return Launch(first, (*rest, *words))
+
+
+def _overview() -> int:
+    from tabrelay.cli.client_files.file import ConfigFile, FileError
+    from tabrelay.cli.client_files.known import CLIENTS, Place, starts_bridge
+    from tabrelay.cli.table import table
+
+    place, rows = Place.here(), []
+    for client in CLIENTS:
+        path = client.path(place)
+        try:
+            file = ConfigFile(client, path)
+            ours = [name for name, entry in file.servers().items() if starts_bridge(entry)]
+            state = ", ".join(ours) or ("none of ours" if file.is_there else "no file yet")
+        except FileError:
+            state = "can't be read"
+        rows.append((client.name, client.title, state, str(path)))
+    print(table(("CLIENT", "", "SERVERS", "FILE"), rows))
+    return OK

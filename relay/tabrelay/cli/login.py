@@ -1,0 +1,89 @@
+"""`tabrelay login`: sign in at a server of the configuration that wants to know who you are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli.outcome import FAILED, OK, Stop
+
+TIMEOUT_S = 30.0
+
+
+def add(verbs: Any) -> None:
+    about = "Sign in at a server of the configuration, in the browser. The relay keeps the token and refreshes it."
+    parser = flags.verb(verbs, "login", about, "tabrelay login search -c tabrelay.toml")
+    parser.add_argument("server", metavar="NAME", help="the server's name")
+    flags.config_flag(parser)
+    parser.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
+    flags.address_flags(parser)
+    parser.set_defaults(run=_login)
+
+
+def _login(args: argparse.Namespace) -> int:
+    import asyncio
+
+    settings, spec = _find(args)
+    where = asyncio.run(_sign_in(spec, settings.home, opens=not args.no_browser))
+    print(f"Signed in at {where}.")
+    if running_relay.address(settings.home) is not None:
+        try:
+            running_relay.ask(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
+            print("The relay connects to it anew.")
+        except Stop as problem:
+            print(f"The relay that runs was not told: {problem}", file=sys.stderr)
+    return OK
+
+
+def _find(args: argparse.Namespace) -> tuple[Any, Any]:
+    from tabrelay.config.mistakes import ConfigMistakes
+    from tabrelay.config.reader import effective
+    from tabrelay.config.settings import ConfigError
+    from tabrelay.config.specs import HttpSpec
+
+    given = {**vars(args), "server": None}
+    try:
+        settings, config = effective(given)
+    except (ConfigError, ConfigMistakes) as problem:
+        raise Stop(str(problem), FAILED) from None
+    spec = config.servers.get(args.server)
+    if not config.programs:
+        raise Stop(f"Name the file that has the server: tabrelay login {args.server} -c FILE")
+    if spec is None:
+        raise Stop(f'No server of the configuration is called "{args.server}".', FAILED)
+    if not isinstance(spec, HttpSpec):
+        raise Stop(f'"{args.server}" is not at a URL, so there is nowhere to sign in.', FAILED)
+    if not spec.may_sign_in:
+        raise Stop(f'"{args.server}" has an Authorization header, or oauth = false, in its configuration.', FAILED)
+    return settings, spec
+
+
+async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
+    """Ask the server something; it says where to sign in."""
+    import httpx2
+
+    from tabrelay.bridge.credentials import CredentialsError
+    from tabrelay.bridge.http import Answer
+    from tabrelay.bridge.target import parse_url
+
+    oauth = sign_in.elsewhere(spec, home, opens=opens)
+    where = parse_url(spec.url, allows_plain=True).shown
+    headers = {**dict(spec.headers), "Accept": "application/json, text/event-stream"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    try:
+        async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as http:
+            for is_last in (False, True):
+                used = await oauth.header()
+                more = {} if used is None else {"Authorization": used}
+                async with http.stream("POST", spec.url, json=body, headers=more) as response:
+                    if response.status_code not in (401, 403):
+                        return where
+                    if is_last or not await oauth.refused(used, Answer(response, None)):
+                        break
+    except CredentialsError as problem:
+        raise Stop(f"{where}: {problem}", FAILED) from None
+    except httpx2.HTTPError as problem:
+        raise Stop(f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED) from None
+    raise Stop(f"{where} does not take the token that was just made for it.", FAILED)

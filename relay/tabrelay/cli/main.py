@@ -1,0 +1,99 @@
+"""The command line: puts the verbs together, hands over, and turns what goes wrong into one line.
+
+Only the verb that is asked for is loaded, and it loads what is heavy when it runs: clients wait for `tabrelay stdio`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from tabrelay import __version__
+from tabrelay.cli import flags
+from tabrelay.cli.outcome import OK, USAGE, Stop
+
+# The files of the verbs, and the verbs in each, in the order of the help.
+VERBS: Final = {
+    "serve": ("demo", "serve"),
+    "status": ("status",),
+    "reconnect": ("reconnect",),
+    "login": ("login",),
+    "logs": ("logs",),
+    "stdio": ("stdio",),
+    "acp": ("acp",),
+    "mcp": ("mcp",),
+    "call": ("tools", "call"),
+    "install": ("install", "uninstall"),
+    "doctor": ("doctor",),
+    "service": ("service",),
+    "completion": ("completion",),
+    "token": ("token",),
+    "pair": ("pair",),
+    "pairs": ("pairs",),
+    "drift": ("drift",),
+    "config": ("config",),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    parser = _parser(argv[0] if argv else None)
+    args = parser.parse_args(argv)
+    if "run" not in args:
+        # No verb: whoever types the bare name wants to know what it can do.
+        parser.print_help(sys.stderr)
+        return USAGE
+    try:
+        code: int = args.run(args)
+        return code
+    except Stop as stop:
+        print(stop, file=sys.stderr)
+        return stop.code
+    except KeyboardInterrupt:
+        return OK
+
+
+def _parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """With every verb; or with one, if it is known which one is wanted."""
+    parser = flags.Parser(
+        prog="tabrelay",
+        description="A browser tab is an MCP server: the relay between MCP clients and the pages you have open.",
+        epilog="Examples:\n"
+        "  tabrelay demo                 start the relay and open the demo page\n"
+        "  tabrelay serve notes          start the relay for your own page\n"
+        "  tabrelay status               show the relay and its servers\n"
+        "  tabrelay reconnect files      connect to a server of the configuration anew\n"
+        "  tabrelay login search -c FILE sign in at a server of the configuration\n"
+        "  tabrelay logs -f              show what it writes down\n"
+        "  tabrelay stdio notes          connect a client that only speaks stdio\n"
+        "  tabrelay acp -- AGENT         give an editor's agent the browser's tools\n"
+        "  tabrelay mcp PORT             (agents start it: their way to `tabrelay acp`)\n"
+        "  tabrelay tools notes          list a server's tools\n"
+        "  tabrelay call demo add -a a=2 -a b=3    call one\n"
+        "  tabrelay install cursor notes write a server into a client's configuration\n"
+        "  tabrelay uninstall cursor notes         take it out again\n"
+        "  tabrelay doctor               check everything, and say what to do\n"
+        "  tabrelay service install notes          start the relay with the computer\n"
+        "  tabrelay completion bash      complete commands with the Tab key\n"
+        "  tabrelay token                print the token for MCP clients\n"
+        "  tabrelay pair                 print a fresh address that pairs a browser\n"
+        "  tabrelay pairs                show which pages ask to be paired, and which are\n"
+        "  tabrelay drift                show servers whose tools changed since their first use\n"
+        "  tabrelay config check -c FILE say what is wrong with a configuration\n"
+        "  tabrelay demo --help          all flags of a verb\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tabrelay {__version__}")
+    parser.set_defaults(whole=_parser)  # for the verb that has to know all the others
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    files = [file for file, names in VERBS.items() if wanted in names] or VERBS
+    for file in files:
+        import_module(f"tabrelay.cli.{file}").add(verbs)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

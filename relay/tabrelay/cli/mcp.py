@@ -1,0 +1,28 @@
+"""`tabrelay mcp`: what agents start for each MCP server of `tabrelay acp`. It loads nothing that takes time."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from tabrelay.cli import flags
+from tabrelay.cli.outcome import Stop
+
+
+def add(verbs: Any) -> None:
+    about = "Connect an agent's MCP client to `tabrelay acp`. Agents start it; it is of no use by hand."
+    parser = flags.verb(verbs, "mcp", about, "tabrelay mcp 54321")
+    parser.add_argument("plug_port", metavar="PORT", type=int, help="where `tabrelay acp` listens for it")
+    parser.set_defaults(run=_mcp)
+
+
+def _mcp(args: argparse.Namespace) -> int:
+    from tabrelay.acp import stdio_shim
+
+    nonce = os.environ.get(stdio_shim.NONCE, "")
+    if not nonce:
+        raise Stop(f"{stdio_shim.NONCE} is not set. Agents start this program, and `tabrelay acp` tells them how.")
+    if not 0 < args.plug_port < 65536:
+        raise Stop(f"{args.plug_port} is not a port.")
+    return stdio_shim.run(args.plug_port, nonce)

@@ -1,0 +1,105 @@
+"""`tabrelay pairs`: which pages of other origins ask to offer tools, which may, and who may no longer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.table import ago, table
+
+
+def add(verbs: Any) -> None:
+    about = "Show which pages ask to be paired and which are; approve, refuse and revoke."
+    parser = flags.verb(verbs, "pairs", about, "tabrelay pairs approve K7QF-2M9D")
+    flags.address_flags(parser)
+    parser.add_argument("--json", action="store_true", default=None, help="print JSON")
+    parser.set_defaults(run=_list)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+
+    listing = _action(actions, "list", "Show which pages ask and which are paired.", "tabrelay pairs list", _list)
+    listing.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    about = "Let a page offer tools: it must show the same code."
+    approve = _action(actions, "approve", about, "tabrelay pairs approve K7QF-2M9D", _approve)
+    approve.add_argument("code", metavar="CODE", help="the code that the page shows, whether it is in the list or not")
+    about = "Refuse a page's request; what its origin asks is not shown for ten minutes."
+    refuse = _action(actions, "refuse", about, "tabrelay pairs refuse K7QF-2M9D", _refuse)
+    refuse.add_argument("code", metavar="CODE", help="the code in the list")
+    about = "Take a pairing back: its pages are disconnected at once."
+    revoke = _action(actions, "revoke", about, "tabrelay pairs revoke https://app.example", _revoke)
+    revoke.add_argument("which", metavar="ID|ORIGIN", help="an id of the list, or an origin: all of its pairings")
+
+
+def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argparse.ArgumentParser:
+    parser = flags.verb(actions, name, about, example)
+    flags.address_flags(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _list(args: argparse.Namespace) -> int:
+    try:
+        asking = running_relay.ask(args, "/-/pairs")["asking"]
+    except running_relay.Impostor:
+        raise
+    except Stop:
+        asking = []  # no relay runs: then nobody asks, and the paired pages are in the file
+    paired = [grant for grant in _tokens(args).grants() if grant.origin is not None]
+    if args.json:
+        rows = [
+            {"id": grant.id, "origin": grant.origin, "servers": grant.servers, "created": grant.created}
+            for grant in paired
+        ]
+        print(json.dumps({"asking": asking, "paired": rows}))
+        return OK
+    now = time.time()
+    if asking:
+        lines = [[each["code"], each["origin"], each["server"], f"{ago(each['since_s'])} ago"] for each in asking]
+        print(table(["CODE", "ASKS", "TO OFFER", "SINCE"], lines))
+        print("\nTo decide: tabrelay pairs approve CODE, tabrelay pairs refuse CODE\n")
+    if not paired:
+        print("No page is paired.")
+        return OK
+    lines = [[grant.id, grant.origin or "", _names(grant), ago(now - grant.created)] for grant in paired]
+    print(table(["ID", "PAIRED", "MAY OFFER", "FOR"], lines))
+    return OK
+
+
+def _approve(args: argparse.Namespace) -> int:
+    done = running_relay.ask(args, "/-/pairs", "POST", {"approve": args.code})
+    print(f'{done["origin"]} may offer tools as "{done["server"]}" now. To take it back: tabrelay pairs revoke')
+    return OK
+
+
+def _refuse(args: argparse.Namespace) -> int:
+    done = running_relay.ask(args, "/-/pairs", "POST", {"refuse": args.code})
+    print(f"Refused: {done['origin']}")
+    return OK
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    """Without the relay: it reads the file again by itself, and may not be running at all."""
+    from tabrelay.admission.tokens import StateError
+
+    try:
+        gone = _tokens(args).revoke(lambda grant: grant.origin is not None and args.which in (grant.id, grant.origin))
+    except StateError as problem:
+        raise Stop(str(problem)) from None
+    if not gone:
+        raise Stop(f"No paired page has the id or origin {args.which!r}. To see them: tabrelay pairs", FAILED)
+    for grant in gone:
+        print(f"Revoked: {grant.origin} ({_names(grant)})")
+    return OK
+
+
+def _names(grant: Any) -> str:
+    return "any server" if grant.servers is None else ", ".join(grant.servers)
+
+
+def _tokens(args: argparse.Namespace) -> Any:
+    from tabrelay.admission.tokens import Tokens
+
+    return Tokens(flags.settings(args).home)

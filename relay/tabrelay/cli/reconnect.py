@@ -1,0 +1,25 @@
+"""`tabrelay reconnect`: have the running relay connect to a server elsewhere anew."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import OK
+
+
+def add(verbs: Any) -> None:
+    about = "Connect the running relay to a server of its configuration anew, also one that it has given up."
+    parser = flags.verb(verbs, "reconnect", about, "tabrelay reconnect files")
+    parser.add_argument("server", metavar="NAME", help="the server's name")
+    flags.address_flags(parser)
+    parser.set_defaults(run=_reconnect)
+
+
+def _reconnect(args: argparse.Namespace) -> int:
+    from urllib.parse import quote
+
+    running_relay.ask(args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST")
+    print(f"The relay connects to {args.server} anew. How it went: tabrelay status")
+    return OK

@@ -1,0 +1,156 @@
+"""The relay that runs, as other verbs find and ask it: its address, its token, and how to type this program again."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tabrelay.cli import flags
+from tabrelay.cli.outcome import FAILED, Stop
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
+
+TIMEOUT_S = 10.0
+
+
+class Impostor(Stop):
+    """Another program answers at the relay's address."""
+
+
+def ask(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
+    """What the running relay answers at `path`, asked in the name of this user's state directory.
+
+    The relay proves itself first, on the same connection: another program that has the port gets nothing.
+    """
+    import http.client
+
+    from tabrelay.calls.proof import Unproven, key_of
+
+    settings = flags.settings(args)
+    was_given = args.host is not None or args.port is not None
+    base = (None if was_given else address(settings.home)) or base_url(settings.host, settings.port)
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        connection, authorization = proven(base, key_of(token(settings.home)))
+        headers = {"Authorization": authorization, "Content-Type": "application/json", "Connection": "close"}
+        with contextlib.closing(connection):
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            if 200 <= answer.status < 300:
+                return json.load(answer)
+            if answer.status == 404 and (said := _message(answer)):
+                raise Stop(said, FAILED)
+            raise Stop(f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED)
+    except Unproven as problem:
+        raise Impostor(str(problem), FAILED) from None
+    except (OSError, ValueError, http.client.HTTPException):
+        raise Stop(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
+
+
+def proven(base: str, key: bytes) -> tuple[HTTPConnection, str]:
+    """A connection to the relay at `base`, which has proved itself on it, and the Authorization header to use there.
+
+    Raises Unproven or OSError. No proxy is used: it would have to be believed."""
+    import http.client
+    import socket
+    import time
+    from urllib.parse import urlsplit
+
+    from tabrelay.calls.proof import ANSWER_S, Challenge, authority_of
+
+    parts = urlsplit(base)
+    host, port = parts.hostname or "", parts.port or 80
+    challenge = Challenge(key, authority_of(host, port))
+    reader, deadline = challenge.reader(), time.monotonic() + ANSWER_S
+    sock = socket.create_connection((host, port), TIMEOUT_S)
+    try:
+        sock.sendall(challenge.request())
+        answer = None
+        while answer is None:
+            sock.settimeout(max(deadline - time.monotonic(), 0.001))
+            answer = reader.feed(sock.recv(4096))
+        shown = challenge.verify(*answer).text()
+    except BaseException:
+        sock.close()
+        raise
+    sock.settimeout(TIMEOUT_S)
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.sock, connection.auto_open = sock, 0  # never another connection than this one
+    return connection, f"Bearer {shown}"
+
+
+def _message(answer: Any) -> str | None:
+    """What the relay says went wrong, if it was the relay that answered."""
+    try:
+        return str(json.load(answer)["message"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def token(home: Path) -> str:
+    from tabrelay.admission.tokens import StateError, Tokens
+
+    try:
+        return Tokens(home).master()
+    except StateError as problem:
+        raise Stop(str(problem)) from None
+
+
+def note(home: Path) -> Path:
+    """The file in which a relay says where it is."""
+    return home / "running.json"
+
+
+def write(home: Path, base: str) -> None:
+    note(home).write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
+
+
+def address(home: Path) -> str | None:
+    """The address of the relay of this user that started last, if it said so and is still there."""
+    try:
+        said = json.loads(note(home).read_text(encoding="utf-8"))
+        url, pid = str(said["url"]), int(said["pid"])
+        if os.name == "posix":
+            os.kill(pid, 0)
+        return url
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def base_url(host: str, port: int) -> str:
+    """The address to show: a relay that listens everywhere is reached here under its loopback address."""
+    from tabrelay.admission.policy import bracketed, is_wildcard
+
+    name = ("[::1]" if ":" in host else "127.0.0.1") if is_wildcard(host) else bracketed(host)
+    return f"http://{name}" if port == 80 else f"http://{name}:{port}"
+
+
+def program() -> tuple[str, ...]:
+    """This installation's own program, by its full path: for those who have no PATH, or another one."""
+    beside = Path(sys.executable).with_name("tabrelay.exe" if sys.platform == "win32" else "tabrelay")
+    # -P: it is started anywhere, and must not take its modules from the folder that it is started in.
+    return (str(beside),) if beside.is_file() else (sys.executable, "-P", "-m", "tabrelay")
+
+
+def command() -> str:
+    """What to type to get this program again: its name if that is on the PATH, else the way it was started."""
+    import shlex
+    import shutil
+
+    if shutil.which("tabrelay"):
+        return "tabrelay"
+    is_script = Path(sys.argv[0]).name == "tabrelay"
+    return shlex.quote(os.path.abspath(sys.argv[0])) if is_script else f"{shlex.quote(sys.executable)} -m tabrelay"
+
+
+def home_flag(settings: Any) -> str:
+    """The flag that leads another verb to the same state, if this relay does not use the usual one."""
+    import shlex
+
+    return "" if settings.home == type(settings).from_args({}).home else f" --home {shlex.quote(str(settings.home))}"

@@ -1,0 +1,248 @@
+"""`tabrelay demo` and `tabrelay serve`: the relay itself, from the flags to its end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from tabrelay.cli import flags, running_relay, sign_in
+from tabrelay.cli.outcome import OK, Stop
+
+
+def add(verbs: Any) -> None:
+    demo = flags.verb(verbs, "demo", "Start the relay and open the demo page.", "tabrelay demo --port 9000 --no-open")
+    flags.relay_flags(demo)
+    demo.set_defaults(run=_demo)
+
+    about = "Start the relay for your own pages, and for the servers of a configuration."
+    serve = flags.verb(verbs, "serve", about, "tabrelay serve notes --port 9000\n  tabrelay serve -c tabrelay.toml")
+    serve_flags(serve)
+    serve.set_defaults(run=_serve)
+
+
+def serve_flags(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument(
+        "servers",
+        nargs="*",
+        metavar="NAME[:/PATH]",
+        help="server names that are known from the start; with a path, plain pages dial there (see --plain)",
+    )
+    flags.config_flag(serve)
+    serve.add_argument(
+        "--watch",
+        action="store_true",
+        default=None,
+        help="take over changes of the configuration files at once; without it, SIGHUP does so",
+    )
+    serve.add_argument(
+        "--plain",
+        action="append",
+        metavar="NAME",
+        help="a server whose pages bring their own MCP SDK and dial without a token: any page of the relay's own or an "
+        "--allow-origin origin may then offer NAME; only on a loopback address (may be repeated)",
+    )
+    serve.add_argument(
+        "--bus",
+        action="append",
+        metavar="URL",
+        help="a NATS server, nats://… or tls://…, that this relay shares with others: each answers for the browsers of "
+        "all (may be repeated for a cluster; with a password in it, only as the environment variable TABRELAY_BUS)",
+    )
+    serve.add_argument("--bus-credentials", metavar="FILE", help="the relay's credentials at the bus (.creds)")
+    serve.add_argument(
+        "--bus-ca", metavar="FILE", help="certificates that the bus's own is signed by, if none of the system's"
+    )
+    serve.add_argument("--workers", type=int, metavar="N", help="run N processes on this port; needs --bus")
+    flags.relay_flags(serve)
+
+
+def effective(args: argparse.Namespace) -> tuple[Any, Any]:
+    """The settings and the configuration that these flags lead to."""
+    from tabrelay.config import reader
+    from tabrelay.config.settings import ConfigError, refuse_secrets
+
+    args.servers = args.servers or None
+    try:
+        refuse_secrets(getattr(args, "bus", None) or ())
+        return reader.effective(vars(args))
+    except ConfigError as problem:
+        raise Stop(str(problem)) from None
+
+
+def _demo(args: argparse.Namespace) -> int:
+    return _relay(flags.settings(args, servers=("demo",)), (), "demo", "/-/demo/")
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from tabrelay.config import reader
+
+    settings, config = effective(args)
+    return _relay(settings, tuple(config.servers.values()), "serve", "/", lambda: reader.effective(vars(args)))
+
+
+def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
+    """Bind, build, run. Returns when a signal stopped the relay."""
+    from tabrelay.admission.policy import Policy, is_loopback
+    from tabrelay.admission.tokens import Tokens
+    from tabrelay.cli.announcement import question
+    from tabrelay.http import loopback
+    from tabrelay.observe import log_setup
+    from tabrelay.server.workers import Crew, Post
+    from tabrelay.system.open_browser import Opener
+
+    tokens = Tokens(settings.home, shares_proofs=bool(settings.bus))
+    _check(settings, tokens)
+    post = Post.read()
+    if settings.workers > 1 and post is None:
+        sock = _listen(settings.host, settings.port, verb, settings.servers)
+        reserved = loopback.reserve(sock)
+        return Crew(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
+    # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
+    # bound port would keep them all waiting, and let them in at the same instant.
+    from tabrelay.routing.drain import Drain
+    from tabrelay.server.app import create_app
+    from tabrelay.server.runner import run
+
+    sock = _listen(settings.host, settings.port, verb, settings.servers) if post is None else post.socket()
+    settings = replace(settings, port=sock.getsockname()[1])
+    if post is not None and post.number:
+        settings = _with_own_logs(settings, post.number)
+    reserved = loopback.reserve(sock) if post is None else loopback.Reservation(is_taken=post.is_taken)
+    base = running_relay.base_url(settings.host, settings.port)
+    log_setup.configure(settings.log_level, is_json=settings.log_format == "json")
+    log_setup.keep(settings)
+    if not is_loopback(settings.host) and not settings.public_url:
+        print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
+    if reserved.is_taken:
+        where = f"another program has port {settings.port} on the other loopback address"
+        print(f"Warning: {where}. Do not use the name localhost, but {base}", file=sys.stderr)
+
+    for warning in settings.warnings():
+        print(f"Warning: {warning}", file=sys.stderr)
+    opener = Opener(settings.home)
+    try:
+        command, home = running_relay.command(), running_relay.home_flag(settings)
+        drain = Drain.for_settings(settings)
+
+        def on_ask(asking: Any, others: list[str]) -> None:
+            text = question(asking.origin, asking.server, asking.code, others, command=command, flags=home)
+            print(text, file=sys.stderr, flush=True)
+
+        app = create_app(
+            settings,
+            specs=specs,
+            tokens=tokens,
+            policy=Policy.for_address(
+                settings.host,
+                settings.port,
+                settings.allow_hosts,
+                settings.allow_origins,
+                settings.public_url,
+                loopback.held_names(sock, settings.host, is_taken=reserved.is_taken),
+            ),
+            url=settings.public_url or base,
+            token_command=f"{command} token{home}",
+            drain=drain,
+            on_ask=on_ask,
+            sign_in=sign_in.for_relay(settings, command, home),
+        )
+
+        def ready() -> None:
+            if post is None or (post.number == 0 and post.is_new):
+                _announce(settings, tokens, base, page, opener)
+            if post is not None:
+                post.report()
+            if settings.config:
+                from tabrelay.server.config_reload import Reloading
+
+                Reloading(settings, load, app.change).start()
+
+        run(app, settings, sock, ready, drain.run)
+    finally:
+        opener.close()
+        reserved.close()
+        if running_relay.address(settings.home) == base:
+            running_relay.note(settings.home).unlink(missing_ok=True)
+    return OK
+
+
+def _with_own_logs(settings: Any, number: int) -> Any:
+    """Processes share the state directory and the port, but no file that each of them writes and puts aside."""
+    from tabrelay.observe.log_setup import log_path
+
+    def own(setting: str, stem: str) -> str:
+        path = log_path(settings.home, settings.port, setting, stem)
+        return setting if path is None else str(path.with_stem(f"{path.stem}-{number + 1}"))
+
+    return replace(settings, log_file=own(settings.log_file, "relay"), call_log=own(settings.call_log, "calls"))
+
+
+def _check(settings: Any, tokens: Any) -> None:
+    """Everything that can be known to fail, said before anything starts."""
+    from tabrelay.admission import policy
+    from tabrelay.admission.tokens import StateError
+    from tabrelay.assets.files import Assets, AssetsMissing
+    from tabrelay.config.settings import ConfigError
+    from tabserver.wire.errors import ServerNameError
+    from tabserver.wire.names import check_server_name
+
+    if settings.no_auth and not policy.is_loopback(settings.host):
+        raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+    if settings.plain and not policy.is_loopback(settings.host):
+        raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
+    try:
+        settings.check_whole()
+        if settings.bus_credentials:
+            from pathlib import Path
+
+            from tabrelay.bus.nats_credentials import Credentials
+
+            Credentials(Path(settings.bus_credentials).expanduser())  # one that will never do is said at once
+        for name in settings.servers:
+            check_server_name(name)
+        policy.Policy.for_address(
+            settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
+        )
+        Assets.find().check()
+        tokens.master()
+    except (ConfigError, ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
+        raise Stop(str(problem)) from None
+
+
+def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> None:
+    """Said once, when the relay answers: to the person or script that started it, and to the verbs that ask it."""
+    from tabrelay.admission.pairing_codes import OPENER_TTL_S, PERSON_TTL_S
+    from tabrelay.cli.announcement import Announcement
+    from tabrelay.system.open_browser import has_display
+
+    def address(ttl_s: float) -> str:
+        return f"{settings.public_url or base}{page}#pair={tokens.mint(None, ttl_s, time.monotonic())}"
+
+    said = Announcement(
+        base_url=settings.public_url or base,
+        page_url=address(PERSON_TTL_S),
+        servers=settings.servers,
+        token=tokens.master(),
+        needs_token=not settings.no_auth,
+        command=running_relay.command(),
+        flags=running_relay.home_flag(settings),
+    )
+    running_relay.write(settings.home, base)
+    print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
+    if settings.open_browser and not settings.json and has_display():
+        opener.open(address(OPENER_TTL_S), OPENER_TTL_S)
+
+
+def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
+    from tabrelay.server.runner import BindError, bind
+
+    try:
+        return bind(host, port)
+    except BindError as problem:
+        names = "".join(f" {name}" for name in servers) if verb == "serve" else ""
+        hint = f" Try: tabrelay {verb}{names} --port {problem.free_port}" if problem.free_port else ""
+        raise Stop(f"{problem}{hint}") from None

@@ -1,0 +1,206 @@
+"""`tabrelay service`: the relay is there after a reboot, as a service of this user (systemd or launchd)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from xml.sax.saxutils import escape
+
+from tabrelay.cli import flags, running_relay, serve
+from tabrelay.cli.outcome import FAILED, OK, Stop
+
+UNIT: Final = "tabrelay.service"
+LABEL: Final = "dev.tabrelay.relay"
+MARK: Final = "Written by `tabrelay service install`."
+# The relay answers the calls in flight first: see drain_s.
+STOP_S: Final = 30
+OWN: Final = ("help", "dry_run", "force", "open_browser", "json")
+PATHS: Final = ("home", "config", "log_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The file that describes it, and the commands that make the system look at it."""
+
+    path: Path
+    text: str
+    start: tuple[tuple[str, ...], ...]
+    stop: tuple[tuple[str, ...], ...]
+    after: str
+    """What else the user may want to know."""
+
+
+def add(verbs: Any) -> None:
+    about = "Start the relay with the computer, as a service of this user."
+    parser = flags.verb(verbs, "service", about, "tabrelay service install notes --port 4747")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    about = "Write the service's file and start it. Takes the names and flags of `tabrelay serve`."
+    install = flags.verb(actions, "install", about, "tabrelay service install notes")
+    serve.serve_flags(install)
+    install.add_argument("--dry-run", action="store_true", help="show the file and the commands, and do nothing")
+    install.add_argument("--force", action="store_true", help="replace a service that is there already")
+    install.set_defaults(run=lambda args: _install(args, install))
+
+    about = "Stop the service and take its file away."
+    remove = flags.verb(actions, "remove", about, "tabrelay service remove")
+    remove.add_argument("--dry-run", action="store_true", help="show what would be done, and do nothing")
+    remove.set_defaults(run=_remove)
+
+
+def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    # What a relay could not start with is said now, not after the next reboot.
+    serve.effective(args)
+    service = describe(_program(args, parser))
+    if service.path.exists() and not args.force and not args.dry_run:
+        if service.path.read_text(encoding="utf-8") == service.text:
+            print(f"The service is there already: {service.path}")
+            return OK
+        raise Stop(f"There is another service already: {service.path}. Replace it: --force", FAILED)
+    if args.dry_run:
+        print(f"{service.path}:\n\n{service.text}\nthen: {_shown(service.start)}")
+        return OK
+    try:
+        service.path.parent.mkdir(parents=True, exist_ok=True)
+        service.path.write_text(service.text, encoding="utf-8")
+    except OSError as problem:
+        raise Stop(f"{service.path} can't be written: {problem.strerror}.", FAILED) from None
+    print(f"{service.path} written.")
+    _run(service.start)
+    print(f"The relay runs, and will after a reboot. {service.after}")
+    return OK
+
+
+def _remove(args: argparse.Namespace) -> int:
+    service = describe(("tabrelay", "serve"))
+    if not service.path.exists():
+        raise Stop(f"There is no service: {service.path}", FAILED)
+    if MARK not in service.path.read_text(encoding="utf-8", errors="replace"):
+        raise Stop(f"{service.path} was not written by tabrelay: take it away by hand.", FAILED)
+    if args.dry_run:
+        print(f"{_shown(service.stop)}\nthen: rm {service.path}")
+        return OK
+    _run(service.stop, must_work=False)
+    service.path.unlink()
+    if service.path.suffix == ".service":
+        _run((("systemctl", "--user", "daemon-reload"),), must_work=False)
+    print(f"The service is gone: {service.path}")
+    return OK
+
+
+def _program(args: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    """The command that the service runs: `serve` with what was given here."""
+    words = [*running_relay.program(), "serve", *(args.servers or ())]
+    for action in parser._actions:
+        value = getattr(args, action.dest, None)
+        if not action.option_strings or value is None or action.dest in OWN:
+            continue
+        flag = action.option_strings[-1]
+        if action.nargs == 0:
+            words.append(flag)
+        else:
+            for one in value if isinstance(value, list) else [value]:
+                words += [flag, _absolute(str(one)) if action.dest in PATHS else str(one)]
+    return (*words, "--no-open")
+
+
+def _absolute(path: str) -> str:
+    """A service runs in another directory."""
+    return path if path == "none" else str(Path(path).expanduser().absolute())
+
+
+def describe(program: Sequence[str], platform: str = sys.platform) -> Service:
+    """The service on this system. Stops if it has none."""
+    if platform == "darwin":
+        return _launchd(program)
+    if platform == "win32":
+        raise Stop("There is no service on Windows yet: put `tabrelay serve` into the Task Scheduler.", FAILED)
+    return _systemd(program)
+
+
+def _systemd(program: Sequence[str]) -> Service:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    text = f"""\
+# {MARK}
+[Unit]
+Description=Tabrelay: browser tabs as MCP servers
+After=network.target
+
+[Service]
+ExecStart={" ".join(_unit_word(word) for word in program)}
+Restart=on-failure
+RestartSec=2
+TimeoutStopSec={STOP_S}
+NoNewPrivileges=yes
+# What it says at its start is for people; what it does is in `tabrelay logs`.
+StandardOutput=null
+
+[Install]
+WantedBy=default.target
+"""
+    control = ("systemctl", "--user")
+    start = ((*control, "daemon-reload"), (*control, "enable", UNIT), (*control, "restart", UNIT))
+    stop = ((*control, "disable", "--now", UNIT),)
+    after = "To have it without logging in: loginctl enable-linger. To see it: tabrelay status, tabrelay logs"
+    return Service(config / "systemd" / "user" / UNIT, text, start, stop, after)
+
+
+def _launchd(program: Sequence[str]) -> Service:
+    path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+    words = "\n".join(f"    <string>{escape(word)}</string>" for word in program)
+    text = f"""\
+<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
+<!-- {MARK} -->
+<plist version="1.0">
+<dict>
+  <key>Label</key>
+  <string>{LABEL}</string>
+  <key>ProgramArguments</key>
+  <array>
+{words}
+  </array>
+  <key>RunAtLoad</key>
+  <true/>
+  <key>KeepAlive</key>
+  <dict>
+    <key>SuccessfulExit</key>
+    <false/>
+  </dict>
+  <key>ExitTimeOut</key>
+  <integer>{STOP_S}</integer>
+</dict>
+</plist>
+"""
+    domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
+    stop = (("launchctl", "bootout", f"{domain}/{LABEL}"),)
+    return Service(path, text, (("launchctl", "bootstrap", domain, str(path)),), stop, "To see it: tabrelay status")
+
+
+def _unit_word(word: str) -> str:
+    """As systemd reads it: quotes around what has blanks, and its own signs doubled."""
+    word = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$").replace('"', '\\"')
+    return f'"{word}"' if not word or any(sign in word for sign in " \t';#") else word
+
+
+def _run(commands: Sequence[Sequence[str]], must_work: bool = True) -> None:
+    for command in commands:
+        if shutil.which(command[0]) is None:
+            if must_work:
+                raise Stop(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED)
+            return
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if ended.returncode and must_work:
+            raise Stop(f"{shlex.join(command)} failed: {(ended.stderr or ended.stdout).strip()}", FAILED)
+
+
+def _shown(commands: Sequence[Sequence[str]]) -> str:
+    return " && ".join(shlex.join(command) for command in commands)

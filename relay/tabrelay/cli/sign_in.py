@@ -1,0 +1,180 @@
+"""How a verb signs in at a server: the flags for tokens and OAuth, and the credentials that come of them. Also for the
+relay, at the servers of its configuration: there nobody can be asked, so somebody has to `tabrelay login` first."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tabrelay.cli.outcome import Stop
+
+GRANTS = ("authorization_code", "client_credentials", "none")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("token", "a server of the local relay needs none of these")
+    token = group.add_mutually_exclusive_group()
+    token.add_argument("--token-env", metavar="NAME", help="it is in this environment variable")
+    token.add_argument("--token-file", metavar="FILE", help="it is in this file")
+    token.add_argument("--token-command", metavar="COMMAND", help="it is what this command prints")
+
+    oauth = parser.add_argument_group("OAuth", "used when a server wants a token and none was given")
+    oauth.add_argument(
+        "--grant",
+        choices=GRANTS,
+        default=GRANTS[0],
+        help="authorization_code (default): the user agrees in the browser; client_credentials: with --client-id and "
+        "--client-secret-env; none: no OAuth",
+    )
+    oauth.add_argument("--client-id", metavar="ID", help="a client that is registered already")
+    oauth.add_argument("--client-secret-env", metavar="NAME", help="its secret is in this environment variable")
+    oauth.add_argument(
+        "--client-auth", choices=("basic", "post"), default="basic", help="how the secret is sent (default basic)"
+    )
+    oauth.add_argument("--client-metadata-url", metavar="URL", help="where the client describes itself (CIMD)")
+    oauth.add_argument("--scope", metavar="SCOPES", help="ask for these scopes, in one text with blanks")
+    oauth.add_argument("--issuer", metavar="URL", help="the authorization server that the client belongs to")
+    oauth.add_argument(
+        "--callback-port",
+        type=int,
+        metavar="PORT",
+        help="where the browser comes back to (default 53682 or a free one)",
+    )
+    oauth.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
+
+
+def credentials(args: argparse.Namespace, home: Path, header: str | None, env: Mapping[str, str]) -> Any:
+    """`header`: an Authorization that was given as a header. Raises CredentialsError."""
+    from tabrelay.bridge.credentials import Command, Fixed, TokenFile, bearer
+    from tabrelay.bridge.target import is_url
+
+    if header is not None:
+        if args.token_env or args.token_file or args.token_command:
+            raise Stop("There are two tokens: one by --header Authorization, one by another flag.")
+        return Fixed(bearer(header), "It does not take the token of --header.")
+    if args.token_env:
+        return Fixed(bearer(_variable(args.token_env, "--token-env", env)), f"It does not take ${args.token_env}.")
+    if args.token_file:
+        return TokenFile(Path(args.token_file).expanduser(), "It does not take the token of --token-file.")
+    if args.token_command:
+        import shlex
+
+        return Command(shlex.split(args.token_command))
+    if not is_url(args.target):
+        hint = "Was the relay started by somebody else, or with another --home?"
+        return TokenFile(home / "token", hint, is_required=False)
+    if args.grant == "none":
+        return Fixed(None, "It wants a token: see --token-env, --token-command and --header.")
+    return _oauth(args, home, env)
+
+
+def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
+    from tabrelay.config.specs import OAuthSpec
+
+    secret = _variable(args.client_secret_env, "--client-secret-env", env) if args.client_secret_env else None
+    if args.grant == "client_credentials" and (args.client_id is None or secret is None):
+        raise Stop("--grant client_credentials needs --client-id and --client-secret-env.")
+    if secret is not None and args.client_id is None:
+        raise Stop("--client-secret-env needs --client-id.")
+    wanted = OAuthSpec(
+        grant=args.grant,
+        client_id=args.client_id,
+        client_secret=secret,
+        client_auth=args.client_auth,
+        scope=args.scope,
+        issuer=args.issuer,
+        client_metadata_url=args.client_metadata_url,
+    )
+    return _tokens(
+        args.target,
+        wanted,
+        home,
+        opens=not args.no_browser,
+        allows_plain=args.allow_insecure_http,
+        is_early=args.grant == "client_credentials",
+        callback_port=args.callback_port,
+    )
+
+
+def _variable(name: str, flag: str, env: Mapping[str, str]) -> str:
+    if not env.get(name):
+        raise Stop(f"The environment has no variable {name}, which {flag} names.")
+    return env[name]
+
+
+class Unattended:
+    """The relay's way in at one server: tokens that are there or can be had without asking anybody."""
+
+    def __init__(self, oauth: Any) -> None:
+        self._oauth = oauth
+
+    async def header(self) -> str | None:
+        with _told():
+            value: str | None = await self._oauth.header()
+        return value
+
+    async def refused(self, used: str | None, response: Any) -> bool:
+        from tabrelay.bridge.http import Answer
+
+        with _told():
+            is_other: bool = await self._oauth.refused(used, Answer(response, None))
+        return is_other
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    from tabrelay.bridge.credentials import CredentialsError
+    from tabrelay.peers.upstreams.transports.http import NoToken
+
+    try:
+        yield
+    except CredentialsError as problem:
+        raise NoToken(str(problem)) from None
+
+
+def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
+    """`command`: how this program is typed; `home`: the flag that leads to the same state."""
+
+    def sign_in(spec: Any) -> Unattended:
+        import shlex
+
+        files = "".join(f" -c {shlex.quote(str(Path(file).expanduser().absolute()))}" for file in settings.config)
+        advice = f"it wants to know who you are. Sign in: {command} login {spec.name}{home}{files}"
+        return Unattended(elsewhere(spec, settings.home, advice=advice))
+
+    return sign_in
+
+
+def elsewhere(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
+    """The credentials of a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
+    return _tokens(spec.url, spec.oauth, home, opens=opens, advice=advice)
+
+
+def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: bool = False, **more: Any) -> Any:
+    """`wanted`: an OAuthSpec. `more`: as OAuth takes it."""
+    from tabrelay.bridge.oauth.credentials import OAuth
+    from tabrelay.bridge.oauth.show_url import show
+    from tabrelay.bridge.oauth.token_store import Store
+
+    def wish() -> Any:
+        from tabrelay.bridge.oauth.sdk_flow import Wish
+
+        return Wish(
+            url,
+            wanted.grant,
+            client_id=wanted.client_id,
+            client_secret=wanted.client_secret,
+            client_auth="client_secret_post" if wanted.client_auth == "post" else "client_secret_basic",
+            scope=wanted.scope,
+            issuer=wanted.issuer,
+            metadata_url=wanted.client_metadata_url,
+            allows_plain=allows_plain,
+        )
+
+    names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
+    store = Store(home / "oauth", url, wanted.grant, *names)
+    return OAuth(store, wish, functools.partial(show, opens=opens), **more)

@@ -1,0 +1,126 @@
+"""`tabrelay status`: the relay that runs, and its servers."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import OK
+from tabrelay.cli.render import printable
+from tabrelay.cli.table import ago, table
+
+
+def add(verbs: Any) -> None:
+    parser = flags.verb(verbs, "status", "Show the running relay and its servers.", "tabrelay status")
+    flags.address_flags(parser)
+    parser.add_argument("--json", action="store_true", default=None, help="print JSON")
+    parser.add_argument("--names", action="store_true", help="print only the servers' names")
+    parser.set_defaults(run=_status)
+
+
+def _status(args: argparse.Namespace) -> int:
+    status = running_relay.ask(args, "/-/status")
+    if args.json:
+        print(json.dumps(status))
+    elif args.names:
+        for row in status["servers"]:
+            print(row["name"])
+    else:
+        print(printable(text(status)))
+    return OK
+
+
+def text(status: dict[str, Any]) -> str:
+    head = f"tabrelay {status['version']} at {status['url']}"
+    rows = [line for row in status["servers"] for line in (_row(row), *map(_browser, row.get("instances", ())))]
+    if not rows:
+        return f"{head}\n\nNo servers yet: open a page that connects, or start the relay with a name."
+    hint = "\n\nTools changed since they were first used. What changed: tabrelay drift"
+    hint = hint if any(row.get("drift") for row in status["servers"]) else ""
+    # Under the table: one server's long words would push every column to the right.
+    errors = [f"{row['name']}: {row['error']}" for row in status["servers"] if row.get("error")]
+    said = "\n\n" + "\n".join(errors) if errors else ""
+    more = _sessions(status.get("acp", ())) + _nodes(status.get("nodes", ()))
+    return f"{head}\n\n{table(('SERVER', 'STATE', 'TOOLS', 'CALLS', 'ADDRESS'), rows)}{more}{said}{hint}"
+
+
+def _nodes(rows: Any) -> str:
+    """The relays of one bus."""
+    if not rows:
+        return ""
+    told = [
+        (
+            str(row["id"]) + (" (this one)" if row["is_this"] else ""),
+            str(row.get("version")),
+            str(row.get("browsers")),
+            str(row.get("in_flight")),
+        )
+        for row in rows
+    ]
+    return f"\n\n{table(('RELAY', 'VERSION', 'BROWSERS', 'UNDER WAY'), told)}"
+
+
+def _presence(row: Any) -> str:
+    if not row["is_used"]:
+        return "never came: does it take MCP servers?"
+    return "over HTTP" if row.get("how") == "http" else "none now"
+
+
+def _sessions(rows: Any) -> str:
+    """Sessions of editors' agents, and what became of the servers that they were given."""
+    if not rows:
+        return ""
+    told = [
+        (
+            str(row["agent"]),
+            str(row["session"]),
+            str(row["server"]),
+            ", ".join(row["connections"]) or _presence(row),
+            str(row["server_id"]),
+        )
+        for row in rows
+    ]
+    return f"\n\n{table(('AGENT', 'SESSION', 'SERVER', 'CONNECTIONS', 'SERVER ID'), told)}"
+
+
+def _row(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    state = _away(row) if row.get("connection") not in (None, "connected") else _state(row)
+    notes = [note for note, is_so in (("old", row.get("stale")), ("changed", row.get("drift"))) if is_so]
+    tools = str(len(row["tools"])) + (f" ({', '.join(notes)})" if notes else "")
+    return str(row["name"]), state, tools, _calls(row), str(row["mcp_url"])
+
+
+def _browser(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """One of several browsers that offer a server."""
+    said = [_state(row)]
+    if row["front"]:
+        said.append("in front")
+    if row.get("browser"):
+        said.append(row["browser"])
+    if row["state"] == "online":
+        said.append(f"{len(row['tabs'])} tab{'' if len(row['tabs']) == 1 else 's'}")
+    if row.get("last_used_s") is not None:
+        said.append(f"used {ago(row['last_used_s'])} ago")
+    return f"  ~{row['id']}", ", ".join(said), "", _calls(row), str(row["mcp_url"])
+
+
+def _away(row: dict[str, Any]) -> str:
+    """A server elsewhere that is not there: how that is, and what is done about it."""
+    attempts, retry_s = row["attempts"], row["next_retry_s"]
+    said = ["offline", str(row["connection"])]
+    if attempts:
+        said.append(f"{attempts} attempt{'' if attempts == 1 else 's'}")
+    if retry_s is not None:
+        said.append(f"next in {ago(max(1, retry_s))}")
+    return ", ".join(said)
+
+
+def _state(row: dict[str, Any]) -> str:
+    span = row.get("since_s") if row.get("since_s") is not None else row.get("last_seen_s")
+    return f"{row['state']} for {ago(span)}" if span is not None else str(row["state"])
+
+
+def _calls(row: dict[str, Any]) -> str:
+    return str(row.get("calls", 0)) + (f" ({row['in_flight']} running)" if row.get("in_flight") else "")

@@ -1,0 +1,137 @@
+"""`tabrelay token`: the token that MCP clients send; and more of them, each with a name, to be revoked one by one."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any, Final
+
+from tabrelay.cli import flags, running_relay
+from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.table import ago, table
+
+DAY_S: Final = 86_400.0
+
+
+def add(verbs: Any) -> None:
+    parser = flags.verb(
+        verbs,
+        "token",
+        "Print the token that MCP clients send, and nothing else; or make, list and revoke more of them.",
+        "claude mcp add --transport http demo http://127.0.0.1:4747/demo \\\n"
+        '    --header "Authorization: Bearer $(tabrelay token)"\n'
+        "  tabrelay token new laptop --server notes --days 30\n"
+        "  tabrelay token revoke laptop",
+    )
+    flags.home_flag(parser)
+    parser.set_defaults(run=_show)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION")
+
+    new = _action(actions, "new", "Make a token and print it, once.", "tabrelay token new laptop --server notes", _new)
+    new.add_argument("name", metavar="NAME", help="what to call it: how you find it again, and how the log names it")
+    new.add_argument("--server", action="append", metavar="NAME", help="only for this server (may be repeated)")
+    new.add_argument(
+        "--for",
+        dest="scopes",
+        action="append",
+        choices=("call", "serve", "metrics"),
+        help="call: MCP clients (default); serve: pages that offer tools; metrics: whoever reads /-/metrics "
+        "(may be repeated)",
+    )
+    new.add_argument("--days", type=float, metavar="N", help="ends by itself after N days (default: never)")
+    new.add_argument("--json", action="store_true", help="print one JSON line")
+
+    listing = _action(actions, "list", "List the tokens, without the tokens.", "tabrelay token list", _list)
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+    about = "Revoke a token: a relay that runs closes what came in with it."
+    revoke = _action(actions, "revoke", about, "tabrelay token revoke laptop", _revoke)
+    revoke.add_argument("name", metavar="NAME", help='its name; "default" replaces the relay\'s own token by a new one')
+
+
+def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argparse.ArgumentParser:
+    parser = flags.verb(actions, name, about, example)
+    flags.home_flag(parser, default=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _show(args: argparse.Namespace) -> int:
+    print(running_relay.token(flags.settings(args).home))
+    return OK
+
+
+def _new(args: argparse.Namespace) -> int:
+    from tabrelay.admission.tokens import GrantError, StateError
+    from tabserver.wire.errors import ServerNameError
+    from tabserver.wire.names import check_server_name
+
+    if args.days is not None and not args.days > 0:
+        raise Stop("--days must be more than 0.")
+    if args.server and "metrics" in (args.scopes or ()):
+        raise Stop("The figures of /-/metrics are of all servers: --for metrics can't have a --server.")
+    try:
+        servers = [check_server_name(name) for name in args.server] if args.server else None
+        life_s = args.days * DAY_S if args.days is not None else None
+        token = _tokens(args).make(args.name, set(args.scopes or ["call"]), servers, life_s)
+    except (GrantError, ServerNameError, StateError) as problem:
+        raise Stop(str(problem)) from None
+    if args.json:
+        print(json.dumps({"name": args.name, "token": token}))
+        return OK
+    print(token)
+    if sys.stdout.isatty():
+        print(f"It is shown this once. To end it: tabrelay token revoke {args.name}", file=sys.stderr)
+    return OK
+
+
+def _list(args: argparse.Namespace) -> int:
+    from tabrelay.admission.tokens import DEFAULT
+
+    now = time.time()
+    named = [grant for grant in _tokens(args).grants() if grant.name is not None]
+    if args.json:
+        rows = [
+            {
+                "name": grant.name,
+                "for": list(grant.scopes),
+                "servers": None if grant.servers is None else list(grant.servers),
+                "created": grant.created,
+                "expires": grant.expires,
+            }
+            for grant in named
+        ]
+        print(json.dumps(rows))
+        return OK
+    lines = [[DEFAULT, "everything", "all", "", ""]]
+    for grant in named:
+        ends = "never" if grant.expires is None else "over" if grant.is_over(now) else f"in {ago(grant.expires - now)}"
+        servers = "all" if grant.servers is None else ", ".join(grant.servers)
+        lines.append([grant.name or "", ", ".join(grant.scopes), servers, f"{ago(now - grant.created)} ago", ends])
+    print(table(["NAME", "FOR", "SERVERS", "MADE", "ENDS"], lines))
+    return OK
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    from tabrelay.admission.tokens import DEFAULT, StateError
+
+    tokens = _tokens(args)
+    try:
+        if args.name == DEFAULT:
+            tokens.renew_master()
+            print("The relay has a new token. Clients and scripts with the old one need it: tabrelay token")
+            return OK
+        if not tokens.revoke(lambda grant: grant.name == args.name):
+            raise Stop(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED)
+    except StateError as problem:
+        raise Stop(str(problem)) from None
+    print(f"Revoked: {args.name}")
+    return OK
+
+
+def _tokens(args: argparse.Namespace) -> Any:
+    from tabrelay.admission.tokens import Tokens
+
+    return Tokens(flags.settings(args).home)

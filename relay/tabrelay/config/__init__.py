@@ -1,0 +1,1 @@
+"""Settings, server specifications and configuration files. Reads and checks; starts nothing."""

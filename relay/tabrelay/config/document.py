@@ -1,0 +1,86 @@
+"""One configuration file as values: TOML, or JSON as people write it (comments, trailing commas). No meaning yet."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tabrelay.config.mistakes import Place
+
+MAX_FILE: Final = 8 * 1024 * 1024
+# A string, or a comment, or a comma that nothing follows: whichever comes first.
+_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    root: dict[str, Any]
+    is_toml: bool
+
+
+class Repeated(ValueError):
+    """An object names a key twice; most readers would silently take the last."""
+
+
+def read(path: Path, place: Place) -> Document | None:
+    """The file, or None with the mistake told."""
+    try:
+        if path.stat().st_size > MAX_FILE:
+            place.wrong("is too large", f"at most {MAX_FILE // 1024 // 1024} MiB")
+            return None
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        place.wrong("does not exist", "a configuration file, TOML or JSON")
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        place.wrong(f"can't be read ({_reason(error)})", "a configuration file, TOML or JSON")
+        return None
+    # Beyond the two usual endings, the first character tells: no TOML begins like this.
+    suffix = path.suffix.lower()
+    is_toml = suffix == ".toml" or (suffix not in (".json", ".jsonc") and not text.lstrip().startswith(("{", "/")))
+    return _parse(text, place, is_toml)
+
+
+def _parse(text: str, place: Place, is_toml: bool) -> Document | None:
+    try:
+        root = tomllib.loads(text) if is_toml else json.loads(_plain(text), object_pairs_hook=_object)
+    except tomllib.TOMLDecodeError as error:
+        place.wrong(f"is not TOML: {error}", "valid TOML, or JSON that begins with {")
+        return None
+    except Repeated as error:
+        place.wrong(str(error), "every key once")
+        return None
+    except (ValueError, RecursionError) as error:
+        place.wrong(f"is not JSON: {error}", "valid JSON")
+        return None
+    if not isinstance(root, dict):
+        place.wrong("is not an object", "an object with servers")
+        return None
+    return Document(root, is_toml)
+
+
+def _plain(text: str) -> str:
+    """Comments and trailing commas become blanks, so that line and column in an error stay right."""
+
+    def blank(match: re.Match[str]) -> str:
+        token = match[0]
+        return token if token.startswith('"') else re.sub(r"[^\n]", " ", token)
+
+    return _TOKENS.sub(blank, text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Repeated(f'names "{key}" twice in one object')
+        found[key] = value
+    return found
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"

@@ -1,0 +1,332 @@
+"""One server of a configuration: its keys checked, its variables put in, a spec made of it. Knows no file format.
+
+Every format is first brought to the keys named here, which are those of our own TOML.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tabrelay.config.mistakes import Place
+from tabrelay.config.specs import (
+    BROWSER_OPTIONS,
+    CLIENT_AUTHS,
+    ERA_CHOICES,
+    GRANTS,
+    ID_FORMATS,
+    BrowserSpec,
+    HttpSpec,
+    OAuthSpec,
+    Spec,
+    StdioSpec,
+)
+from tabrelay.config.variables import Variables
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+# The names that programs have for each kind.
+KINDS: Final = {
+    "browser": "browser",
+    "plain": "browser",
+    "websocket": "browser",
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamablehttp": "http",
+    "remote": "auto",
+    "sse": "sse",
+}
+OF_BROWSERS: Final = frozenset({"path", *BROWSER_OPTIONS})
+OF_CHILDREN: Final = frozenset({"command", "args", "env", "env_vars", "env_file", "cwd"})
+OF_REMOTES: Final = frozenset({"url", "headers", "oauth"})
+OF_OAUTH: Final = frozenset(item.name for item in fields(OAuthSpec))
+OF_UPSTREAMS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
+KEYS: Final = frozenset({"type", "enabled"}) | OF_BROWSERS | OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS
+
+# Headers that the relay makes itself, and that no configuration may change.
+GENERATED: Final = frozenset(
+    {
+        "accept",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "transfer-encoding",
+    }
+)
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PATH: Final = re.compile(r"(?:/[A-Za-z0-9_~][A-Za-z0-9._~-]*)+")
+MAX_PATH: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a file says of one server: `raw` as it was written, and the spec, unless it is switched off."""
+
+    name: str
+    raw: Mapping[str, Any]
+    spec: Spec | None
+
+
+def read_entry(name: str, raw: Mapping[str, Any], place: Place, variables: Variables, base: Path) -> Entry | None:
+    """A server, or None with every mistake in it told. `base`: what a relative folder is relative to."""
+    before = len(list(place))
+    _check_name(name, place)
+    enabled = _typed(raw, "enabled", place, bool, "true or false")
+    if enabled is False:
+        return Entry(name, raw, None) if len(list(place)) == before else None
+    kind = _kind(raw, place)
+    reader = Reader(raw, place, variables, base)
+    spec: Spec | None = None
+    if kind == "browser":
+        spec = reader.browser(name)
+    elif kind == "stdio":
+        spec = reader.child(name)
+    elif kind is not None:
+        spec = reader.remote(name, kind)
+    return Entry(name, raw, spec) if len(list(place)) == before else None
+
+
+def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: Place, what: str = "a server") -> None:
+    """For our own format, where a key that nobody reads is a typing error."""
+    for key in raw:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            expected = f'"{near[0]}"' if near else f"one of {', '.join(sorted(known))}"
+            place.at(key).wrong(f"is not a key of {what}", expected)
+
+
+def _check_name(name: str, place: Place) -> None:
+    try:
+        check_server_name(name)
+    except ServerNameError as error:
+        place.wrong(str(error).rstrip("."), "a name such as notes or file-server")
+
+
+def _kind(raw: Mapping[str, Any], place: Place) -> str | None:
+    said = raw.get("type")
+    if said is not None:
+        kind = KINDS.get(said.lower()) if isinstance(said, str) else None
+        if kind is None:
+            place.at("type").wrong(f"unknown type {said!r}", "browser, plain, stdio, http or sse")
+        return kind
+    if "command" in raw and "url" in raw:
+        place.wrong("has both a command and a url", "one of them, or a type")
+        return None
+    return "stdio" if "command" in raw else "auto" if "url" in raw else "browser"
+
+
+def _typed(raw: Mapping[str, Any], key: str, place: Place, kind: type, expected: str) -> Any:
+    """The value, if it is there and of its type; what is not is told, and counts as absent."""
+    value = raw.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        place.at(key).wrong(f"is {_shown(value)}", expected)
+        return None
+    return value
+
+
+class Reader:
+    """Reads the keys of one server."""
+
+    def __init__(self, raw: Mapping[str, Any], place: Place, variables: Variables, base: Path) -> None:
+        self._raw = raw
+        self._place = place
+        self._variables = variables
+        self._base = base
+
+    def browser(self, name: str) -> Spec | None:
+        self._refuse(OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS, "a server of a browser")
+        options = {key for key in BROWSER_OPTIONS if _typed(self._raw, key, self._place, bool, "true or false")}
+        if self._raw.get("type") in ("plain", "websocket"):
+            options.add("plain")
+        path = _typed(self._raw, "path", self._place, str, 'a path such as "/db"')
+        return BrowserSpec(name, check_path(path, self._place.at("path")) if path else None, frozenset(options))
+
+    def child(self, name: str) -> Spec | None:
+        self._refuse(OF_BROWSERS | OF_REMOTES, "a child process")
+        command = self._text("command", 'the program to run, such as "npx"', needed=True)
+        args = self._texts("args")
+        env = dict(self._env_file()) | self._named() | self._table("env")
+        return StdioSpec(name, command, args, tuple(sorted(env.items())), self._cwd(), **self._common())
+
+    def remote(self, name: str, kind: str) -> Spec | None:
+        self._refuse(OF_BROWSERS | OF_CHILDREN, "a server at a URL")
+        url = self._text("url", "an address that begins with http:// or https://", needed=True)
+        if url:
+            _check_url(url, self._place.at("url"))
+        headers = self._table("headers")
+        for key, value in headers.items():
+            if not _TOKEN.fullmatch(key) or any(ord(c) < 32 or ord(c) == 127 for c in value) or not value.isascii():
+                self._place.at("headers").at(key).wrong("is not a header", "a token as name, and one line of ASCII")
+        kept = {key: value for key, value in headers.items() if not is_generated(key)}
+        transport: Any = kind
+        return HttpSpec(name, url, tuple(sorted(kept.items())), transport, **self._common(), oauth=self._oauth())
+
+    def _oauth(self) -> OAuthSpec | None:
+        raw, place = self._raw.get("oauth", True), self._place.at("oauth")
+        if isinstance(raw, bool):
+            return OAuthSpec() if raw else None
+        if not isinstance(raw, dict):
+            place.wrong(f"is {_shown(raw)}", "false, or a table such as { client_id = ..., scope = ... }")
+            return None
+        check_keys(raw, OF_OAUTH, place, "oauth")
+        reader = Reader(raw, place, self._variables, self._base)
+        texts = {key: reader._text(key, "a text") or None for key in OF_OAUTH - {"grant", "client_auth"}}
+        grant, client_auth = reader._choice("grant", GRANTS), reader._choice("client_auth", CLIENT_AUTHS)
+        if grant == "client_credentials" and not (texts["client_id"] and texts["client_secret"]):
+            place.wrong("has no client for client_credentials", "client_id and client_secret")
+        elif texts["client_secret"] and not texts["client_id"]:
+            place.wrong("has a client_secret without its client", "client_id too")
+        return OAuthSpec(grant=grant, client_auth=client_auth, **texts)
+
+    def _refuse(self, foreign: frozenset[str], what: str) -> None:
+        for key in self._raw:
+            if key in foreign:
+                self._place.at(key).wrong(f"does not go with {what}", "it in a server of its kind, or another type")
+
+    def _common(self) -> dict[str, Any]:
+        timeout = _typed(self._raw, "timeout_s", self._place, int | float, "seconds; 0 for no limit of its own")  # type: ignore[arg-type]
+        if timeout is not None and timeout < 0:
+            self._place.at("timeout_s").wrong("is negative", "seconds; 0 for no limit of its own")
+        return {
+            "timeout_s": timeout,
+            "era": self._choice("era", ERA_CHOICES),
+            "ids": self._choice("request_ids", ID_FORMATS),
+            "is_shared": bool(_typed(self._raw, "shared", self._place, bool, "true or false")),
+        }
+
+    def _choice(self, key: str, choices: tuple[str, ...]) -> str:
+        value = self._raw.get(key, choices[0])
+        if value not in choices:
+            self._place.at(key).wrong(f"is {_shown(value)}", " or ".join(choices))
+        return str(value)
+
+    def _text(self, key: str, expected: str, *, needed: bool = False) -> str:
+        place = self._place.at(key)
+        value = self._raw.get(key)
+        if value is None:
+            if needed:
+                place.wrong("is missing", expected)
+            return ""
+        if not isinstance(value, str) or not value.strip():
+            place.wrong(f"is {_shown(value)}", expected)
+            return ""
+        return self._variables.expand(value, place)
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        value, place = self._raw.get(key), self._place.at(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            place.wrong(f"is {_shown(value)}", "a list of strings")
+            return ()
+        found = []
+        for index, item in enumerate(value):
+            if isinstance(item, str):
+                found.append(self._variables.expand(item, place.at(index)))
+            else:
+                place.at(index).wrong(f"is {_shown(item)}", "a string")
+        return tuple(found)
+
+    def _table(self, key: str) -> dict[str, str]:
+        value, place = self._raw.get(key), self._place.at(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            place.wrong(f"is {_shown(value)}", "a table of names and strings")
+            return {}
+        found = {}
+        for name, item in value.items():
+            if isinstance(item, bool) or not isinstance(item, str | int | float):
+                place.at(name).wrong(f"is {_shown(item)}", "a string")
+            elif "\0" in str(item) or "\0" in name or not name or (key == "env" and "=" in name):
+                place.at(name).wrong("can't be said to a program", "a name without '=', and no NUL")
+            else:
+                found[name] = self._variables.expand(str(item), place.at(name))
+        return found
+
+    def _named(self) -> dict[str, str]:
+        """Variables of the relay's own environment that the server gets too."""
+        place = self._place.at("env_vars")
+        return {name: self._variables.expand(f"${{{name}}}", place) for name in self._texts("env_vars")}
+
+    def _env_file(self) -> list[tuple[str, str]]:
+        said = self._text("env_file", "the path of a file with NAME=value lines")
+        if not said:
+            return []
+        path = self._base / Path(said).expanduser()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            self._place.at("env_file").wrong(f"{path} can't be read", "the path of a file with NAME=value lines")
+            return []
+        stripped = [line.strip() for line in lines]
+        pairs = [line.removeprefix("export ").partition("=") for line in stripped if not line.startswith("#")]
+        return [(name.strip(), value.strip().strip("\"'")) for name, _, value in pairs if name.strip() and value]
+
+    def _cwd(self) -> str | None:
+        said = self._text("cwd", "a folder")
+        if not said:
+            return None
+        folder = self._base / Path(said).expanduser()
+        if not folder.is_dir():
+            self._place.at("cwd").wrong(f"{folder} is not a folder", "a folder that exists")
+        return str(folder)
+
+
+def is_generated(header: str) -> bool:
+    return header.lower() in GENERATED or header.lower().startswith("mcp-param-")
+
+
+def check_path(path: str, place: Place) -> str:
+    """A second address of a server. Without its slash it gets one, as in websocket-mcp."""
+    full = path if path.startswith("/") else f"/{path}"
+    first = full[1:].partition("/")[0]
+    if not _PATH.fullmatch(full) or len(full) > MAX_PATH:
+        place.wrong(f"{path!r} is not a path", 'one such as "/db": letters, digits, - _ . ~ between slashes')
+    else:
+        try:
+            check_server_name(first)
+        except ServerNameError:
+            place.wrong(f"{path!r} is an address of the relay's own or of the web", 'another path, such as "/db"')
+    return full
+
+
+def _check_url(url: str, place: Place) -> None:
+    expected = "an address that begins with http:// or https://"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        place.wrong("is not an address", expected)
+        return
+    if parts.scheme not in ("http", "https") or not parts.hostname or any(c.isspace() for c in url):
+        place.wrong("is not an address", expected)
+    elif port == 0:
+        place.wrong("has port 0", "a port that a server can listen on")
+    elif parts.fragment:
+        place.wrong("has a fragment", "an address without #")
+
+
+def _shown(value: object) -> str:
+    """A wrong value in words; its own text may be a secret."""
+    if isinstance(value, str):
+        return "an empty string" if not value.strip() else "a string"
+    if isinstance(value, dict):
+        return "a table"
+    return "a list" if isinstance(value, list) else str(value).lower() if isinstance(value, bool) else f"{value}"

@@ -1,1 +1,0 @@
-"""Configuration files: TOML of our own, and the forms that other programs have. Reads and checks; starts nothing."""

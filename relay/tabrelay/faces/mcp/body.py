@@ -1,0 +1,104 @@
+"""Where a client's message is read: within limits on its size and depth, and on what all of them take together.
+
+What the message means is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BadRequest
+from tabrelay.faces.mcp.acp_sessions import HEADER, Editors
+from tabrelay.http.exchange import Exchange, too_large
+from tabrelay.http.headers import Heading
+from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.json_weight import Weight, is_heavy
+from tabserver.wire.jsonrpc import PARSE_ERROR
+from tabserver.wire.memory_budget import Budget
+
+NOTHING: Final = object()
+BRACKET: Final = ord("[")
+LARGE: Final = 64 * 1024
+"""Bytes of a body whose steps (parse, check, write anew) each get a callback of the event loop."""
+
+
+class Mailbox:
+    """One per relay."""
+
+    def __init__(self, settings: Settings, editors: Editors) -> None:
+        self._editors = editors
+        self._max_body = settings.max_body
+        self._max_depth = settings.max_json_depth
+        self._max_values = settings.max_values
+        self.budget = Budget(settings.body_budget)
+
+    async def read(self, exchange: Exchange) -> Any:
+        """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
+        weight = Weight()
+
+        def weigh(piece: bytes) -> None:
+            weight.add(piece)
+            # defence: values of a body
+            if weight.total > self._max_values:
+                raise self._too_many()
+
+        body = await exchange.body(self._max_body, self.budget, weigh)
+        if exchange.is_gone:
+            return NOTHING
+        if len(body) <= LARGE:
+            return self.open(body, exchange)
+        if not weight.total:  # it came in one piece
+            weigh(body)
+        await asyncio.sleep(0)
+        message = _loads(body)
+        del body
+        await asyncio.sleep(0)
+        self._check_depth(message)
+        self._editors.stamp(exchange.header(HEADER), message)
+        await asyncio.sleep(0)
+        return message
+
+    def open(self, body: bytes, heading: Heading) -> Any:
+        """The JSON of a small body that is there already. Raises BadRequest."""
+        message = self.parse(body)
+        self._editors.stamp(heading.header(HEADER), message)
+        return message
+
+    def parse(self, body: bytes) -> Any:
+        """The JSON of a small body. Raises BadRequest."""
+        if len(body) > self._max_body:
+            raise too_large(self._max_body)
+        if is_heavy(body, self._max_values):
+            raise self._too_many()
+        value = _loads(body)
+        # Counting brackets is cheap and nearly always enough; only a body with many of them is walked. Whether there is
+        # one at all, asked of a byte, is known ten times as fast.
+        brackets = body.count(b"{") + (body.count(b"[") if BRACKET in body else 0)
+        if brackets > self._max_depth:
+            self._check_depth(value)
+        return value
+
+    def _check_depth(self, value: Any) -> None:
+        # defence: levels of nesting
+        if is_deeper_than(value, self._max_depth):
+            raise BadRequest(f"The body nests deeper than {self._max_depth} levels.", reason="too_deep")
+
+    def _too_many(self) -> BadRequest:
+        text = (
+            f"The body has more than {self._max_values:,} values, where keys and lists count twice. "
+            "Send fewer at once, or send them as one text."
+        )
+        return BadRequest(text, status=413, reason="too_large")
+
+
+def _loads(body: bytes) -> Any:
+    """orjson refuses what the standard library lets through: NaN, lone surrogates, bad UTF-8."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        text = f"The body is not valid JSON: {error}."
+        raise BadRequest(text, code=PARSE_ERROR, reason="parse_error") from None

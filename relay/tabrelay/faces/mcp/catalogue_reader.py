@@ -1,0 +1,290 @@
+"""The relay as a caller of its own: reads each server's catalogue when it comes up and when it says that it changed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.calls.calls import Call, Notice, Peer
+from tabrelay.errors import BadAnswer, RelayError
+from tabrelay.faces.mcp.subscriptions import news_of
+from tabrelay.payloads.list_checks import ABOUT, read_about
+from tabrelay.routing.catalogue_store import Catalogue
+from tabrelay.routing.switch import Switch
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.control_messages import RELAY
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+from tabserver.wire.names import server_of
+
+log = logging.getLogger(__name__)
+
+MAX_PAGES: Final = 64
+MAX_ITEMS: Final = 1024  # of each list; a browser can't fill the relay's disk
+# A page that was reloaded offers its tools one after the other: wait this long before the lists count as changed.
+SETTLE_S: Final = 0.3
+# Tools that are offered one by one are one change.
+COALESCE_S: Final = 0.05
+RETRY_S: Final = 1.0
+MAX_FAILURES: Final = 5
+# The catalogue's name of a list -> the capability it needs, the method, and its key in the result
+LISTS: Final = {
+    "tools": ("tools", "tools/list", "tools"),
+    "resources": ("resources", "resources/list", "resources"),
+    "templates": ("resources", "resources/templates/list", "resourceTemplates"),
+    "prompts": ("prompts", "prompts/list", "prompts"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The relay's own channel to one browser, and the members of what the server said of itself that are used."""
+
+    peer: Peer
+    channel: str
+    about: dict[str, Any]
+
+
+Digests = dict[str, bytes]  # of each list: a catalogue itself is kept by the registry alone, within its budget
+_NOTHING: Final = Catalogue().digests()
+
+
+def _changes(now: Digests, before: Digests | None) -> frozenset[str]:
+    return frozenset(name for name, digest in now.items() if digest != (before or _NOTHING)[name])
+
+
+@dataclass(slots=True)
+class News:
+    """What clients know of one server's lists, and what happened since."""
+
+    told: Digests | None  # None: nothing, as of a server without any list
+    # A browser came, and nobody has looked yet.
+    is_new: bool = False
+    # What the server says has changed, and how many lists clients had read before it first said so.
+    announced: set[str] = field(default_factory=set)
+    listings: int = 0
+    failures: int = 0
+    # Lists of which only the beginning was read.
+    cut: set[str] = field(default_factory=set)
+
+
+class Librarian:
+    """Keeps the last known catalogue of every server. One channel and at most one reading task per server.
+
+    A server that says that a list changed is read, and compared with what clients know: they are told once, by the
+    relay, and only of lists that are others.
+    """
+
+    def __init__(
+        self, switch: Switch, version: str, max_list: int, on_change: Callable[[str, frozenset[str]], None]
+    ) -> None:
+        """`max_list`: bytes of one list that are kept. `on_change`: these lists are not those that clients know."""
+        self._switch = switch
+        self._max_list = max_list
+        self._on_change = on_change
+        self._news: dict[str, News] = {}
+        self._caller = Caller(
+            era=Era.LEGACY,
+            version=eras.NEWEST_LEGACY,
+            principal=RELAY,
+            client={"name": "tabrelay", "version": version},
+        )
+        self._is_closed = False
+        self._ids = itertools.count(1)
+        self._readings: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._desks: dict[str, Desk] = {}
+
+    def came_up(self, server: str) -> None:
+        # It may be another page at the same peer: what the last one said of itself no longer holds.
+        desk = self._desks.pop(server, None)
+        if desk is not None:
+            desk.peer.end(desk.channel, "the catalogue is read anew")
+        entry = self._switch.registry.find(server)
+        news = self._news_of(server)
+        news.is_new, news.failures = True, 0
+        entry.settled.clear()
+        self._read(server)
+
+    def follow(self, server: str) -> None:
+        """Several browsers share this name, and another is in front, or it offers something else: its lists are the
+        name's."""
+        registry = self._switch.registry
+        catalogue = registry.find(registry.place(server)).catalogue
+        if catalogue is None:
+            return  # it is new, and being read
+        news, now = self._news_of(server), catalogue.digests()
+        changes, news.told = _changes(now, news.told), now
+        registry.keep_catalogue(server, catalogue)
+        self._tell(server, changes)
+
+    def _news_of(self, server: str) -> News:
+        news = self._news.get(server)
+        if news is None:
+            if len(self._news) >= len(self._switch.registry):
+                # defence: catalogues: what is known of names that are forgotten
+                self._forget_others()
+            recalled = self._switch.registry.recall(server)
+            news = self._news[server] = News(None if recalled is None else recalled.digests())
+        return news
+
+    def _forget_others(self) -> None:
+        """The registry has forgotten names since: so does this."""
+        knows = self._switch.registry.knows
+        for name in [name for name in self._news if not knows(name) and name not in self._readings]:
+            del self._news[name]
+            self._again.discard(name)
+            self.went(name)
+
+    def went(self, server: str) -> None:
+        """Its browser is gone for good: with the channel, the peer would be kept."""
+        desk = self._desks.get(server)
+        if desk is not None and not desk.peer.is_up:
+            del self._desks[server]
+
+    def close(self) -> None:
+        """The relay stops: a catalogue that is half read is not worth a browser's time."""
+        self._is_closed = True
+        for task in self._readings.values():
+            task.cancel()
+
+    def _heard(self, server: str, notice: Notice) -> None:
+        changed = news_of(notice)
+        if changed is None:
+            return
+        news = self._news.get(server)
+        if news is None or not self._switch.registry.knows(server):
+            return
+        if not news.announced:
+            news.listings = self._switch.registry.find(server).listings
+        news.announced.add(changed)
+        self._read(server)
+
+    def _read(self, server: str) -> None:
+        if self._is_closed:
+            return
+        if server in self._readings:
+            self._again.add(server)
+            return
+        task = asyncio.create_task(self._reading(server))
+        self._readings[server] = task
+        task.add_done_callback(lambda _task: self._finished(server))
+
+    def _finished(self, server: str) -> None:
+        del self._readings[server]
+        if not self._news[server].is_new and self._switch.registry.knows(server):
+            self._switch.registry.find(server).settled.set()
+        if server in self._again:
+            self._again.discard(server)
+            self._read(server)
+
+    async def _reading(self, server: str) -> None:
+        news = self._news[server]
+        was_new, news.is_new = news.is_new, False
+        try:
+            if not was_new:
+                await asyncio.sleep(COALESCE_S)
+            self._again.discard(server)
+            now = await self._catalogue(server)
+            if was_new and now is not None and news.told is not None and _changes(now, news.told):
+                await asyncio.sleep(SETTLE_S)
+                now = await self._catalogue(server) or now
+        except RelayError as error:
+            log.info("%s: could not read its catalogue: %s", server, error.message)
+            self._tell(server, frozenset(news.announced))
+            news.failures += 1
+            # It is busy, or not ready yet; one that went is read when it is back.
+            if self._switch.is_up(server) and news.failures < MAX_FAILURES:
+                asyncio.get_running_loop().call_later(RETRY_S * news.failures, self._read, server)
+            return
+        news.failures = 0
+        # Had another browser come meanwhile, this would be half of the one and half of the other.
+        if now is not None and not news.is_new:
+            changes = _changes(now, news.told) | self._unsure(server)
+            news.told = now
+            self._tell(server, changes)
+
+    def _unsure(self, server: str) -> frozenset[str]:
+        """Lists that may have been others for a moment, while a client read them; or longer than what is kept here."""
+        news = self._news[server]
+        if self._switch.registry.find(server).listings > news.listings:
+            return frozenset(news.announced)
+        return frozenset(news.announced & news.cut)
+
+    def _tell(self, server: str, changes: frozenset[str]) -> None:
+        self._news[server].announced.clear()
+        if changes:
+            self._on_change(server, changes)
+
+    async def _catalogue(self, server: str) -> Digests | None:
+        """Read everything, and have the registry keep it; None when no browser is there."""
+        desk = await self._desk(server)
+        if desk is None:
+            return None
+        can = desk.about.get("capabilities", {})
+        lists: dict[str, list[Any]] = {}
+        for name, (needs, method, key) in LISTS.items():
+            lists[name], is_cut = await self._list(server, desk.channel, method, key) if needs in can else ([], False)
+            (self._news[server].cut.add if is_cut else self._news[server].cut.discard)(name)
+        catalogue = Catalogue.from_dict({"initialize": desk.about, **lists}) or Catalogue()
+        registry = self._switch.registry
+        registry.keep_catalogue(server, catalogue)
+        whole = server_of(server)
+        if whole != server and registry.place(whole) == server:
+            self.follow(whole)
+        return catalogue.digests()
+
+    async def _desk(self, server: str) -> Desk | None:
+        """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
+        peer = self._switch.registry.holder(server)
+        if peer is None:
+            return None
+        desk = self._desks.get(server)
+        if desk is None or desk.peer is not peer:
+            channel = self._switch.new_channel()
+            said = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
+            read = read_about(said)
+            about: dict[str, Any] = {key: read[key] for key in ABOUT if key in read}
+            self._switch.notify(server, channel, self._caller, _INITIALIZED)
+            peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
+            desk = self._desks[server] = Desk(peer, channel, about)
+        return desk
+
+    async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:
+        """All pages of a list, and whether that is less than the server has."""
+        items: list[Any] = []
+        size = 0
+        cursor: str | None = None
+        for _page in range(MAX_PAGES):
+            result = await self._ask(server, channel, method, {"cursor": cursor} if cursor else {})
+            page = result.get(key)
+            for item in page if isinstance(page, list) else ():
+                size += len(orjson.dumps(item))
+                # defence: catalogues: pages of a list without end
+                if len(items) >= MAX_ITEMS or size > self._max_list:
+                    return items, True
+                items.append(item)
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str):
+                return items, False
+        return items, True
+
+    async def _ask(self, server: str, channel: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        id = next(self._ids)
+        payload = orjson.dumps(jsonrpc.request(id, method, params)).decode()
+        reply = await self._switch.ask(server, Call(channel, id, method, payload, self._caller))
+        if reply.error_code not in (None, jsonrpc.METHOD_NOT_FOUND):
+            raise BadAnswer(f"{method} was answered with an error")
+        # What it has no method for, it has none of.
+        result = orjson.loads(reply.payload).get("result")
+        return result if isinstance(result, dict) else {}
+
+
+_INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": {}}
+_INITIALIZED: Final = orjson.dumps(jsonrpc.notification("notifications/initialized")).decode()

@@ -1,0 +1,240 @@
+"""Where MCP over HTTP comes in: `/{server}`, every era at one URL. Decides the era, then hands over.
+
+`/{server}/mcp` is the same address: some clients put that behind every address that lacks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tabrelay.admission.policy import Principal
+from tabrelay.admission.routes import MCP
+from tabrelay.calls.started import BEGUN, Again, Begun
+from tabrelay.calls.trace_context import PARENT_HEADER, Traces
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.mcp.acp_sessions import HEADER, Editors
+from tabrelay.faces.mcp.body import NOTHING, Mailbox
+from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.http_sse import Sse
+from tabrelay.faces.mcp.legacy import Handshake
+from tabrelay.faces.mcp.modern import Modern
+from tabrelay.faces.mcp.session_ids import Seal
+from tabrelay.http.accept import JSON, SSE, accepts
+from tabrelay.http.exchange import Exchange, Receive, Scope, Send
+from tabrelay.http.headers import Heading
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.switch import NOTED, Switch
+from tabserver.wire import eras
+from tabserver.wire.memory_budget import Budget
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+
+
+class Entry:
+    """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
+
+    def __init__(
+        self,
+        switch: Switch,
+        settings: Settings,
+        drain: Drain,
+        seal: Seal,
+        editors: Editors,
+        traces: Traces,
+        on_error: Callable[[RelayError], None] | None = None,
+    ) -> None:
+        """`traces` says to which trace a call belongs. `on_error` hears of every error of ours that a client was
+        answered with."""
+        self._on_error = on_error
+        self._switch = switch
+        self._drain = drain
+        self._exchanges = drain.exchanges
+        self._mailbox = Mailbox(settings, editors)
+        self._modern = Modern(switch, settings, drain, traces)
+        self._handshake = Handshake(switch, settings, drain, seal, traces)
+        self._sse = Sse(self._handshake, self._mailbox, settings, drain)
+
+    @property
+    def sessions(self) -> int:
+        """How many handshake sessions are in memory."""
+        return self._handshake.sessions
+
+    @property
+    def bodies(self) -> Budget:
+        """What requests that are being read take."""
+        return self._mailbox.budget
+
+    def came_up(self, server: str) -> None:
+        self._handshake.briefing.came_up(server)
+        self._modern.came_up(server)
+
+    def went(self, server: str, changes: frozenset[str]) -> None:
+        """Of several browsers under this name one is gone; in the one that is in front now these lists are others."""
+        self._handshake.briefing.went(server, changes)
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        """The lists are not those that clients know."""
+        self._handshake.briefing.lists_changed(server, lists)
+        self._modern.lists_changed(server, lists)
+
+    def dismiss(self, principals: set[str]) -> None:
+        """Their tokens were revoked: what they began ends."""
+        self._handshake.dismiss(principals)
+
+    def close(self) -> None:
+        """The relay stops: what would not end by itself ends now."""
+        self._handshake.close()
+        self._modern.close()
+        self._sse.close()
+
+    def share(self, sharing: Sharing) -> None:
+        """This relay is one of several: clients may reach any of them."""
+        self._handshake.share(sharing)
+        self._modern.share(sharing)
+        self._sse.share(sharing)
+
+    def flush(self) -> None:
+        self._handshake.flush()
+        self._modern.flush()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._exchanges:
+            exchange, begun = Exchange(scope, receive, send, self._on_error), scope.get(BEGUN)
+            await (self._answer(exchange, scope) if begun is None else begun.carry_on(exchange))
+
+    def begin_again(
+        self, server: str, heading: Heading, principal: Principal, body: bytes, again: Again | None
+    ) -> Begun | None:
+        """The same for a request with the header of one that was begun. `again`: a shorter way, if there is one."""
+        if again is not None and not self._drain.is_on:
+            try:
+                begun = again(server, principal, self._mailbox.parse(body))
+            except RelayError:
+                return None
+            if begun is not None:
+                return begun
+        return self.begin(server, heading, principal, body, is_known=True)
+
+    def begin(
+        self, server: str, heading: Heading, principal: Principal, body: bytes, *, is_known: bool = False
+    ) -> Begun | None:
+        """What `_post` does, for a request that is complete and whose call can start without any wait.
+
+        None for every other, and nothing was done: also for one that is wrong, which is told so in the ordinary way.
+        `is_known`: what the heading says by itself was looked at before.
+        """
+        if self._drain.is_on:
+            return None
+        try:
+            self._switch.registry.find(server)
+            if not is_known:
+                _check_content_type(heading)
+                _check_accept(heading, JSON, SSE)
+            message = self._mailbox.open(body, heading)
+            if not _is_noted(message):
+                return None
+            face = self._modern if _is_modern(heading, message) else self._handshake
+            # Its header says nothing that its message has to be told.
+            is_plain = HEADER not in heading and PARENT_HEADER not in heading
+            return face.begin(heading, server, principal, message, is_plain=is_plain)
+        except RelayError:
+            return None
+
+    async def _answer(self, exchange: Exchange, scope: Scope) -> None:
+        principal: Principal = scope["state"]["principal"]
+        server, _, place = scope["path"].strip("/").partition("/")
+        try:
+            await self._switch.seek(server)
+            self._switch.registry.find(server)
+            if place and place != MCP:
+                await self._beside(exchange, server, principal, place)
+            elif exchange.method == "POST":
+                await self._post(exchange, server, principal)
+            elif exchange.method not in ("GET", "DELETE"):
+                raise _not_allowed("GET, POST, DELETE")
+            elif _is_modern_version(exchange):
+                raise _not_allowed("POST")
+            elif exchange.method == "GET":
+                _check_accept(exchange, SSE)
+                await self._handshake.get(exchange, server, principal)
+            else:
+                await self._handshake.delete(exchange, server, principal)
+        except RelayError as error:
+            await exchange.error(error, None, server)
+
+    async def _beside(self, exchange: Exchange, server: str, principal: Principal, place: str) -> None:
+        """The two addresses of 2024-11-05."""
+        if place not in ("sse", "messages"):
+            text = f"There is nothing at this address. The server's own is /{server}, and /{server}/sse for 2024-11-05."
+            raise BadRequest(text, status=404, reason="not_found")
+        method = "GET" if place == "sse" else "POST"
+        if exchange.method != method:
+            raise _not_allowed(method)
+        if method == "GET":
+            _check_accept(exchange, SSE)
+            await self._sse.get(exchange, server, principal)
+        else:
+            _check_content_type(exchange)
+            await self._switch.meet(server)
+            await self._sse.post(exchange, server, principal)
+
+    async def _post(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        _check_content_type(exchange)
+        _check_accept(exchange, JSON, SSE)
+        await self._switch.meet(server)  # before the body is values, which take much more room
+        message = await self._mailbox.read(exchange)
+        if message is NOTHING:
+            return
+        if _is_modern(exchange, message):
+            await self._modern(exchange, server, principal, message)
+        else:
+            await self._handshake.post(exchange, server, principal, message)
+
+
+def _is_noted(message: Any) -> bool:
+    """A request that does something for somebody, and is nothing else besides."""
+    method = message.get("method") if isinstance(message, dict) else None
+    return isinstance(method, str) and method in NOTED and "id" in message
+
+
+def _is_modern(heading: Heading, message: Any) -> bool:
+    return _is_modern_version(heading) or _has_envelope(message)
+
+
+def _is_modern_version(heading: Heading) -> bool:
+    version = heading.header(VERSION_HEADER)
+    return version is not None and version not in eras.LEGACY_VERSIONS
+
+
+def _has_envelope(message: Any) -> bool:
+    """Body first: a modern request that lost its header must get the modern error, or clients take us for legacy."""
+    params = message.get("params") if isinstance(message, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and eras.META_VERSION in meta
+
+
+def _check_content_type(heading: Heading) -> None:
+    types = {value.partition(";")[0].strip().lower() for value in heading.headers(b"content-type")}
+    if types != {JSON}:  # of two that differ, nobody knows which one the client means
+        raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
+    if heading.header(b"content-encoding") not in (None, "", "identity"):
+        # RFC 9110, 15.5.16: which ones would do is said in Accept-Encoding.
+        plain = ((b"accept-encoding", b"identity"),)
+        text = "Send the message as it is, without Content-Encoding."
+        raise BadRequest(text, status=415, reason="content_encoding", headers=plain)
+
+
+def _check_accept(heading: Heading, *wanted: str) -> None:
+    if not accepts(heading.accept, wanted):
+        raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
+
+
+def _not_allowed(methods: str) -> BadRequest:
+    return BadRequest(
+        f"This method is not allowed here. Allowed: {methods}.",
+        status=405,
+        reason="method_not_allowed",
+        headers=((b"allow", methods.encode()),),
+    )

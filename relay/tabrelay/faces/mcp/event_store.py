@@ -1,0 +1,213 @@
+"""What the streams of handshake sessions said, kept for a while so that a client that lost one can take it up again.
+
+A stream is dropped whole, the oldest first, when all of them together are too large; never one that is being read.
+Nothing is on disk: after a restart of the relay a stream can't be taken up, and its id is unknown. Of several relays,
+the one that has a stream lends it to the others (`loan`): its id says which one that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from tabrelay.calls.calls import MAX_UNREAD_NOTICES
+from tabrelay.payloads.sliced import Body
+from tabserver.wire.jsonrpc import RequestId
+
+MIB: Final = 1024 * 1024
+STANDING: Final = "get-"
+# Streams of answered requests that a session still knows; clients resume at once or never.
+MAX_FINISHED: Final = 16
+# Of one stream, read or not: a client that reads slowly must not make the relay remember for ever.
+MAX_STREAM: Final = 20 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One message of a stream. `id` is what the client says in Last-Event-ID."""
+
+    seq: int
+    id: str
+    payload: Body
+
+
+class Stream:
+    """One stream of one session: what was said, how far the client has heard, and who reads it now."""
+
+    __slots__ = (
+        "_arrived",
+        "_dropped",
+        "_events",
+        "_last",
+        "_memory",
+        "_size",
+        "id",
+        "is_over",
+        "is_paused",
+        "reader",
+        "request",
+        "retry_ms",
+        "sent",
+    )
+
+    def __init__(self, id: str, memory: Memory) -> None:
+        self.id = id
+        self.is_over = False
+        self.is_paused = False
+        self.retry_ms: int | None = None
+        self.reader: object | None = None
+        self.request: RequestId | None = None  # that it answers
+        self.sent = 0
+        self._last = 0
+        self._dropped = 0
+        self._size = 0
+        self._events: deque[Event] = deque()
+        self._memory = memory
+        self._arrived = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def event_id(self, seq: int) -> str:
+        return f"{self.id}_{seq}"
+
+    def add(self, payload: Body) -> None:
+        if self.is_over:
+            return
+        self._last += 1
+        self._events.append(Event(self._last, self.event_id(self._last), payload))
+        self._size += len(payload)
+        while len(self._events) > MAX_UNREAD_NOTICES or (self._size > MAX_STREAM and len(self._events) > 1):
+            gone = self._events.popleft()
+            self._dropped = gone.seq
+            self._size -= len(gone.payload)
+            self._memory.freed(len(gone.payload))
+        self._memory.used(self, len(payload))
+        self.wake()
+
+    def finish(self) -> None:
+        """Nothing more will be said."""
+        self.is_over = True
+        self.wake()
+
+    def pause(self, retry_ms: int | None) -> None:
+        """Send the client away for a while: whoever reads stops, and may come back."""
+        if self.reader is not None:
+            self.is_paused = True
+            self.retry_ms = retry_ms
+            self.wake()
+
+    def can_go_on(self, seq: int) -> bool:
+        """Was this event said, and is everything after it still known? A client that got less would wait for ever."""
+        return self._dropped <= seq <= self._last
+
+    def after(self, seq: int) -> list[Event]:
+        return [event for event in self._events if event.seq > seq]
+
+    def wake(self) -> None:
+        self._arrived.set()
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Until something happened: a message, the end, a pause, a reader that left. False when nothing did."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._arrived.wait()
+        except TimeoutError:
+            return False
+        self._arrived.clear()
+        return True
+
+    def forget(self) -> None:
+        self._memory.forget(self, self._size)
+        self._dropped = self._last
+        self._events.clear()
+        self._size = 0
+
+
+class Memory:
+    """How much all streams of the relay hold together."""
+
+    def __init__(self, most_bytes: int = 64 * MIB) -> None:
+        self._most = most_bytes
+        self._streams: dict[Stream, None] = {}
+        self.held = 0
+
+    def used(self, stream: Stream, size: int) -> None:
+        self.held += size
+        self._streams[stream] = None
+        if self.held > self._most:
+            others = [old for old in self._streams if old is not stream]
+            unread = [old for old in others if old.reader is None]
+            # Then those that fall behind most: who reads has little here.
+            slow = sorted((old for old in others if old.reader is not None), key=lambda old: -old.size)
+            for old in [*unread, *slow]:
+                old.forget()
+                if self.held <= self._most:
+                    break
+
+    def freed(self, size: int) -> None:
+        self.held -= size
+
+    def forget(self, stream: Stream, size: int) -> None:
+        self._streams.pop(stream, None)
+        self.held -= size
+
+
+class Streams:
+    """The streams of one session. `standing` is the one that belongs to no request: the client's GET."""
+
+    def __init__(self, memory: Memory, node: str = "") -> None:
+        """`node`: this relay's id, if it is one of several."""
+        # Ids must be good for one incarnation of a session only: after a restart the numbers begin anew.
+        self._tag = f"{node}.{secrets.token_hex(3)}" if node else secrets.token_hex(3)
+        self._memory = memory
+        self._numbers = itertools.count(1)
+        self._by_id: dict[str, Stream] = {}
+        self.standing = Stream(f"{STANDING}{self._tag}", memory)
+
+    def open(self, request: RequestId) -> Stream:
+        """A stream for one request. The oldest that are over and not being read are forgotten."""
+        finished = [old for old in self._by_id.values() if old.is_over and old.reader is None]
+        for old in finished[: max(0, len(finished) - MAX_FINISHED + 1)]:
+            self.drop(old)
+        stream = Stream(f"{self._tag}-{next(self._numbers)}", self._memory)
+        stream.request = request
+        self._by_id[stream.id] = stream
+        return stream
+
+    def drop(self, stream: Stream) -> None:
+        self._by_id.pop(stream.id, None)
+        stream.forget()
+
+    def find(self, event_id: str) -> tuple[Stream, int] | None:
+        """The stream that an event id names, and where in it; None if it is not known (any more)."""
+        name, _, number = event_id.rpartition("_")
+        seq = int(number) if number.isascii() and number.isdigit() and len(number) < 12 else None
+        if seq is None:
+            return None
+        if name == self.standing.id:
+            return self.standing, seq
+        stream = self._by_id.get(name)
+        return None if stream is None or not stream.can_go_on(seq) else (stream, seq)
+
+    def end(self) -> None:
+        for stream in (self.standing, *self._by_id.values()):
+            stream.finish()
+            stream.forget()
+        self._by_id.clear()
+
+
+def holder(event_id: str) -> str | None:
+    """Of several relays, the one that said this; None if the id names none."""
+    node, found, _ = event_id.removeprefix(STANDING).partition(".")
+    return node if found else None
+
+
+def is_standing(event_id: str) -> bool:
+    """Was this said on a GET stream, maybe of an earlier relay?"""
+    return event_id.startswith(STANDING)

@@ -1,0 +1,418 @@
+"""The face for clients that begin with `initialize`: 2025-03-26, 2025-06-18 and 2025-11-25 over Streamable HTTP.
+
+A session has one channel to the browser. It outlives the page and the relay: to a worker that does not know it, the
+channel is opened as one whose handshake is done, and told what the client had set. Here hanging up is not cancelling;
+`notifications/cancelled` is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.admission.policy import Principal
+from tabrelay.calls.calls import LISTS, Call, Peer, Pending, Reply
+from tabrelay.calls.started import Again, Begun
+from tabrelay.calls.trace_context import Traces
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
+from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.event_store import Stream, is_standing
+from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_message, is_request, name_of, request_id
+from tabrelay.faces.mcp.legacy_batch import answer_batch
+from tabrelay.faces.mcp.legacy_initialize import Introduction, introduced
+from tabrelay.faces.mcp.offline_answers import recall_legacy
+from tabrelay.faces.mcp.remote_streams import OLD, Borrower, Lender
+from tabrelay.faces.mcp.resumable_response import PATIENCE_S, Answers
+from tabrelay.faces.mcp.session_ids import Seal
+from tabrelay.faces.mcp.session_replay import REMEMBERED, Briefing
+from tabrelay.faces.mcp.session_store import Diary, digest
+from tabrelay.faces.mcp.sessions import Session, Sessions
+from tabrelay.http.accept import prefers_stream
+from tabrelay.http.exchange import JSON_TYPE, Exchange, Header
+from tabrelay.http.headers import Heading
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.switch import NOTED, Switch
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.frames import META_ACP
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+SESSION_HEADER: Final = b"mcp-session-id"
+LAST_EVENT_HEADER: Final = b"last-event-id"
+# What a session is answered from memory when its browser leaves in the middle.
+RECALLED: Final = frozenset(LISTS) | {"ping", "logging/setLevel"}
+
+
+class Handshake:
+    """Answers legacy POST, GET and DELETE."""
+
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal, traces: Traces) -> None:
+        self._switch = switch
+        self._traces = traces
+        self._drain = drain
+        self._introduction = Introduction(switch, traces)
+        self._answers = Answers(settings.keepalive_s)
+        self._sharing: Sharing | None = None
+        self._sessions = Sessions(
+            settings,
+            seal,
+            Diary(settings.home / "sessions.json", most=settings.kept_sessions, most_text=settings.max_subscribed),
+            new_channel=switch.new_channel,
+            on_end=self._ended,
+        )
+        self.briefing = Briefing(switch, self._sessions)
+        self._borrower: Borrower | None = None
+
+    def _ended(self, session: Session, why: str) -> None:
+        for pending in list(session.running):
+            self._switch.abandon(session.server, pending, why)
+            pending.fail(BadRequest(f"The session ended: {why}.", status=404, reason="session_not_found"))
+        self._switch.end(session.server, session.channel, why)
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    def dismiss(self, principals: set[str]) -> None:
+        for session in self._sessions.all():
+            if session.caller.principal in principals:
+                self._sessions.end(session, "its token was revoked")
+
+    def share(self, sharing: Sharing) -> None:
+        """A session's client may reach any of several relays, with any of its messages."""
+        self._sharing = sharing
+        self._sessions.node = sharing.cluster.id
+        self._borrower = Borrower(sharing.cluster)
+        Lender(sharing.cluster, self._known, self._drain.exchanges)
+        self._sessions.share(sharing, self.briefing.changed_elsewhere)
+        sharing.on_said(self._said_elsewhere)
+
+    def _known(self, key: str, server: str, principal: str) -> Session | None:
+        """A session that a client reached another relay with. That one has checked whose it is; and so do we."""
+        session = self._sessions.known(key)
+        is_theirs = session is not None and (session.server, session.caller.principal) == (server, principal)
+        # defence: somebody else's stream at another relay
+        return session if is_theirs else None
+
+    def _said_elsewhere(self, key: str, message: dict[str, Any]) -> None:
+        session = self._sessions.known(key)
+        if session is not None:
+            payload = orjson.dumps(message).decode()
+            self._switch.notify(session.server, session.channel, session.caller, payload)
+
+    def close(self) -> None:
+        """The relay stops: GET streams end as if nothing more could ever come."""
+        if self._borrower is not None:
+            self._borrower.close()
+        for session in self._sessions.all():
+            if not session.is_pipe:
+                session.streams.standing.finish()
+
+    def flush(self) -> None:
+        """Write down what a relay that comes after this one must know."""
+        self._sessions.flush()
+
+    # -- POST ---------------------------------------------------------------------------------------------------------
+
+    async def post(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
+        id = request_id(message)
+        try:
+            if isinstance(message, list):
+                await self._batch(exchange, self._find(exchange, server, principal), message)
+                return
+            check_message(message)
+            if message.get("method") == "initialize":
+                await self._initialize(exchange, server, principal, message)
+                return
+            session = self._find(exchange, server, principal)
+            if not is_request(message):
+                self.pass_on(session, message)
+                await exchange.reply(202)
+                return
+            await self._request(exchange, session, message)
+        except RelayError as error:
+            await exchange.error(error, id, server)
+
+    async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
+        if exchange.header(SESSION_HEADER) is not None:
+            raise BadRequest("This session is initialized already.", reason="already_initialized")
+        body, session = await self.initialize(exchange, server, principal, message)
+        await exchange.json(200, body, _session_header(session))
+
+    async def initialize(
+        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]
+    ) -> tuple[bytes, Session]:
+        """Open a session; gives the body of the answer too."""
+        caller = introduced(principal, message)
+        self._sessions.make_room(principal.id)
+        channel = self._switch.new_channel()
+        is_there = self._is_there(server, channel)
+        body, told = await self._introduction.greet(exchange, server, channel, caller, message, is_there=is_there)
+        session = self._sessions.open(server, channel, caller)
+        session.told = self.briefing.peer(session) if told else None
+        return body, session
+
+    def pass_on(self, session: Session, message: dict[str, Any]) -> None:
+        self.briefing.tell(session)
+        self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
+        if self._sharing is not None and message.get("method") != "notifications/initialized":
+            self._sharing.say(digest(session.id), message)
+
+    async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
+        remembered = self.recall(session, message)
+        if remembered is not None:
+            await exchange.json(200, remembered, _session_header(session))
+            return
+        await self._answer(exchange, session, await self.start(exchange, session, message))
+
+    async def _answer(
+        self, exchange: Exchange, session: Session, pending: Pending, patience_s: float = PATIENCE_S
+    ) -> None:
+        await self._answers.send(
+            exchange,
+            pending,
+            session.streams,
+            server=session.server,
+            version=session.caller.version,
+            headers=_session_header(session),
+            prefers_stream=prefers_stream(exchange.accept),
+            patience_s=patience_s,
+        )
+
+    def begin(
+        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> Begun | None:
+        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+
+        `is_plain`: its header says nothing that its message has to be told.
+        """
+        check_message(message)
+        session = self._find(heading, server, principal)
+        if prefers_stream(heading.accept) or not self._is_there(server, session.channel):
+            return None
+        call = self._call(heading, session, message, {})
+        headers = (JSON_TYPE, *_session_header(session))
+        again = partial(self._begin_again, session.id, headers) if is_plain else None
+        return self._begin(session, principal, call, headers, again)
+
+    def _begin_again(
+        self, id: str, headers: tuple[Header, ...], server: str, principal: Principal, message: Any
+    ) -> Begun | None:
+        """The same for a request with the header of one that was begun in the session with this id."""
+        method = message.get("method") if type(message) is dict else None
+        # defence: a call like the one before it: a list
+        if type(method) is not str or method not in NOTED or message.get("jsonrpc") != "2.0":
+            return None
+        number = message.get("id")
+        if type(number) is not int and (type(number) is not str or len(number) > jsonrpc.MAX_ID):
+            return None
+        params = message.get("params")
+        if type(params) is not dict:
+            return None
+        meta, name = params.get("_meta"), params.get(NAMED_BY[method])
+        if type(meta) is dict:
+            # defence: a call like the one before it: a forged session, legacy
+            if eras.META_VERSION in meta or META_ACP in meta:
+                return None  # of the other era, or with a word that only the relay may say
+            if (token := meta.get("progressToken")) is not None and not jsonrpc.is_request_id(token):
+                return None
+        elif "_meta" in params:
+            return None
+        session = self._sessions.find(id, server, principal.id)
+        payload = orjson.dumps(message).decode()
+        called = name if type(name) is str else None
+        call = Call(session.channel, number, method, payload, session.caller, None, called)
+        return self._begin(session, principal, call, headers)
+
+    def _begin(
+        self,
+        session: Session,
+        principal: Principal,
+        call: Call,
+        headers: tuple[Header, ...],
+        again: Again | None = None,
+    ) -> Begun | None:
+        began = time.monotonic()
+        pending = self._switch.start_now(session.server, call, lambda peer: self._meet(session, peer))
+        if pending is None:
+            return None
+        self._follow(session, None, pending)
+
+        async def carry_on(exchange: Exchange) -> None:
+            try:
+                await self._answer(exchange, session, pending, PATIENCE_S - (time.monotonic() - began))
+            except RelayError as error:
+                await exchange.error(error, pending.call.id, session.server)
+
+        return Begun(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
+
+    def _meet(self, session: Session, peer: Peer) -> None:
+        """A call of the session is about to go there."""
+        if session.told is not peer:
+            self.briefing.tell(session)
+
+    def recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+        """What can be answered without a browser, while there is none."""
+        return None if self._is_there(session.server, session.channel) else self._recall(session, message)
+
+    def _is_there(self, server: str, channel: str) -> bool:
+        return self._switch.is_up(server, channel) and not self._drain.is_on
+
+    def _recall(self, session: Session, message: dict[str, Any]) -> bytes | None:
+        params = message.get("params")
+        params = params if isinstance(params, dict) else {}
+        catalogue = self._switch.registry.recall(self.briefing.home(session))
+        result = recall_legacy(message["method"], params, session.server, catalogue)
+        if result is None:
+            return None
+        self.briefing.remember(session, message["method"], params)
+        return orjson.dumps(jsonrpc.result_message(message["id"], result))
+
+    async def start(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> Pending:
+        """Put a session's request on its way; what it sets is remembered when the server agrees."""
+        self._drain.admit()
+        self.briefing.tell(session)
+        call = self._call(exchange, session, message, exchange.scope)
+        gist = _gist(message)
+        # defence: values of a call that waits
+        message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
+
+        def remembered() -> str | None:
+            known = self._recall(session, gist)
+            return None if known is None else known.decode()
+
+        rescue = remembered if call.method in RECALLED else None
+        try:
+            pending = await self._switch.start(session.server, call, rescue)
+        except (Busy, ServerOffline):
+            known = rescue() if rescue is not None else None
+            if known is None:
+                raise
+            pending = Pending(call)
+            pending.finish(Reply(known))
+            return pending
+        self._follow(session, gist, pending)
+        return pending
+
+    def _call(self, heading: Heading, session: Session, message: dict[str, Any], scope: Any) -> Call:
+        trace = self._traces.begin(scope, heading.header, session.server, message)
+        payload = orjson.dumps(message).decode()
+        about = trace, name_of(message)
+        return Call(session.channel, message["id"], message["method"], payload, session.caller, *about)
+
+    def _follow(self, session: Session, gist: dict[str, Any] | None, pending: Pending) -> None:
+        """`gist`: of a request that sets something."""
+        if pending.is_done:
+            return
+        session.running.add(pending)
+        ended = pending.on_done
+
+        def done(pending: Pending) -> None:
+            session.running.discard(pending)
+            if gist is not None and gist["method"] in REMEMBERED and pending.is_success:
+                self.briefing.remember(session, gist["method"], gist["params"])
+            if ended is not None:
+                ended(pending)
+
+        pending.on_done = done
+        pending.on_pin = lambda tab: self._pin(session, tab)
+
+    def _pin(self, session: Session, tab: str | None) -> None:
+        session.caller = replace(session.caller, tab=tab)
+        self._sessions.changed(session)
+
+    async def _batch(self, exchange: Exchange, session: Session, messages: list[Any]) -> None:
+        if session.caller.version != eras.BATCH_VERSION:
+            raise BadRequest(f"Version {session.caller.version} has no batches: send one message per POST.")
+        await answer_batch(
+            exchange,
+            messages,
+            recall=lambda message: self.recall(session, message),
+            start=lambda message: self.start(exchange, session, message),
+            pass_on=lambda message: self.pass_on(session, message),
+            deliver=session.deliver,
+            server=session.server,
+            headers=_session_header(session),
+        )
+
+    def _find(self, heading: Heading, server: str, principal: Principal) -> Session:
+        versions = heading.headers(VERSION_HEADER)
+        if len(set(versions)) > 1:
+            raise BadRequest("The header MCP-Protocol-Version is there more than once.")
+        if versions and versions[0] not in eras.LEGACY_VERSIONS:
+            raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
+        ids = heading.headers(SESSION_HEADER)
+        if len(ids) > 1:
+            raise BadRequest("The header Mcp-Session-Id is there more than once.")
+        return self._sessions.find(ids[0] if ids else None, server, principal.id)
+
+    # -- GET and DELETE -----------------------------------------------------------------------------------------------
+
+    async def get(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        """The session's own stream: what belongs to no request. Or, after a loss, the rest of any stream."""
+        try:
+            self._drain.admit()
+            session = self._find(exchange, server, principal)
+            last_event = exchange.header(LAST_EVENT_HEADER)
+            if await self._borrow(exchange, session, last_event):
+                return
+            stream, after = _wanted(session, last_event)
+        except RelayError as error:
+            await exchange.error(error, None, server)
+            return
+        if stream is session.streams.standing:
+            self.briefing.listen(session)
+        await self._answers.resume(exchange, stream, after, _session_header(session))
+
+    async def _borrow(self, exchange: Exchange, session: Session, last_event: str | None) -> bool:
+        """Go on with a stream that another relay has; False if none has it."""
+        if self._borrower is None or last_event is None or self._borrower.node(last_event) is None:
+            return False
+        headers = _session_header(session)
+        return await self._borrower.resume(exchange, session, digest(session.id), last_event, headers)
+
+    def leave(self, session: Session) -> None:
+        """The stream that was the session has closed."""
+        self._sessions.release(session, "the client left")
+
+    async def delete(self, exchange: Exchange, server: str, principal: Principal) -> None:
+        try:
+            session = self._find(exchange, server, principal)
+        except RelayError as error:
+            await exchange.error(error, None, server)
+            return
+        self._sessions.end(session, "the client ended it")
+        await exchange.reply(204)
+
+
+def _wanted(session: Session, last_event: str | None) -> tuple[Stream, int]:
+    standing = session.streams.standing
+    known = session.streams.find(last_event) if last_event is not None else None
+    if known is not None:
+        return known
+    if last_event is not None and not is_standing(last_event):
+        raise BadRequest(OLD, reason="unknown_event")
+    if standing.reader is not None:
+        raise BadRequest("This session has a GET stream already.", status=409, reason="conflict")
+    return standing, standing.sent
+
+
+def _gist(message: dict[str, Any]) -> dict[str, Any]:
+    """What must be known of a request when its answer comes."""
+    params = message.get("params")
+    given = params if isinstance(params, dict) else {}
+    kept = {key: given[key] for key in ("level", "uri") if isinstance(given.get(key), str)}
+    return {"id": message["id"], "method": message["method"], "params": kept}
+
+
+def _session_header(session: Session) -> tuple[Header, ...]:
+    return ((SESSION_HEADER, session.id.encode()),)
+
+
+def _ok(reply: Reply) -> int:
+    """Here an answer that is an error of the server's is an answer all the same."""
+    return 200

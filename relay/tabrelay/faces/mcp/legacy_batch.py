@@ -1,0 +1,76 @@
+"""A batch: the one version that has it, 2025-03-26, must take an array of messages. Its answer is a JSON array.
+
+What a server says while a batch runs goes to the session's GET stream, as the array has no place for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from tabrelay.calls.calls import Notice, Pending, Reply
+from tabrelay.errors import BadRequest, RelayError
+from tabrelay.faces.mcp.jsonrpc import check_message, is_request
+from tabrelay.http.exchange import Exchange, Header, error_body
+
+MAX_BATCH: Final = 64
+
+Message = dict[str, Any]
+
+
+async def answer_batch(
+    exchange: Exchange,
+    messages: list[Any],
+    *,
+    recall: Callable[[Message], bytes | None],
+    start: Callable[[Message], Awaitable[Pending]],
+    pass_on: Callable[[Message], None],
+    deliver: Callable[[Notice], None],
+    server: str,
+    headers: tuple[Header, ...],
+) -> None:
+    """Do what each message asks, all at once, and answer when every request is."""
+    requests = _check(messages)
+
+    async def ask(message: Message) -> bytes:
+        try:
+            known = recall(message)
+            if known is not None:
+                return known
+            pending = await start(message)
+            try:
+                while True:
+                    event = await pending.next()
+                    if isinstance(event, Reply):
+                        return event.payload.encode()
+                    if event is not None and not event.ends_stream:
+                        deliver(event)
+            finally:
+                pending.release()
+        except RelayError as error:
+            return error_body(error, message["id"], server)
+
+    for message in messages:
+        if not is_request(message):
+            pass_on(message)
+    if not requests:
+        await exchange.reply(202)
+        return
+    answers = await asyncio.gather(*(ask(message) for message in requests))
+    await exchange.json(200, b"[" + b",".join(answers) + b"]", headers)
+
+
+def _check(messages: list[Any]) -> list[Message]:
+    """The requests of a batch, or the rule that it breaks."""
+    if not messages or len(messages) > MAX_BATCH:
+        raise BadRequest(f"A batch has 1 to {MAX_BATCH} messages.")
+    for message in messages:
+        check_message(message)
+        if message.get("method") == "initialize":
+            raise BadRequest("initialize can't be part of a batch.")
+    requests = [message for message in messages if is_request(message)]
+    ids = [message["id"] for message in requests]
+    if len(set(ids)) != len(ids):
+        raise BadRequest("Two requests of this batch have the same id.")
+    return requests

@@ -1,0 +1,404 @@
+"""The 2026-07-28 face: every request carries its own envelope, there are no sessions, hanging up is cancelling.
+
+Owns the validation ladder and the status map; what a method means is the server's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.admission.policy import Principal
+from tabrelay.calls.calls import LISTS, Call, Pending, Reply
+from tabrelay.calls.started import Again, Begun
+from tabrelay.calls.trace_context import Trace, Traces
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
+from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_about, check_message, name_of, request_id
+from tabrelay.faces.mcp.modern_response import answer
+from tabrelay.faces.mcp.offline_answers import recall_modern
+from tabrelay.faces.mcp.param_header_cache import MirrorCache
+from tabrelay.faces.mcp.session_store import Diary
+from tabrelay.faces.mcp.subscriptions import LISTEN, Listening, Wishes, farewell
+from tabrelay.faces.mcp.tab_pins import Pins
+from tabrelay.http.exchange import JSON_TYPE, Exchange
+from tabrelay.http.headers import Heading
+from tabrelay.http.param_headers import Mirror, check, decode, mismatch
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.switch import Switch
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import META_ACP, Caller
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+METHOD_HEADER: Final = b"mcp-method"
+NAME_HEADER: Final = b"mcp-name"
+REMOVED: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/list",
+        "tasks/result",
+    }
+)
+DISCOVER: Final = "server/discover"
+CALL: Final = "tools/call"
+PATIENCE_S: Final = 15.0
+JSON_ONLY: Final = (JSON_TYPE,)
+MAX_KNOWN: Final = 4096
+MOST_CALLERS: Final = 64  # asked for with the first call of a connection, which then keeps its own
+STATUS: Final = {
+    jsonrpc.METHOD_NOT_FOUND: 404,
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    jsonrpc.HEADER_MISMATCH: 400,
+    jsonrpc.MISSING_CAPABILITY: 400,
+    jsonrpc.UNSUPPORTED_VERSION: 400,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """A tool call whose body says what its header says. With the same header, another whose body says this too agrees
+    with it as well: no step of the ladder could refuse it, and its caller is the same."""
+
+    name: str
+    version: Any
+    client: Any
+    capabilities: Any
+    catalogue: int | None  # by its number: with this one, the tool wants no argument repeated in a header
+    caller: Caller
+
+    def holds_for(self, message: Any) -> bool:
+        if type(message) is not dict or message.get("method") != CALL or message.get("jsonrpc") != "2.0":
+            return False
+        params = message.get("params")
+        # defence: a call like the one before it: another tool
+        if type(params) is not dict or params.get("name") != self.name:
+            return False
+        meta, id = params.get("_meta"), message.get("id")
+        return (
+            type(meta) is dict
+            and meta.get(eras.META_VERSION) == self.version
+            # defence: a call like the one before it: another client
+            and meta.get(eras.META_CLIENT) == self.client
+            and meta.get(eras.META_CAPABILITIES) == self.capabilities
+            # defence: a call like the one before it: a forged session
+            and META_ACP not in meta  # which only the relay may say
+            # defence: the length of an id, with the header of the call before
+            and (type(id) is int or (type(id) is str and len(id) <= jsonrpc.MAX_ID))
+            and ((token := meta.get("progressToken")) is None or jsonrpc.is_request_id(token))
+        )
+
+
+class Modern:
+    """Answers modern POSTs."""
+
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, traces: Traces) -> None:
+        self._switch = switch
+        self._traces = traces
+        self._drain = drain
+        self._keepalive_s = settings.keepalive_s
+        self._listening = Listening(settings.keepalive_s)
+        self._pins = Pins(Diary(settings.home / "pins.json", most=settings.kept_sessions))
+        self._mirrors = MirrorCache()
+
+    def came_up(self, server: str) -> None:
+        self._listening.came_up(server)
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        self._listening.lists_changed(server, lists)
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def share(self, sharing: Sharing) -> None:
+        self._pins.share(sharing)
+
+    def flush(self) -> None:
+        self._pins.flush()
+
+    async def __call__(self, exchange: Exchange, server: str, principal: Principal, message: Any) -> None:
+        id = request_id(message)
+        try:
+            check_message(message)
+            if "method" not in message:
+                raise BadRequest("The body must be one JSON-RPC request: an object with a method.")
+            if "id" not in message:
+                _check_notification(exchange)
+                await exchange.reply(202)
+                return
+            meta = _check(exchange, message, lambda tool: self._mirrored(server, tool))
+            is_there = self._switch.is_up(server) and not self._drain.is_on
+            if not is_there and await self._recall(exchange, server, message):
+                return
+            self._drain.admit()
+            try:
+                await self._forward(exchange, server, principal, message, meta)
+            except (Busy, ServerOffline):
+                # A client that can't discover takes us for a server of the other era.
+                if not await self._recall(exchange, server, message):
+                    raise
+        except RelayError as error:
+            await exchange.error(error, id, server)
+
+    async def _recall(self, exchange: Exchange, server: str, message: dict[str, Any]) -> bool:
+        """Answer from memory what can be; False if this can't."""
+        known = self._remembered(server, message["id"], message["method"])
+        if known is not None:
+            await exchange.json(200, known)
+        return known is not None
+
+    def _remembered(self, server: str, id: jsonrpc.RequestId, method: str) -> bytes | None:
+        result = recall_modern(method, server, self._switch.registry.recall(server))
+        return None if result is None else orjson.dumps(jsonrpc.result_message(id, result))
+
+    def _rescue(self, server: str, call: Call) -> Callable[[], str | None] | None:
+        """For discovery only: what a browser would have said, if it leaves before it says it."""
+        if call.method != DISCOVER and call.method not in LISTS:
+            return None
+
+        def rescue() -> str | None:
+            known = self._remembered(server, call.id, call.method)
+            return None if known is None else known.decode()
+
+        return rescue
+
+    def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:
+        """From the last known catalogue; a tool that is not in it has nothing to compare."""
+        catalogue = self._switch.registry.find(server).catalogue
+        if catalogue is None:
+            return ()
+        return self._mirrors.find(server, catalogue, tool)
+
+    def _number(self, server: str) -> int | None:
+        catalogue = self._switch.registry.find(server).catalogue
+        return None if catalogue is None else catalogue.number
+
+    def begin(
+        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> Begun | None:
+        """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
+
+        `is_plain`: its header says nothing that its message has to be told.
+        """
+        check_message(message)
+        meta = _check(heading, message, lambda tool: self._mirrored(server, tool))
+        trace = self._traces.begin({}, heading.header, server, message)
+        call = self._call(server, principal, message, meta, trace)
+        agreed = self._agreed(server, call, meta) if is_plain and _agreed(heading, message) is not None else None
+        again = None if agreed is None else partial(self._begin_again, agreed)
+        return self._begin(server, principal, call, again)
+
+    def _begin_again(self, agreed: Agreed, server: str, principal: Principal, message: Any) -> Begun | None:
+        if not agreed.holds_for(message) or self._number(server) != agreed.catalogue:
+            return None
+        caller = self._pins.caller(server, agreed.caller)
+        payload = orjson.dumps(message).decode()
+        call = Call(self._switch.new_channel(), message["id"], CALL, payload, caller, None, agreed.name)
+        return self._begin(server, principal, call)
+
+    def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> Agreed | None:
+        if call.name is None or self._mirrored(server, call.name):
+            return None
+        about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
+        return Agreed(call.name, *about, self._number(server), _caller(call.caller.principal, meta))
+
+    def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> Begun | None:
+        pending = self._switch.start_now(server, call)
+        if pending is None:
+            return None
+        if not pending.is_done:
+            pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
+        return Begun(
+            pending,
+            principal,
+            headers=JSON_ONLY,
+            status_of=_status,
+            carry_on=lambda exchange: self._answer(exchange, server, pending),
+            again=again,
+        )
+
+    def _call(
+        self, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any], trace: Trace | None
+    ) -> Call:
+        return Call(
+            channel=self._switch.new_channel(),
+            id=message["id"],
+            method=message["method"],
+            # Forward what was understood, not what was written: both sides then see one meaning of a duplicate key.
+            payload=orjson.dumps(message).decode(),
+            caller=self._pins.caller(server, _caller(principal.id, meta)),
+            trace=trace,
+            name=name_of(message),
+        )
+
+    async def _forward(
+        self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any], meta: dict[str, Any]
+    ) -> None:
+        trace = self._traces.begin(exchange.scope, exchange.header, server, message)
+        call = self._call(server, principal, message, meta, trace)
+        wishes = Wishes.of(message["params"]) if call.method == LISTEN else None
+        # It goes on as text: a great many values must not wait for the answer too.
+        message["params"] = None
+        meta.clear()
+        if wishes is not None:
+            await self._listen(exchange, server, call, wishes)
+            return
+        pending = await self._switch.start(server, call, self._rescue(server, call))
+        if not pending.is_done:
+            pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
+        await self._answer(exchange, server, pending)
+
+    async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: Wishes) -> None:
+        is_held = not self._switch.is_up(server)
+        if is_held:
+            catalogue = self._switch.registry.recall(server)
+            with self._switch.holding(call):
+                await self._listening.hold(exchange, server, call, wishes, catalogue)
+            if exchange.is_gone or self._listening.is_closed:
+                return
+        pending = await self._switch.start(server, call)
+        with self._listening.listener(server, pending, wishes, is_acknowledged=is_held) as listener:
+            await self._answer(exchange, server, pending, is_known=listener.is_known, last_words=farewell(call.id))
+
+    async def _answer(self, exchange: Exchange, server: str, pending: Pending, **more: Any) -> None:
+        await answer(
+            exchange,
+            pending,
+            server,
+            patience_s=PATIENCE_S,
+            keepalive_s=self._keepalive_s,
+            status_of=_status,
+            on_gone=lambda: self._switch.abandon(server, pending, "the client closed the stream"),
+            **more,
+        )
+
+
+def _caller(principal: str, meta: dict[str, Any]) -> Caller:
+    """A client says the same of itself with every request: one value for all of them, whose text is made once."""
+    about = orjson.dumps((meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]))
+    check_about(about)
+    # As text: a small result of orjson.dumps keeps a buffer of 4 KiB, and this one is a key of the cache.
+    # defence: memory: a known client takes no more memory than its description
+    return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about.decode())
+
+
+def _new_caller(principal: str, about: str) -> Caller:
+    version, client, capabilities = orjson.loads(about)
+    return Caller(
+        era=Era.MODERN,
+        version=version,
+        principal=principal,
+        client=client if isinstance(client, dict) else None,
+        capabilities=capabilities,
+    )
+
+
+_known_caller = lru_cache(maxsize=MOST_CALLERS)(_new_caller)
+
+
+def _status(reply: Reply) -> int:
+    return STATUS.get(reply.error_code, 200) if reply.error_code is not None else 200
+
+
+def _check_notification(exchange: Exchange) -> None:
+    version = exchange.header(VERSION_HEADER)
+    if version is not None and version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+
+
+def _check(heading: Heading, message: dict[str, Any], mirrored: Callable[[str], tuple[Mirror, ...]]) -> dict[str, Any]:
+    """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
+    if (meta := _agreed(heading, message)) is not None:
+        check(mirrored(message["params"]["name"]), message["params"].get("arguments"), heading.headers)
+        return meta
+    for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
+        if heading.is_repeated(header):
+            raise mismatch(f"The header {header.decode()} is there more than once.")
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict):
+        said = heading.header(VERSION_HEADER)
+        strange = "" if said is None or said in eras.MODERN_VERSIONS else f", and {said!r} is no version spoken here"
+        raise _incomplete(f"params._meta is missing{strange}")
+    version = meta.get(eras.META_VERSION)
+    if not isinstance(version, str):
+        raise _incomplete(f"params._meta has no {eras.META_VERSION}")
+    if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
+        raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
+    _compare(heading, VERSION_HEADER, version)
+    _compare(heading, METHOD_HEADER, message["method"])
+    assert isinstance(params, dict)
+    named_by = NAMED_BY.get(message["method"])
+    if named_by is not None:
+        name = params.get(named_by)
+        if not isinstance(name, str):
+            raise _incomplete(f"params.{named_by} is missing")
+        _compare(heading, NAME_HEADER, name, encoded=True)
+    if version not in eras.MODERN_VERSIONS:
+        raise _unsupported(version)
+    if message["method"] == CALL:
+        check(mirrored(params["name"]), params.get("arguments"), heading.headers)
+    if message["method"] in REMOVED:
+        raise BadRequest(
+            f'"{message["method"]}" is not a method of {version}.',
+            status=404,
+            code=jsonrpc.METHOD_NOT_FOUND,
+            reason="method_not_found",
+        )
+    return meta
+
+
+def _agreed(heading: Heading, message: dict[str, Any]) -> dict[str, Any] | None:
+    """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
+    refuse it. None for all others."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or message["method"] != CALL or heading.has_repeated:
+        return None
+    assert isinstance(params, dict)
+    version, name = meta.get(eras.META_VERSION), params.get("name")
+    is_so = (
+        version in eras.MODERN_VERSIONS
+        and heading.header(VERSION_HEADER) == version
+        and heading.header(METHOD_HEADER) == CALL
+        and isinstance(name, str)
+        and heading.header(NAME_HEADER) == name
+        and name.isascii()
+        and name.isprintable()
+        and not name.startswith("=?")  # which may stand for another name
+        and isinstance(meta.get(eras.META_CAPABILITIES), dict)
+    )
+    return meta if is_so else None
+
+
+def _compare(heading: Heading, header: bytes, expected: str, encoded: bool = False) -> None:
+    value = heading.header(header)
+    if value is None:
+        raise mismatch(f"The header {header.decode()} is missing.")
+    if encoded:
+        value = decode(header.decode(), value)
+    if value != expected:
+        raise mismatch(f"The header {header.decode()} does not say what the body says.")
+
+
+def _incomplete(text: str) -> BadRequest:
+    return BadRequest(f"The request is incomplete: {text}.", code=jsonrpc.INVALID_PARAMS, reason="invalid_params")
+
+
+def _unsupported(version: str) -> BadRequest:
+    return BadRequest(
+        f"Protocol version {version!r} is not supported here.",
+        code=jsonrpc.UNSUPPORTED_VERSION,
+        reason="unsupported_version",
+        extra={"supported": list(eras.MODERN_VERSIONS), "requested": version},
+    )

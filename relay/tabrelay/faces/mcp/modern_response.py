@@ -1,0 +1,99 @@
+"""How a call's outcome reaches an HTTP client: one JSON body if it comes at once, else an event stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tabrelay.calls.calls import Notice, Pending, Reply
+from tabrelay.errors import BrowserGone, RelayError
+from tabrelay.http.exchange import Exchange
+from tabrelay.payloads.sliced import Body
+
+# Most calls answer within this; watching for a client that hangs up costs a task, so it starts only afterwards.
+GLANCE_S: Final = 0.05
+
+
+class Gone(RelayError):
+    """The client hung up; there is nobody to tell. Ends the wait, never leaves this module."""
+
+    reason = "cancelled"
+
+
+async def answer(
+    exchange: Exchange,
+    pending: Pending,
+    server: str,
+    *,
+    patience_s: float,
+    keepalive_s: float,
+    status_of: Callable[[Reply], int],
+    on_gone: Callable[[], None],
+    is_known: Callable[[Notice], bool] | None = None,
+    last_words: bytes | None = None,
+) -> None:
+    """Send the reply as JSON, or turn to a stream at the first notice or when `patience_s` is over.
+
+    `on_gone` is called when the client hangs up before the reply. `is_known`: the client need not hear this notice.
+    `last_words` end a stream whose browser was lost, if that is no failure for this kind of call.
+    """
+    left = False
+
+    def hung_up() -> None:
+        nonlocal left
+        left = True
+        on_gone()
+        pending.fail(Gone("the client hung up"))
+
+    try:
+        event = await pending.next(GLANCE_S)
+        if isinstance(event, Reply):
+            status, event = status_of(event), None
+            await _whole(exchange, status, pending.body())
+            return
+        exchange.watch(hung_up)
+        wait_s = max(patience_s - GLANCE_S, 0.0)
+        while not isinstance(event, Reply):
+            if event is None and not exchange.is_streaming:
+                event = await pending.next(wait_s)
+                if isinstance(event, Reply):
+                    status, event = status_of(event), None
+                    await _whole(exchange, status, pending.body())
+                    return
+            if not exchange.is_streaming:
+                await exchange.start_stream()
+            if isinstance(event, Notice):
+                payload = event.payload.encode() if is_known is None or not is_known(event) else None
+                event = None  # as bytes it is kept once
+                if payload is not None:
+                    await exchange.event(payload)
+                    payload = None
+            elif event is None:
+                await exchange.comment()
+            if not isinstance(event, Reply):
+                event = await pending.next(keepalive_s)
+        event = None
+        await exchange.event(pending.body())
+    except Gone:
+        return
+    except RelayError as error:
+        if last_words is not None and exchange.is_streaming and isinstance(error, BrowserGone):
+            await exchange.event(last_words)
+        elif not left:
+            await exchange.error(error, pending.call.id, server)
+    finally:
+        exchange.unwatch()
+        if not pending.is_done:  # the connection broke while something was written to it
+            hung_up()
+        pending.release()
+    if exchange.is_streaming:
+        await exchange.end_stream()
+
+
+async def _whole(exchange: Exchange, status: int, body: Body) -> None:
+    """The reply at once; as the only event if a stream was begun for another reason."""
+    if exchange.is_streaming:
+        await exchange.event(body)
+        await exchange.end_stream()
+    else:
+        await exchange.json(status, body)

@@ -1,0 +1,84 @@
+"""Answers for a server whose browser is away, from its last known catalogue. Discovery never fails for that reason:
+a client that can't discover downgrades, or gives the server up for good. Calls are not answered here."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tabrelay.routing.catalogue_store import Catalogue
+from tabserver.wire import eras
+
+# A server that was declared but never seen: say that tools may come, so that clients listen for them.
+UNSEEN: Final[dict[str, Any]] = {"capabilities": {"tools": {"listChanged": True}}}
+# method -> (its key in the result, the catalogue's name for it)
+LISTS: Final = {
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resourceTemplates", "templates"),
+    "prompts/list": ("prompts", "prompts"),
+}
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
+    """The result for a modern discovery request; None for anything else."""
+    about = catalogue.initialize if catalogue else UNSEEN
+    shape: dict[str, Any] = {
+        "resultType": "complete",
+        # Not to be cached: the browser may come back at any moment with another list.
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {eras.META_SERVER_INFO: _server_info(server, about)},
+    }
+    if method == "server/discover":
+        shape["supportedVersions"] = list(eras.MODERN_VERSIONS)
+        shape["capabilities"] = about.get("capabilities", UNSEEN["capabilities"])
+        if isinstance(about.get("instructions"), str):
+            shape["instructions"] = about["instructions"]
+        return shape
+    listed = _listed(method, catalogue)
+    if listed is not None and "tools" in listed:
+        listed["tools"] = [_any_result(tool) for tool in listed["tools"]]
+    return None if listed is None else shape | listed
+
+
+def recall_legacy(
+    method: str, params: dict[str, Any], server: str, catalogue: Catalogue | None
+) -> dict[str, Any] | None:
+    """The result for a legacy handshake or discovery request; None for anything else."""
+    about = catalogue.initialize if catalogue else UNSEEN
+    if method == "initialize":
+        result: dict[str, Any] = {
+            "protocolVersion": eras.negotiate(params.get("protocolVersion")),
+            "capabilities": about.get("capabilities", UNSEEN["capabilities"]),
+            "serverInfo": _server_info(server, about),
+        }
+        if isinstance(about.get("instructions"), str):
+            result["instructions"] = about["instructions"]
+        return result
+    if method == "ping":
+        return {}
+    if method == "logging/setLevel":
+        # The session remembers it and tells the browser that comes.
+        can_log = "logging" in about.get("capabilities", {})
+        return {} if can_log and params.get("level") in LEVELS else None
+    return _listed(method, catalogue)
+
+
+def _listed(method: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
+    """A list, whole: what is remembered has one page."""
+    if method not in LISTS:
+        return None
+    key, name = LISTS[method]
+    return {key: list(getattr(catalogue, name)) if catalogue else []}
+
+
+def _any_result(tool: dict[str, Any]) -> dict[str, Any]:
+    """The catalogue was read as a legacy caller, and legacy results have another form where they are no objects: a
+    modern client that holds the next result to a legacy schema would refuse it."""
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
+
+
+def _server_info(server: str, about: dict[str, Any]) -> dict[str, Any]:
+    info = about.get("serverInfo")
+    return info if isinstance(info, dict) else {"name": server, "version": "0"}

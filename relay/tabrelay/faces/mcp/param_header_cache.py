@@ -1,0 +1,47 @@
+"""Cache of the arguments that tools want repeated in headers, by server. Knows a catalogue by its number only.
+
+Bounded by the characters of what it holds: past the limit all of it is dropped, and read again when it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tabrelay.http.param_headers import Mirror, mirrors
+from tabrelay.routing.catalogue_store import Catalogue
+
+MAX_SIZE: Final = 1024 * 1024  # characters, and one for each server
+
+
+class MirrorCache:
+    """One per relay."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[int, dict[str, tuple[Mirror, ...]]]] = {}  # of the catalogue with this number
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def find(self, server: str, catalogue: Catalogue, tool: str) -> tuple[Mirror, ...]:
+        """What a tool wants repeated; nothing if it is not in the catalogue."""
+        known = self._rows.get(server)
+        if known is None or known[0] != catalogue.number:
+            known = self._read(server, catalogue)
+        return known[1].get(tool, ())
+
+    def _read(self, server: str, catalogue: Catalogue) -> tuple[int, dict[str, tuple[Mirror, ...]]]:
+        found = {str(tool.get("name")): mirrors(tool.get("inputSchema")) for tool in catalogue.tools}
+        rows = {name: row for name, row in found.items() if row}
+        # What this replaces is still counted: so the total is never less than what is held.
+        self._size += 1 + sum(_size(name, row) for name, row in rows.items())
+        # defence: catalogues: the cache of repeated arguments
+        if self._size > MAX_SIZE:
+            self._rows.clear()
+            self._size = 0
+        self._rows[server] = catalogue.number, rows
+        return self._rows[server]
+
+
+def _size(name: str, row: tuple[Mirror, ...]) -> int:
+    return len(name) + sum(len(mirror.header) + sum(map(len, mirror.path)) for mirror in row)

@@ -1,0 +1,276 @@
+"""A session's stream that is read at another relay than the one that has it: a client that lost its connection may come
+back to any of them (`Last-Event-ID`).
+
+Which relay has a stream stands in the ids of its events. The one that the client reached asks it for what came after
+the last, again and again, at the pace at which its client reads; so neither keeps more than the stream itself, and what
+is lost with the bus is asked for again. The stream, and the call that it belongs to, stay where they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bus.bus import BusDown
+from tabrelay.bus.errors import unreachable
+from tabrelay.bus.members import Cluster
+from tabrelay.errors import BadRequest, BrowserGone, RelayUnavailable
+from tabrelay.faces.mcp.event_store import Event, Stream, holder, is_standing
+from tabrelay.faces.mcp.sessions import Session
+from tabrelay.http.exchange import Exchange, Header, error_body
+from tabrelay.routing.drain import Tally
+
+# A relay with nothing new says so after this, and is taken for silent after that.
+POLL_S: Final = 5.0
+SILENT_S: Final = 7.0
+# Nobody asked for more in this time: whoever read is gone.
+LINGER_S: Final = 30.0
+# Events that travel together, in bytes; one that is larger travels alone.
+MOST: Final = 512 * 1024
+GONE: Final = "The relay that had this stream is gone, and the stream with it. What became of its call is not known."
+OLD: Final = "This stream can't be taken up again: it is too old, or the relay was restarted."
+
+
+@dataclass(slots=True, eq=False)
+class Reader:
+    """Somebody at another relay who reads a stream of ours."""
+
+    stream: Stream
+    on_leave: Callable[[], None]
+    leaving: asyncio.TimerHandle | None = None
+
+    def leave(self) -> None:
+        self.linger(None)
+        self.on_leave()
+        if self.stream.reader is self:
+            self.stream.reader = None
+            self.stream.is_paused = False
+
+    def linger(self, delay_s: float | None) -> None:
+        """Leave after this, if nobody reads on; None: stay."""
+        if self.leaving is not None:
+            self.leaving.cancel()
+        self.leaving = None if delay_s is None else asyncio.get_running_loop().call_later(delay_s, self.leave)
+
+
+class Lender:
+    """Lends our streams to other relays."""
+
+    def __init__(self, cluster: Cluster, find: Callable[[str, str, str], Session | None], exchanges: Tally) -> None:
+        """`find(key, server, principal)`: that session, if its memory is here. `exchanges`: what a relay that stops
+        waits for."""
+        self._cluster = cluster
+        self._find = find
+        self._exchanges = exchanges
+        self._readers: dict[tuple[str, int], Reader] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        cluster.handle("read", self._read)
+        cluster.handle("left", self._left)
+        cluster.on_lost.append(self._lost)
+
+    def _read(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        asked = [header.get(key) for key in ("k", "s", "p", "e")]
+        number = header.get("x")
+        if not isinstance(number, int) or not all(isinstance(text, str) for text in asked):
+            return
+        key, server, principal, event = (str(text) for text in asked)
+        session = self._find(key, server, principal)
+        found = session.streams.find(event) if session is not None else None
+        if found is None:
+            self._answer(node, number, {"state": "unknown"})
+            return
+        task = asyncio.create_task(self._lend((node, number), *found, is_first=header.get("first") is True))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lend(self, loan: tuple[str, int], stream: Stream, after: int, *, is_first: bool) -> None:
+        if is_first and loan not in self._readers:
+            self._admit(loan, stream)
+        reader = self._readers.get(loan)
+        if reader is not None and not is_first:
+            reader.linger(None)
+            if not stream.after(after) and not stream.is_over and not stream.is_paused:
+                await stream.wait(POLL_S)
+        if reader is not None and stream.reader is reader:
+            self._hand_over(loan, reader, after)
+            return
+        if reader is not None:
+            reader.leave()
+        self._answer(*loan, {"state": "taken"})
+
+    def _admit(self, loan: tuple[str, int], stream: Stream) -> None:
+        """Whoever read it before reads no longer."""
+        is_call = stream.request is not None
+        if is_call:
+            self._exchanges.__enter__()
+
+        def leave() -> None:
+            if self._readers.pop(loan, None) is not None and is_call:
+                self._exchanges.__exit__()
+
+        stream.wake()
+        stream.reader = self._readers[loan] = Reader(stream, leave)
+
+    def _hand_over(self, loan: tuple[str, int], reader: Reader, after: int) -> None:
+        stream, batch = reader.stream, _batch(reader.stream.after(after))
+        stream.sent = max(stream.sent, batch[-1].seq if batch else 0)
+        is_all = not batch or not stream.after(batch[-1].seq)
+        state = "open"
+        if is_all and (stream.is_over or stream.is_paused):
+            state = "over" if stream.is_over else "paused"
+        # Also when all was said: until the other relay says that it has it, it may have to ask again.
+        reader.linger(LINGER_S)
+        ids = [event.id for event in batch]
+        said = {"state": state, "events": ids, "retry": stream.retry_ms, "i": stream.request}
+        self._answer(*loan, said, "\n".join(event.payload.decode() for event in batch))
+
+    def _answer(self, node: str, number: int, said: dict[str, Any], payload: str | None = None) -> None:
+        with suppress(BusDown):  # it asks again
+            self._cluster.send(node, {**said, "op": "lent", "x": number}, payload)
+
+    def _left(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        number = header.get("x")
+        reader = self._readers.get((node, number)) if isinstance(number, int) else None
+        if reader is not None:
+            reader.leave()
+
+    def _lost(self, node: str) -> None:
+        for loan, reader in list(self._readers.items()):
+            if loan[0] == node:
+                reader.leave()
+
+
+Said = tuple[dict[str, Any], str]
+AGAIN: Final[Said] = ({}, "")
+
+
+class Borrower:
+    """Reads streams of other relays for clients of ours."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._numbers = itertools.count(1)
+        # By the number of the loan: whose it is, and who waits for the next answer.
+        self._open: dict[int, tuple[str, asyncio.Future[Said | None]]] = {}
+        self._closed = False
+        cluster.handle("lent", self._lent)
+        cluster.on_lost.append(self._lost)
+        cluster.on_up.append(self._ask_again)
+
+    def node(self, event: str) -> str | None:
+        """The other relay whose stream this event is of; None if it is ours, or nobody's."""
+        node = holder(event)
+        return None if node == self._cluster.id else node
+
+    def close(self) -> None:
+        """This relay stops: its readers go on elsewhere."""
+        self._closed = True
+        for number in list(self._open):
+            self._settle(number, None)
+
+    async def resume(
+        self, exchange: Exchange, session: Session, key: str, event: str, headers: tuple[Header, ...]
+    ) -> bool:
+        """Send what came after an event, then what comes; False, and nothing was sent, if this is a GET stream that is
+        gone: then ours does. Raises what is to be said of any other."""
+        node, number = self.node(event) or "", next(self._numbers)
+        asked = {"op": "read", "x": number, "k": key, "s": session.server, "p": session.caller.principal}
+        try:
+            first = await self._ask(node, number, {**asked, "e": event, "first": True})
+            if first is None or first[0].get("state") in ("unknown", "taken"):
+                if is_standing(event):
+                    return False
+                raise BadRequest(GONE if first is None else OLD, reason="unknown_event")
+            exchange.watch(lambda: self._settle(number, None))
+            await exchange.start_stream(headers)
+            await exchange.comment()
+            await self._pump(exchange, session, node, number, {**asked, "e": event}, first)
+        finally:
+            exchange.unwatch()
+            with suppress(BusDown):
+                self._cluster.send(node, {"op": "left", "x": number})
+        return True
+
+    async def _pump(
+        self, exchange: Exchange, session: Session, node: str, number: int, asked: dict[str, Any], said: Said | None
+    ) -> None:
+        request = said[0].get("i") if said is not None else None
+        while said is not None:
+            header, payload = said
+            for id, event in zip(header.get("events", ()), payload.split("\n"), strict=False):
+                asked["e"] = id
+                await exchange.event(event.encode(), id)
+            if header.get("state") == "paused":
+                await exchange.retry(header.get("retry"))
+            if header.get("state") != "open" or exchange.is_gone or self._closed:
+                break
+            if not header.get("events"):
+                await exchange.comment()
+            try:
+                said = await self._ask(node, number, asked)
+            except BadRequest:  # the bus is away; whoever comes back may reach that relay itself
+                break
+        if said is None and request is not None and not exchange.is_gone and not self._closed:
+            await exchange.event(error_body(BrowserGone(GONE), request, session.server))
+        await exchange.end_stream()
+
+    async def _ask(self, node: str, number: int, asked: dict[str, Any]) -> Said | None:
+        """None: that relay is gone, or nobody wants to know any more. Raises when it can't be asked."""
+        while node in self._cluster.nodes and not self._closed:
+            waiting: asyncio.Future[Said | None] = asyncio.get_running_loop().create_future()
+            self._open[number] = node, waiting
+            try:
+                self._cluster.send(node, asked)
+                async with asyncio.timeout(SILENT_S):
+                    said = await waiting
+                if said is not AGAIN:
+                    return said
+            except BusDown:
+                raise _unavailable(unreachable()) from None
+            except TimeoutError:
+                continue
+            finally:
+                del self._open[number]
+        return None
+
+    def _lent(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        number = header.get("x")
+        if isinstance(number, int) and self._open.get(number, ("", None))[0] == node:
+            self._settle(number, (header, payload or ""))
+
+    def _settle(self, number: int, said: Said | None) -> None:
+        _, waiting = self._open.get(number, ("", None))
+        if waiting is not None and not waiting.done():
+            waiting.set_result(said)
+
+    def _ask_again(self) -> None:
+        """The bus was away, and with it the answers."""
+        for number in self._open:
+            self._settle(number, AGAIN)
+
+    def _lost(self, node: str) -> None:
+        for number, (lender, _) in list(self._open.items()):
+            if lender == node:
+                self._settle(number, None)
+
+
+def _unavailable(error: RelayUnavailable) -> BadRequest:
+    """A body is read in answer to a GET only when the status is an error."""
+    again = ((b"retry-after", b"1"),)
+    return BadRequest(error.message, status=503, code=error.code, reason=error.reason, headers=again)
+
+
+def _batch(events: list[Event]) -> list[Event]:
+    """As many as travel together, and one at least."""
+    size = 0
+    batch: list[Event] = []
+    for event in events:
+        size += len(event.payload)
+        if batch and size > MOST:
+            break
+        batch.append(event)
+    return batch

@@ -1,0 +1,179 @@
+"""What changes during a handshake session and must outlive the relay: its log level, its subscriptions, the tab it has
+pinned, when it was last used, and whether it has ended. One small file, `sessions.json`; what never changes is in the
+session's id itself.
+
+Ids are kept as digests only: the file opens nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tabrelay.payloads.list_checks import MAX_URI
+from tabrelay.system.state_file import StateFile
+from tabserver.wire.control_messages import is_tab_id
+
+MAX_SUBSCRIPTIONS: Final = 256  # of one session
+MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
+KEY: Final = 32  # characters of a digest
+AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
+# A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
+MOST_READ: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the diary says of one session."""
+
+    last_used: float
+    level: str | None = None
+    subscriptions: tuple[str, ...] = ()
+    is_ended: bool = False
+    tab: str | None = None
+
+
+class Diary:
+    """Bounded: past `most` pages those that were written longest ago go, and past `most_text` characters of
+    subscriptions on all pages those of the pages that were written longest ago."""
+
+    def __init__(self, path: Path | None, *, most: int = 10_000, most_text: int = 16 * 1024 * 1024) -> None:
+        self.pages: dict[str, Page] = {}  # by the digest of an id, in the order of writing; read by others
+        self._most = most
+        self._most_text = most_text
+        self._text = 0
+        # Called with what must not be forgotten: the key of a page, and what it says.
+        self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
+        loss = "ended sessions may come back after a restart"
+        self._file = StateFile(path, self, loss=loss, most_bytes=MOST_READ)
+        # Sessions go on without what can't be read: they lose a log level, not a handshake.
+        self.merge(self._file.load())
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+    def find(self, id: str) -> Page | None:
+        return self.pages.get(digest(id))
+
+    def write(self, id: str, page: Page, *, now: bool = False) -> None:
+        """Remember. `now`: it must not be forgotten, whatever happens next, and goes into the file soon."""
+        key = digest(id)
+        self._keep(key, page)
+        if now:
+            self._file.save_soon()
+            self.on_write(key, self.encode(page))
+
+    def learn(self, key: str, row: Any) -> Page | None:
+        """Another relay wrote this page; gives it back if it makes sense. What comes late, after the bus was away, does
+        not undo an end."""
+        try:
+            page = self.decode(key, row)
+        except (TypeError, AttributeError, KeyError, ValueError):
+            return None
+        known = self.pages.get(key)
+        # defence: an end that is told before what came first
+        if page is None or (known is not None and known.is_ended):
+            return None
+        self._keep(key, page)
+        return page
+
+    def _keep(self, key: str, page: Page) -> None:
+        self._drop(key)
+        self.pages[key] = page
+        self._text += _weight(page)
+        while len(self.pages) > self._most:
+            self._drop(next(iter(self.pages)))
+        if self._text > self._most_text:
+            self._shorten()
+
+    def _drop(self, key: str) -> None:
+        page = self.pages.pop(key, None)
+        self._text -= 0 if page is None else _weight(page)
+
+    def _shorten(self) -> None:
+        for key, page in list(self.pages.items()):
+            if self._text <= self._most_text // 2:  # not one page for each that is written from now on
+                break
+            self._text -= _weight(page)
+            self.pages[key] = page = replace(page, subscriptions=())
+            self._text += _weight(page)
+
+    def end(self, id: str, at: float) -> None:
+        """The client ended the session: it stays dead over restarts."""
+        self.write(id, Page(at, is_ended=True), now=True)
+
+    def forget(self, older_than: float) -> None:
+        """Drop old pages, as far as they were written before all that are younger."""
+        while self.pages:
+            key = next(iter(self.pages))
+            if self.pages[key].last_used >= older_than:
+                break
+            self._drop(key)
+
+    def flush(self) -> None:
+        """The relay stops: write the file now."""
+        self._file.flush()
+
+    # -- what the file holds ------------------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, Page]:
+        return dict(self.pages)
+
+    def encode(self, page: Page) -> dict[str, Any]:
+        row: dict[str, Any] = {"last_used": round(page.last_used)}
+        if page.is_ended:
+            row["ended"] = True
+        if page.level is not None:
+            row["level"] = page.level
+        if page.subscriptions:
+            row["subscriptions"] = page.subscriptions
+        if page.tab is not None:
+            row["tab"] = page.tab
+        return row
+
+    def decode(self, key: str, row: Any) -> Page | None:
+        if len(key) != KEY:
+            return None
+        level, tab = row.get("level"), row.get("tab")
+        uris = [uri for uri in row.get("subscriptions", ()) if isinstance(uri, str) and len(uri) <= MAX_URI]
+        return Page(
+            float(row["last_used"]),
+            level if isinstance(level, str) and len(level) <= MAX_LEVEL else None,
+            tuple(uris[-MAX_SUBSCRIPTIONS:]),
+            row.get("ended") is True,
+            # defence: the bounds of a session's state from a file or another relay
+            tab if is_tab_id(tab) else None,
+        )
+
+    def accepts(self, key: str, ours: Page | None, theirs: Page) -> bool:
+        """Of what another process wrote, the newer page counts, and an end for good."""
+        if ours is None:
+            return True
+        return not ours.is_ended and (theirs.is_ended or theirs.last_used > ours.last_used)
+
+    def merge(self, theirs: Mapping[str, Page]) -> None:
+        """The first pages now, the others in later turns of the event loop. At the start there is none: all now."""
+        try:
+            self._merge(list(theirs.items()), asyncio.get_running_loop())
+        except RuntimeError:
+            self._merge(list(theirs.items()), None)
+
+    def _merge(self, theirs: list[tuple[str, Page]], loop: asyncio.AbstractEventLoop | None) -> None:
+        now = theirs if loop is None or not self.pages else theirs[:AT_ONCE]
+        for key, page in now:
+            if self.accepts(key, self.pages.get(key), page):  # it may have changed since
+                self._keep(key, page)
+        if loop is not None and len(theirs) > len(now):
+            loop.call_soon(self._merge, theirs[len(now) :], loop)
+
+
+def _weight(page: Page) -> int:
+    return sum(map(len, page.subscriptions))
+
+
+def digest(id: str) -> str:
+    return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:KEY]

@@ -1,0 +1,291 @@
+"""Handshake sessions: what `initialize` opened and DELETE or long disuse closes. No HTTP in here.
+
+A session's memory and its life are two things. Its memory (channel, streams) is put away when it is idle and lost when
+the relay restarts; its id says enough to rebuild it. No client recovers from "session not found", so that is said only
+of sessions that were ended, or not used for days.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tabrelay.calls.calls import Notice, Peer, Pending
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BadRequest
+from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.event_store import Memory, Streams
+from tabrelay.faces.mcp.session_ids import Seal
+from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, Diary, Page, digest
+from tabrelay.faces.mcp.subscriptions import list_changed, news_of
+from tabserver.wire.frames import Caller
+
+# How often all sessions are looked at, at most, to find room in a full table.
+SWEEP_S: Final = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One client of one server. Survives the browser's socket, its page, and the relay."""
+
+    id: str
+    server: str
+    channel: str
+    caller: Caller
+    last_used: float
+    streams: Streams
+    level: str | None = None
+    subscriptions: dict[str, None] = field(default_factory=dict)
+    running: set[Pending] = field(default_factory=set)
+    # Who knows the channel's state: a peer that never heard of it, or came anew, must be told.
+    told: Peer | None = None
+    wants_notices: bool = False
+    # Its standing stream carries its answers too (2024-11-05), and is ended by whoever opened it.
+    is_pipe: bool = False
+    # Characters of its subscriptions, when they last changed.
+    weight: int = 0
+
+    @property
+    def is_listening(self) -> bool:
+        return self.streams.standing.reader is not None
+
+    @property
+    def is_in_use(self) -> bool:
+        """Has it a stream that is open, or a call without an answer?"""
+        return self.is_listening or bool(self.running)
+
+    def hear(self, notice: Notice) -> None:
+        """A message of the server's that belongs to no request. Of lists that changed, the relay tells by itself."""
+        if news_of(notice) is None:
+            self.deliver(notice)
+
+    def hear_lists(self, lists: frozenset[str]) -> None:
+        """These are others than the client was told: if it listens, it shall ask again."""
+        if self.wants_notices:
+            for name in sorted(lists):
+                self.deliver(list_changed(name))
+
+    def deliver(self, notice: Notice) -> None:
+        """A message that belongs to no request: it waits for the client's GET stream."""
+        payload, standing = notice.payload.encode(), self.streams.standing
+        # Ten lists that changed while nobody read are one list that changed.
+        if b"/list_changed" in payload and any(event.payload == payload for event in standing.after(standing.sent)):
+            return
+        standing.add(payload)
+
+
+class Sessions:
+    """All sessions of the relay, by id."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        seal: Seal,
+        diary: Diary,
+        *,
+        new_channel: Callable[[], str],
+        on_end: Callable[[Session, str], None],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._most = settings.max_sessions
+        self._share = min(settings.max_sessions_token, settings.max_sessions)
+        self._most_subscribed = settings.max_subscribed
+        self._idle_s = settings.session_idle_s
+        self._life_s = settings.session_life_s
+        self._seal = seal
+        self._diary = diary
+        self._new_channel = new_channel
+        self._on_end = on_end
+        self._wall = wall
+        self._memory = Memory()
+        self._sessions: dict[str, Session] = {}
+        self._by_server: dict[str, dict[str, Session]] = {}
+        self._by_key: dict[str, Session] = {}
+        self._by_principal: dict[str, dict[str, Session]] = {}  # the one that was used longest ago is first
+        self._swept = wall()
+        self.node = ""  # which of several relays this is
+        self._weight = 0
+
+    def open(self, server: str, channel: str, caller: Caller) -> Session:
+        self.make_room(caller.principal)
+        caller = replace(caller, ready=True)
+        return self._keep(
+            Session(
+                self._seal.issue(server, caller, self._wall()),
+                server,
+                channel,
+                caller,
+                self._wall(),
+                Streams(self._memory, self.node),
+            )
+        )
+
+    def make_room(self, principal: str) -> None:
+        """Raises when this principal can't have one more session.
+
+        For its own new session, its longest idle one is put away first. Another principal's is put away only if the
+        table is full and that principal has more sessions than this one.
+        """
+        since_sweep_s = self._wall() - self._swept
+        is_full = len(self._sessions) >= self._most
+        if since_sweep_s > (SWEEP_S if is_full else self._idle_s / 10) or since_sweep_s < 0:
+            self.put_away()
+        mine = self._by_principal.get(principal, {})
+        # defence: a token's share of the sessions
+        if len(mine) >= self._share and not self._put_away_oldest(mine):
+            raise BadRequest(
+                f"This token has {len(mine):,} sessions in use, which is its share. Close one (DELETE) and try again.",
+                status=429,
+                reason="too_many_sessions",
+            )
+        if len(self._sessions) < self._most or self._put_away_oldest(mine):
+            return
+        most = max(self._by_principal.values(), key=len)
+        if len(most) <= len(mine) + 1 or not self._put_away_oldest(most):
+            raise BadRequest(
+                f"The relay has {self._most:,} open sessions. Close one (DELETE) or wait until idle ones expire.",
+                status=503,
+                reason="too_many_sessions",
+            )
+
+    def _put_away_oldest(self, mates: dict[str, Session]) -> bool:
+        """Free the memory of the session that is idle for longest; False if all are in use."""
+        idle = next((session for session in mates.values() if not session.is_in_use), None)
+        if idle is not None:
+            self._put_away(idle, "idle for longest")
+        return idle is not None
+
+    def find(self, id: str | None, server: str, principal: str) -> Session:
+        """The session of this server and credential; another's session looks exactly like one that does not exist."""
+        if id is None:
+            raise BadRequest("The header Mcp-Session-Id is missing. Send initialize first.", reason="no_session")
+        session = self._sessions.get(id)
+        if session is None:
+            session = self._rebuild(id, server, principal)
+        if session is None or session.server != server or session.caller.principal != principal:
+            raise BadRequest("Session not found. Send initialize again.", status=404, reason="session_not_found")
+        session.last_used = self._wall()
+        mates = self._by_principal[principal]
+        mates[session.id] = mates.pop(session.id)
+        return session
+
+    def _rebuild(self, id: str, server: str, principal: str) -> Session | None:
+        """A session that was put away, or that an earlier relay opened."""
+        sealed = self._seal.read(id, server, principal)
+        if sealed is None:
+            return None
+        page = self._diary.find(id) or Page(sealed.issued)
+        if page.is_ended or self._wall() - page.last_used > self._life_s:
+            return None
+        self.make_room(principal)
+        return self._keep(
+            Session(
+                id,
+                server,
+                self._new_channel(),
+                replace(sealed.caller, tab=page.tab),
+                self._wall(),
+                Streams(self._memory, self.node),
+                page.level,
+                dict.fromkeys(page.subscriptions),
+            )
+        )
+
+    def _keep(self, session: Session) -> Session:
+        self._weigh(session)
+        self._sessions[session.id] = self._by_key[digest(session.id)] = session
+        self._by_server.setdefault(session.server, {})[session.id] = session
+        self._by_principal.setdefault(session.caller.principal, {})[session.id] = session
+        return session
+
+    def changed(self, session: Session) -> None:
+        """Its level, its subscriptions or its pin are others now."""
+        while len(session.subscriptions) > MAX_SUBSCRIPTIONS:
+            del session.subscriptions[next(iter(session.subscriptions))]
+        self._weigh(session)
+        self._diary.write(session.id, _page(session), now=True)
+
+    def _weigh(self, session: Session) -> None:
+        before, session.weight = session.weight, sum(map(len, session.subscriptions))
+        self._weight += session.weight - before
+        # defence: subscriptions of all sessions
+        while self._weight > self._most_subscribed and session.subscriptions:
+            first = next(iter(session.subscriptions))
+            del session.subscriptions[first]
+            session.weight -= len(first)
+            self._weight -= len(first)
+
+    def end(self, session: Session, why: str) -> None:
+        """For good: the id is dead from now on."""
+        self._diary.end(session.id, self._wall())
+        self.release(session, why)
+
+    def put_away(self) -> None:
+        """Free the memory of sessions that are idle. Their ids stay good."""
+        self._swept = now = self._wall()
+        for session in list(self._sessions.values()):
+            # defence: stalls: the time of day is set back, and idle sessions are put away
+            session.last_used = min(session.last_used, now)  # the time of day was set back
+            if not session.is_in_use and now - session.last_used > self._idle_s:
+                self._put_away(session, "idle")
+
+    def _put_away(self, session: Session, why: str) -> None:
+        self._diary.write(session.id, _page(session))
+        self.release(session, why)
+
+    def release(self, session: Session, why: str) -> None:
+        """Let its memory go, and say nothing of its id."""
+        if self._sessions.pop(session.id, None) is not None:
+            _leave(self._by_server, session.server, session)
+            _leave(self._by_principal, session.caller.principal, session)
+            del self._by_key[digest(session.id)]
+            self._on_end(session, why)
+            self._weight -= session.weight
+            session.streams.end()
+
+    def flush(self) -> None:
+        """The relay stops: write down who was there."""
+        for session in self._sessions.values():
+            self._diary.write(session.id, _page(session))
+        self._diary.forget(self._wall() - self._life_s)
+        self._diary.flush()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def known(self, key: str) -> Session | None:
+        """The session with this key, if its memory is here."""
+        return self._by_key.get(key)
+
+    def share(self, sharing: Sharing, on_change: Callable[[Session, Page], None]) -> None:
+        """Each of several relays knows what changes in a session. `on_change`: another one changed one that is here."""
+
+        def changed(key: str) -> None:
+            session = self._by_key.get(key)
+            page = self._diary.find(session.id) if session is not None else None
+            if session is None or page is None:
+                return
+            if page.is_ended:
+                self.release(session, "the client ended it")
+            else:
+                on_change(session, page)
+
+        sharing.diary("sessions", self._diary, changed)
+
+    def all(self) -> list[Session]:
+        return list(self._sessions.values())
+
+    def of(self, server: str) -> list[Session]:
+        return list(self._by_server.get(server, {}).values())
+
+
+def _leave(groups: dict[str, dict[str, Session]], group: str, session: Session) -> None:
+    del groups[group][session.id]
+    if not groups[group]:
+        del groups[group]
+
+
+def _page(session: Session) -> Page:
+    return Page(session.last_used, session.level, tuple(session.subscriptions), tab=session.caller.tab)

@@ -1,0 +1,174 @@
+"""`subscriptions/listen` of modern clients: while the browser is away the relay listens for them, so that they learn of
+the lists that it brings when it comes back.
+
+What a browser says of its resources is between it and the client. Of lists that changed the relay tells by itself, when
+it has seen that they did: a browser that comes says so of every list, whether clients know it already or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.calls.calls import Call, Notice, Pending
+from tabrelay.errors import Busy
+from tabrelay.http.exchange import Exchange
+from tabrelay.routing.catalogue_store import Catalogue
+from tabserver.wire import eras, jsonrpc
+
+LISTEN: Final = "subscriptions/listen"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+# What a client calls the news of a list -> what the list is called.
+FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+NEWS: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
+MAX_HELD: Final = 64
+
+
+def list_changed(name: str, subscription: jsonrpc.RequestId | None = None) -> Notice:
+    params = None if subscription is None else {"_meta": {eras.META_SUBSCRIPTION: subscription}}
+    note = jsonrpc.notification(f"notifications/{name}/list_changed", params)
+    return Notice(orjson.dumps(note).decode(), is_ours=True)
+
+
+def news_of(notice: Notice) -> str | None:
+    """Which list has changed, as a server says; None if it says something else."""
+    if "/list_changed" not in notice.payload:
+        return None
+    method = orjson.loads(notice.payload).get("method")
+    found = NEWS.fullmatch(method) if isinstance(method, str) else None
+    return found[1] if found else None
+
+
+def farewell(id: jsonrpc.RequestId) -> bytes:
+    """The response that ends a listen stream from our side."""
+    result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: id}}
+    return orjson.dumps(jsonrpc.result_message(id, result))
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a client wants to hear of: lists, and resources. Kept for as long as it listens, so it is little."""
+
+    lists: frozenset[str]
+    uris: str  # an array, as text
+
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Wishes:
+        asked = params.get("notifications")
+        asked = asked if isinstance(asked, dict) else {}
+        uris = asked.get("resourceSubscriptions")
+        known = sorted({uri for uri in uris if isinstance(uri, str)}) if isinstance(uris, list) else []
+        lists = frozenset(name for flag, name in FLAGS.items() if asked.get(flag) is True)
+        # What orjson gives is as large as it might have become, until it is copied.
+        return cls(lists, orjson.dumps(known).decode())
+
+    def honoured(self, catalogue: Catalogue | None) -> dict[str, Any]:
+        """What is known here of it. Of a server that was never seen everything is believed."""
+        can = catalogue.initialize.get("capabilities", {}) if catalogue else dict.fromkeys(FLAGS.values())
+        kept: dict[str, Any] = {flag: True for flag, name in FLAGS.items() if name in self.lists and name in can}
+        uris = orjson.loads(self.uris)
+        if uris and "resources" in can:
+            kept["resourceSubscriptions"] = uris
+        return kept
+
+
+class Listening:
+    """Streams that were opened while nobody was there. One per relay."""
+
+    def __init__(self, keepalive_s: float) -> None:
+        self._keepalive_s = keepalive_s
+        self._held: dict[str, set[asyncio.Event]] = {}
+        self._listeners: set[Listener] = set()
+        self._is_closed = False
+
+    async def hold(
+        self, exchange: Exchange, server: str, call: Call, wishes: Wishes, catalogue: Catalogue | None
+    ) -> None:
+        """Acknowledge, and wait until somebody is there (or the client left, or the relay stops)."""
+        held = self._held.setdefault(server, set())
+        if len(held) >= MAX_HELD:
+            raise Busy(f'{MAX_HELD} callers wait for "{server}" already.', retry_after_ms=3000)
+        said = {"notifications": wishes.honoured(catalogue), "_meta": {eras.META_SUBSCRIPTION: call.id}}
+        changed = asyncio.Event()
+        held.add(changed)
+        exchange.watch(changed.set)
+        try:
+            await exchange.start_stream()
+            await exchange.event(orjson.dumps(jsonrpc.notification(ACKNOWLEDGED, said)))
+            del said
+            while not changed.is_set() and not self._is_closed:
+                try:
+                    async with asyncio.timeout(self._keepalive_s):
+                        await changed.wait()
+                except TimeoutError:
+                    await exchange.comment()
+        finally:
+            held.discard(changed)
+            exchange.unwatch()
+        if self._is_closed and not exchange.is_gone:
+            await exchange.event(farewell(call.id))
+            await exchange.end_stream()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    @contextmanager
+    def listener(self, server: str, pending: Pending, wishes: Wishes, *, is_acknowledged: bool) -> Iterator[Listener]:
+        """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
+        listener = Listener(server, pending, wishes.lists, is_acknowledged)
+        self._listeners.add(listener)
+        try:
+            yield listener
+        finally:
+            self._listeners.discard(listener)
+
+    def came_up(self, server: str) -> None:
+        for changed in self._held.get(server, ()):
+            changed.set()
+
+    def lists_changed(self, server: str, lists: frozenset[str]) -> None:
+        for listener in self._listeners:
+            if listener.server == server:
+                listener.tell(lists)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for held in self._held.values():
+            for changed in held:
+                changed.set()
+
+
+class Listener:
+    """One stream between a client and a browser, and what the relay adds to it."""
+
+    def __init__(self, server: str, pending: Pending, wanted: frozenset[str], is_acknowledged: bool) -> None:
+        self.server = server
+        self._pending = pending
+        self._wanted = wanted
+        self._is_acknowledged = is_acknowledged
+        self._owed: set[str] = set()
+
+    def tell(self, lists: frozenset[str]) -> None:
+        """2026-07-28: the acknowledgement is the first message of the stream. What comes before it waits."""
+        self._owed |= lists & self._wanted
+        if self._is_acknowledged:
+            for name in sorted(self._owed):
+                self._pending.notify(list_changed(name, self._pending.call.id))
+            self._owed.clear()
+
+    def is_known(self, notice: Notice) -> bool:
+        """Need the client not hear it? It has one acknowledgement, and learns of lists from us."""
+        if notice.is_ours:
+            return False
+        if f'"{ACKNOWLEDGED}"' in notice.payload and orjson.loads(notice.payload).get("method") == ACKNOWLEDGED:
+            was_acknowledged, self._is_acknowledged = self._is_acknowledged, True
+            self.tell(frozenset())
+            return was_acknowledged
+        return news_of(notice) is not None

@@ -1,0 +1,1 @@
+"""Calls and requests that come in from other relays."""

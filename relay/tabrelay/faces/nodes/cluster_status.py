@@ -1,0 +1,80 @@
+"""The status of several relays as one: which nodes there are, and each server as the node says that has its browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from tabrelay.bus.envelope import number
+from tabrelay.bus.members import Cluster
+
+# How many servers one node tells of in one answer: a bus limits how large that may be, and each takes time to write.
+PAGE: Final = 50
+MAX_PAGES: Final = 64
+OF_NODE: Final = ("version", "port", "browsers", "in_flight", "since")
+
+
+class Nodes:
+    """One per relay that is on a bus."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        url: str,
+        names: Callable[[], list[str]],
+        rows: Callable[[Collection[str]], list[dict[str, Any]]],
+        about: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`url`: of this node. `names`: the servers that have a browser here; `rows`: these as the status shows them.
+        `about`: what the others are told of this node."""
+        self._url = url
+        self._cluster = cluster
+        self._names = names
+        self._rows = rows
+        self._about = about
+        cluster.question("status", self._tell)
+
+    def _tell(self, question: dict[str, Any]) -> dict[str, Any]:
+        page = question.get("page")
+        first = page * PAGE if isinstance(page, int) else 0
+        names = self._names()
+        return {"rows": self._rows(frozenset(names[first : first + PAGE])), "more": len(names) > first + PAGE}
+
+    async def gather(
+        self, own: list[dict[str, Any]], may_see: Callable[[str], bool]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The servers of all nodes, and the nodes. Of a server that is elsewhere, its own node knows best."""
+        rows = {row["name"]: row | {"node": self._cluster.id} if row["state"] == "online" else row for row in own}
+        for page in range(MAX_PAGES):
+            answers = await self._cluster.ask_all("status", {"page": page})
+            for answer in answers:
+                self._add(rows, answer, may_see)
+            if not any(answer.get("more") for answer in answers):
+                break
+        return [rows[name] for name in sorted(rows)], self._describe()
+
+    def _add(self, rows: dict[str, Any], answer: dict[str, Any], may_see: Callable[[str], bool]) -> None:
+        rows_of_node = answer.get("rows")
+        for row in rows_of_node if isinstance(rows_of_node, list) else ():
+            name = row.get("name") if isinstance(row, dict) else None
+            if not isinstance(name, str) or not may_see(name):
+                continue
+            known = rows.get(name)
+            if known is not None and "instances" in row and "instances" in known:
+                continue  # each of them knows all browsers that share the name
+            # It can be called here too, and this is the address that whoever asks has.
+            instances = row.get("instances")
+            for one in (row, *(instances if isinstance(instances, list) else ())):
+                if not isinstance(one, dict):
+                    continue
+                one["mcp_url"] = f"{self._url}/{str(one.get('mcp_url')).rpartition('/')[2]}"
+            rows[name] = row | {"node": str(answer.get("from"))}
+
+    def _describe(self) -> list[dict[str, Any]]:
+        """This one first, then the others in the order in which they came."""
+        here = {"id": self._cluster.id, "is_this": True, "since": self._cluster.since, **self._about()}
+        others = sorted(self._cluster.nodes.values(), key=lambda node: number(node.about.get("since")) or 0.0)
+        return [
+            here,
+            *({"id": node.id, "is_this": False, **{k: node.about.get(k) for k in OF_NODE}} for node in others),
+        ]

@@ -1,0 +1,267 @@
+"""Calls that came in at another relay and are for a browser of ours: the face that the bus has.
+
+This relay is a pipe for them. Deadlines, retries, the call log and the caller itself are at the relay that sent them;
+when that is lost, so are the callers, and the browser is told to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from tabrelay.bus import errors
+from tabrelay.bus.bus import BusDown
+from tabrelay.bus.members import Cluster
+from tabrelay.calls.calls import LISTS, Call, Notice, Peer, Pending, Reply
+from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
+from tabrelay.payloads.sliced import Slices
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.instances import LISTEN, counts_as_use
+from tabrelay.routing.registry import Registry
+from tabserver.wire.errors import MessageTooLarge, RemoteProtocolError
+from tabserver.wire.frames import Caller, is_channel
+from tabserver.wire.jsonrpc import RequestId, is_request_id
+
+log = logging.getLogger(__name__)
+
+Key = tuple[str, str, RequestId]
+
+# Of a message's text: where its method stands.
+PASSING_HEAD: Final = 80
+
+
+class Forwarded(Pending):
+    """A call of another relay. Whatever the browser says of it goes there, and nothing is kept here."""
+
+    __slots__ = ("_address", "_cluster", "_on_end", "node")
+
+    def __init__(self, call: Call, node: str, address: str, cluster: Cluster, on_end: Callable[[], None]) -> None:
+        super().__init__(call)
+        self.node = node
+        self._address = address
+        self._cluster = cluster
+        self._on_end = on_end
+        self.on_pin = lambda tab: self._assure({"op": "pin", "tab": tab})
+
+    def notify(self, notice: Notice) -> None:
+        if not self.is_done:
+            say = self._say if is_passing(notice) else self._assure
+            say({"op": "note", "ends": notice.ends_stream}, notice.payload)
+
+    def finish(self, reply: Reply) -> None:
+        reply.release()
+        if not self.is_done:
+            self.is_done = True
+            said = reply.said
+            brief = said.brief if isinstance(said, Slices) else ""
+            payload = said if isinstance(said, str) else b"".join(said)
+            self._say({"op": "done", "code": reply.error_code, "brief": brief}, payload)
+            self._on_end()
+
+    def fail(self, error: RelayError) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self._say({"op": "fail", "error": errors.to_dict(error)})
+            self._on_end()
+
+    def drop(self) -> None:
+        """Nobody waits for it any more, or somebody else answers it."""
+        if not self.is_done:
+            self.is_done = True
+            self._on_end()
+
+    def _say(self, header: dict[str, Any], payload: str | bytes | None = None) -> None:
+        with suppress(BusDown):  # it asks again when the bus is back
+            self._cluster.send(self.node, header | self._whose(), payload)
+
+    def _assure(self, header: dict[str, Any], payload: str | None = None) -> None:
+        """A question, or news: the browser says it once, whoever asks again."""
+        self._cluster.assure(self.node, header | self._whose(), payload)
+
+    def _whose(self) -> dict[str, Any]:
+        return {"a": self._address, "c": self.call.channel, "i": self.call.id}
+
+
+class Forwarding:
+    """Takes what other relays send for our browsers."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        drain: Drain,
+        local: Callable[[str], Peer | None],
+        is_resumable: Callable[[Peer], bool],
+    ) -> None:
+        """`local`: the browser at an address, if it is connected here. `is_resumable`: can it be asked a call again?"""
+        self._cluster = cluster
+        self._registry = registry
+        self._drain = drain
+        self._local = local
+        self._is_resumable = is_resumable
+        self._calls: dict[Key, Forwarded] = {}
+        self._channels: dict[str, dict[tuple[str, str], None]] = {}
+        for op, handler in (
+            ("call", self._call),
+            ("cancel", self._cancel),
+            ("say", self._say),
+            ("end", self._end),
+            ("listen", self._listen),
+        ):
+            cluster.handle(op, handler)
+        cluster.on_lost.append(self._lost)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._calls)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        address, call = str(header.get("a")), _read(header, payload)
+        if call is None:
+            log.warning("A relay sent a call that is none.")
+            return
+        key = (address, call.channel, call.id)
+        if key in self._calls and not self._calls[key].is_done:
+            return  # it is under way: its relay only wanted to be sure
+        refused = {"op": "refused", "a": address, "c": call.channel, "i": call.id}
+        peer = self._local(address)
+        if peer is None or not peer.is_up or self._drain.is_on:
+            self._tell(node, refused | {"why": "moved" if peer is None else "away"})
+            return
+        pending = Forwarded(call, node, address, self._cluster, lambda: self._ended(key))
+        again = header.get("again")
+        pending.asked_of = again if isinstance(again, str) else None
+        if pending.asked_of is not None and not self._is_resumable(peer):
+            self._tell(node, refused | {"op": "fail", "error": errors.to_dict(_unknown(address))})
+            return
+        self._calls[key] = pending
+        if call.method != LISTEN:  # which ends with the browser, and keeps nobody from stopping
+            self._drain.exchanges.__enter__()
+        try:
+            peer.start(pending)
+        except RelayError as error:
+            pending.fail(error if pending.asked_of is None else doubtful(error))
+            return
+        self._note(node, address, call)
+
+    def _note(self, node: str, address: str, call: Call) -> None:
+        if call.caller.session is not None:
+            self._channels.setdefault(node, {})[address, call.channel] = None
+        with suppress(UnknownServer):
+            entry = self._registry.find(address)
+            if call.method == "tools/call":
+                entry.calls += 1
+            elif call.method in LISTS:
+                entry.listings += 1
+        if counts_as_use(call):
+            self._registry.used_at(address)
+
+    def _ended(self, key: Key) -> None:
+        ended = self._calls.pop(key, None)
+        if ended is not None and ended.call.method != LISTEN:
+            self._drain.exchanges.__exit__()
+
+    def _cancel(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        address, id = str(header.get("a")), header.get("i")
+        pending = self._calls.get((address, str(header.get("c")), id)) if is_request_id(id) else None
+        if pending is not None:
+            self._stop(address, pending, str(header.get("why")))
+
+    def _stop(self, address: str, pending: Forwarded, why: str) -> None:
+        peer = self._local(address)
+        if peer is not None:
+            peer.cancel(pending, why)
+        pending.drop()
+
+    def moved(self, pending: Pending) -> bool:
+        """Its browser went to another relay. Is it the sender's business to follow?"""
+        if isinstance(pending, Forwarded):
+            pending.drop()
+            return True
+        return False
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def _say(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        found = self._session(node, header)
+        if found is not None and payload is not None:
+            peer, channel, caller = found
+            peer.notify(channel, caller, payload)
+
+    def _listen(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        found = self._session(node, header)
+        if found is None:
+            return
+        peer, channel, caller = found
+        said = {"op": "heard", "a": header["a"], "c": channel}
+
+        def hear(notice: Notice) -> None:
+            tell = self._tell if is_passing(notice) else self._cluster.assure
+            tell(node, said, notice.payload)
+
+        peer.listen(channel, caller, hear)
+
+    def _session(self, node: str, header: dict[str, Any]) -> tuple[Peer, str, Caller] | None:
+        address, channel, caller = str(header.get("a")), header.get("c"), _caller(header)
+        peer = self._local(address)
+        # defence: strings of a frame header: a channel from the bus
+        if peer is None or caller is None or not is_channel(channel):
+            return None
+        if header.get("late") is not True:  # else whoever says it need not be the one that has the session
+            self._channels.setdefault(node, {})[address, channel] = None
+        return peer, channel, caller
+
+    def _end(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        address, channel = str(header.get("a")), str(header.get("c"))
+        self._channels.get(node, {}).pop((address, channel), None)
+        peer = self._local(address)
+        if peer is not None and is_channel(channel):
+            peer.end(channel, str(header.get("why")))
+
+    # -- relays -------------------------------------------------------------------------------------------------------
+
+    def _lost(self, node: str) -> None:
+        """Its callers are lost with it."""
+        for (address, _, _), pending in list(self._calls.items()):
+            if pending.node == node:
+                self._stop(address, pending, "the relay that it came from is gone")
+        for address, channel in self._channels.pop(node, {}):
+            peer = self._local(address)
+            if peer is not None:
+                peer.end(channel, "the relay that it came from is gone")
+
+    def _tell(self, node: str, header: dict[str, Any], payload: str | None = None) -> None:
+        with suppress(BusDown):
+            self._cluster.send(node, header, payload)
+
+
+def is_passing(notice: Notice) -> bool:
+    """Is it a word on how things go? There may be very many, and whoever misses one hears the next."""
+    head = notice.payload[:PASSING_HEAD]
+    return '"notifications/progress"' in head or '"notifications/message"' in head
+
+
+def _read(header: dict[str, Any], payload: str | None) -> Call | None:
+    channel, id, method = header.get("c"), header.get("i"), header.get("m")
+    caller = _caller(header)
+    if payload is None or caller is None or not is_channel(channel):
+        return None
+    return Call(channel, id, method, payload, caller) if isinstance(method, str) and is_request_id(id) else None
+
+
+def _caller(header: dict[str, Any]) -> Caller | None:
+    """None: it is none, or its description is larger than a link's frame may carry."""
+    try:
+        caller = Caller.from_dict(header.get("o"))
+        _ = caller.text
+    except (RemoteProtocolError, MessageTooLarge):
+        return None
+    return caller
+
+
+def _unknown(address: str) -> BrowserGone:
+    return BrowserGone(f'The page that offers "{address}" can\'t be asked again what became of the call.')

@@ -1,0 +1,1 @@
+"""The relay's own pages and routes below `/-/`."""

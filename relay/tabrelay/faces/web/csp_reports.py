@@ -1,0 +1,68 @@
+"""What browsers report about the relay's own pages: something that the content security policy did not let through.
+
+That is either a bug of ours or somebody's markup on the page, so it goes into the log. Nobody needs a token to report:
+a browser sends none. So what is written is checked, short, and little of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from starlette.requests import ClientDisconnect
+
+from tabrelay.admission.policy import Policy, shown
+
+log = logging.getLogger(__name__)
+
+ROUTE: Final = "/-/reports"
+MAX_BODY: Final = 16 * 1024
+PER_MINUTE: Final = 20
+TYPES: Final = ("application/csp-report", "application/reports+json", "application/json")
+
+
+class Reports:
+    def __init__(self, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._minute = -1
+        self._heard = 0
+
+    def add_routes(self, app: FastAPI) -> None:
+        app.add_api_route(ROUTE, self._report, methods=["POST"])
+
+    async def _report(self, request: Request) -> Response:
+        origin = request.headers.get("origin", "").strip()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if (origin and not self._policy.is_own_origin(origin)) or kind not in TYPES:
+            return Response(status_code=403)
+        body = b""
+        try:
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    return Response(status_code=413)
+        except ClientDisconnect:  # nobody is left to answer, and it is no error of ours
+            return Response(status_code=400)
+        if self._has_room():
+            self._write(body)
+        return Response(status_code=204)
+
+    def _has_room(self) -> bool:
+        minute = int(self._clock() // 60)
+        if minute != self._minute:
+            self._minute, self._heard = minute, 0
+        self._heard += 1
+        return self._heard <= PER_MINUTE
+
+    def _write(self, body: bytes) -> None:
+        try:
+            report: Any = orjson.loads(body)["csp-report"]
+            page, blocked, rule = (str(report[key]) for key in ("document-uri", "blocked-uri", "violated-directive"))
+        except (ValueError, KeyError, TypeError):
+            return
+        log.warning("content security policy: %s was kept from %s by %s", shown(page), shown(blocked), shown(rule))

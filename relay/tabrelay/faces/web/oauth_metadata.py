@@ -1,0 +1,49 @@
+"""`/.well-known/oauth-protected-resource…` (RFC 9728): where a client gets a token for a server of this relay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Response
+from fastapi.responses import JSONResponse, RedirectResponse
+
+from tabrelay.admission.routes import MCP, WELL_KNOWN
+
+if TYPE_CHECKING:
+    from tabrelay.admission.oauth import Resource
+
+
+class Metadata:
+    def __init__(self, resource: Resource | None) -> None:
+        """None: this relay takes its own tokens only, and there is nothing to tell."""
+        self._resource = resource
+
+    def add_routes(self, app: FastAPI) -> None:
+        app.add_api_route(WELL_KNOWN, self._whole, methods=["GET"])
+        app.add_api_route(WELL_KNOWN + "/{server}", self._one, methods=["GET"])
+        app.add_api_route(WELL_KNOWN + "/{server}/" + MCP, self._same, methods=["GET"])
+        # Clients of 2025-03-26 know no RFC 9728, and ask the resource server for its authorization server's metadata.
+        app.add_api_route("/.well-known/oauth-authorization-server", self._elsewhere, methods=["GET"])
+
+    async def _whole(self) -> Response:
+        return self._answer(None)
+
+    async def _one(self, server: str) -> Response:
+        return self._answer(server)
+
+    async def _same(self, server: str) -> Response:
+        return self._answer(server, MCP)
+
+    def _answer(self, server: str | None, place: str = "") -> Response:
+        about = self._resource.metadata(server, place) if self._resource is not None else None
+        if about is None:
+            return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)
+        return JSONResponse(about, headers={"Cache-Control": "max-age=300"})
+
+    async def _elsewhere(self) -> Response:
+        if self._resource is None:
+            return self._answer(None)
+        parts = urlsplit(self._resource.issuer)
+        path = f"/.well-known/oauth-authorization-server{parts.path.rstrip('/')}"
+        return RedirectResponse(f"{parts.scheme}://{parts.netloc}{path}", 307)

@@ -1,0 +1,320 @@
+"""The routes of pairing: the relay's own pages trade a one-time code for a token, other pages ask and are answered.
+
+Who may come here was decided by the gate. The two ways look at the Origin again: for the first it must be one of ours,
+for the second it is what the token will be bound to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from tabrelay.admission.pairing import Asking, Pairing, State, canonical
+from tabrelay.admission.pairing_codes import PERSON_TTL_S, CodeProblem
+from tabrelay.admission.policy import SERVE, Policy, PolicyError, parse_origin
+from tabrelay.admission.tokens import StateError, Tokens
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+log = logging.getLogger(__name__)
+
+MAX_BODY: Final = 4096
+HOLD_S: Final = 20.0  # a page's question is answered by then, also without a decision
+MOST_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
+COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
+PROBLEMS: Final = {
+    CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
+    CodeProblem.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
+}
+ENDS: Final = {
+    State.REFUSED: (403, "This page was refused."),
+    State.EXPIRED: (410, "The request was not answered in time. Ask again."),
+    State.UNKNOWN: (404, "This is not a request of this page, or the relay was restarted. Ask again."),
+}
+MAX_COLLECTING: Final = 16
+NO_STORE: Final = {"Cache-Control": "no-store"}
+
+Told = Callable[[Asking, list[str]], None]
+
+
+def log_asking(asking: Asking, others: list[str]) -> None:
+    also = f" (also paired with {', '.join(others)})" if others else ""
+    log.warning('%s wants to offer tools as "%s"%s, code %s', asking.origin, asking.server, also, asking.code)
+
+
+class Pairs:
+    """What the routes share. `on_ask` hears of each request, with the origins that are paired for the same name."""
+
+    def __init__(
+        self,
+        tokens: Tokens,
+        policy: Policy,
+        *,
+        on_ask: Told = log_asking,
+        on_paired: Callable[[str], object] = lambda server: None,
+        clock: Callable[[], float] = time.monotonic,
+        public_url: str = "",
+        collect_s: float = COLLECT_S,
+    ) -> None:
+        self._collect_s = collect_s
+        self._public_url = public_url
+        self._tokens = tokens
+        self._policy = policy
+        self._on_ask = on_ask
+        self._on_paired = on_paired
+        self._clock = clock
+        self._pairing = Pairing()
+        self._decided = asyncio.Event()
+        self._collecting: dict[str, asyncio.Future[Asking]] = {}  # approvals by code that wait for their page
+        self._held: dict[object, None] = {}  # the questions that wait, oldest first
+        self._is_closed = False
+
+    def close(self) -> None:
+        """The relay stops: the questions that wait are answered now."""
+        self._is_closed = True
+        self._held.clear()
+        self._wake()
+
+    def add_routes(self, app: FastAPI) -> None:
+        app.add_api_route("/-/pair", self._redeem, methods=["POST"])
+        app.add_api_route("/-/codes", self._mint, methods=["POST"])
+        app.add_api_route("/-/ask", self._ask, methods=["POST"])
+        app.add_api_route("/-/ask/answer", self._answer, methods=["POST"])
+        app.add_api_route("/-/pairs", self._list, methods=["GET"])
+        app.add_api_route("/-/pairs", self._change, methods=["POST"])
+
+    # -- the relay's own pages ----------------------------------------------------------------------------------------
+
+    async def _redeem(self, request: Request) -> Response:
+        origin = _origin(request)
+        if not self._policy.is_own_origin(origin):
+            return _error(403, "forbidden", "Only the relay's own pages pair in this way.")
+        body = await _json_object(request)
+        if isinstance(body, Response):
+            return body
+        code = body.get("code")
+        if not isinstance(code, str):
+            return _error(400, "invalid_request", 'Expected {"code": "…"}.')
+        try:
+            got = self._tokens.redeem(code, origin, self._clock())
+        except (OSError, StateError) as problem:
+            return _not_stored(problem)
+        if isinstance(got, CodeProblem):
+            return _error(403, got.value, PROBLEMS[got])
+        return JSONResponse({"token": got.token, "server": got.server}, headers=NO_STORE)
+
+    async def _mint(self, request: Request) -> Response:
+        code = self._tokens.mint(None, PERSON_TTL_S, self._clock())
+        # The gate has compared Host with the exact list, so it is safe to build an address on.
+        base = self._public_url or f"{request.scope['scheme']}://{request.headers['host'].strip()}"
+        body = {"url": f"{base}/#pair={code}", "expires_s": int(PERSON_TTL_S)}
+        return JSONResponse(body, headers=NO_STORE)
+
+    # -- pages of other origins ---------------------------------------------------------------------------------------
+
+    async def _ask(self, request: Request) -> Response:
+        body = await _json_object(request)
+        if isinstance(body, Response):
+            return body
+        try:
+            origin = _exact(_origin(request))
+            server = check_server_name(_text(body, "server"))
+        except (PolicyError, ServerNameError) as problem:
+            return _error(400, "invalid_request", str(problem))
+        now = self._clock()
+        ticket = self._pairing.ask(origin, server, now)
+        if ticket.is_told:
+            self._on_ask(Asking(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
+        answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
+        return JSONResponse(answer, headers=NO_STORE)
+
+    async def _answer(self, request: Request) -> Response:
+        """The page asks what became of its request; the answer comes when the user decided, or after a while."""
+        body = await _json_object(request)
+        if isinstance(body, Response):
+            return body
+        secret, origin = _text(body, "request"), _origin(request)
+        found = self._pairing.look(secret, origin, self._clock())
+        if found is not None and found.state is State.WAITING:
+            found = await self._wait(secret, origin)
+        state = State.UNKNOWN if found is None else found.state
+        if state in ENDS:
+            return _error(ENDS[state][0], state.value, ENDS[state][1])
+        if found is None or state is State.WAITING:
+            return JSONResponse({"state": state.value}, headers=NO_STORE)
+        # defence: a full disk uses up an approval
+        try:
+            # First the token, then the end of the approval: a token that can't be stored does not use it up.
+            token = self._tokens.issue(origin, found.server, (SERVE,))
+        except (OSError, StateError) as problem:
+            return _not_stored(problem)
+        # defence: a token that several pick up
+        self._pairing.collect(secret, self._clock())
+        collecting = self._collecting.get(found.code)
+        if collecting is not None and not collecting.done():
+            collecting.set_result(found)
+        return JSONResponse({"state": state.value, "token": token, "server": found.server}, headers=NO_STORE)
+
+    async def _wait(self, secret: str, origin: str) -> Asking | None:
+        mine = object()
+        if not self._is_closed:
+            self._held[mine] = None
+        # defence: questions of pages that wait
+        if len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+            self._wake()
+        found = self._pairing.look(secret, origin, self._clock())
+        try:
+            async with asyncio.timeout(HOLD_S):
+                while mine in self._held and found is not None and found.state is State.WAITING:
+                    await self._decided.wait()
+                    found = self._pairing.look(secret, origin, self._clock())
+        except TimeoutError:
+            found = self._pairing.look(secret, origin, self._clock())
+        finally:
+            self._held.pop(mine, None)
+        return found
+
+    def _wake(self) -> None:
+        """Every page that waits looks again: at its own request, whichever was decided on."""
+        decided, self._decided = self._decided, asyncio.Event()
+        decided.set()
+
+    # -- the person ---------------------------------------------------------------------------------------------------
+
+    async def _list(self) -> Response:
+        now = self._clock()
+        asking = [
+            {
+                "code": each.code,
+                "origin": each.origin,
+                "server": each.server,
+                "since_s": round(now - each.since, 1),
+                "others": self._paired_for(each.server, besides=each.origin),
+            }
+            for each in self._pairing.waiting(now)
+        ]
+        wall = time.time()
+        paired = [
+            {
+                "id": grant.id,
+                "origin": grant.origin,
+                "servers": None if grant.servers is None else list(grant.servers),
+                "since_s": round(wall - grant.created, 1),
+                "own": self._policy.is_own_origin(grant.origin),
+            }
+            for grant in self._tokens.grants()
+            if grant.origin is not None
+        ]
+        return JSONResponse({"asking": asking, "paired": paired}, headers=NO_STORE)
+
+    async def _change(self, request: Request) -> Response:
+        body = await _json_object(request)
+        if isinstance(body, Response):
+            return body
+        match body:
+            case {"approve": str(code)} | {"refuse": str(code)}:
+                return await self._decide(code, approve="approve" in body)
+            case {"revoke": str(id)}:
+                gone = self._tokens.revoke(lambda grant: grant.origin is not None and grant.id == id)
+                if not gone:
+                    return _error(404, "unknown", "No paired page has that id. To see them: tabrelay pairs")
+                return JSONResponse({"revoked": [grant.origin for grant in gone]}, headers=NO_STORE)
+        return _error(400, "invalid_request", 'Expected {"approve": CODE}, {"refuse": CODE} or {"revoke": ID}.')
+
+    async def _decide(self, code: str, *, approve: bool) -> Response:
+        decided = self._pairing.decide(code, approve=approve, now=self._clock())
+        if decided is not None:
+            self._wake()
+        elif approve:
+            decided = await self._approve_unseen(canonical(code))
+        if decided is None:
+            return _error(404, "unknown", "No page asks with that code (any more). To see who asks: tabrelay pairs")
+        log.info("%s: %s as %s", "paired" if approve else "refused", decided.origin, decided.server)
+        if approve:
+            self._on_paired(decided.server)
+        answer = {"origin": decided.origin, "server": decided.server, "state": decided.state.value}
+        return JSONResponse(answer, headers=NO_STORE)
+
+    async def _approve_unseen(self, code: str) -> Asking | None:
+        """The code of a request that is not in the list, which has few places: the page that shows it collects its
+        token now, or the approval is taken back."""
+        if len(self._collecting) >= MAX_COLLECTING or not self._pairing.approve_unseen(code, self._clock()):
+            return None
+        collecting: asyncio.Future[Asking] = asyncio.get_running_loop().create_future()
+        self._collecting[code] = collecting
+        self._wake()
+        try:
+            async with asyncio.timeout(self._collect_s):
+                return await collecting
+        except TimeoutError:
+            return None
+        finally:
+            del self._collecting[code]
+            # defence: an approval of a code that no page has
+            self._pairing.withdraw(code)
+
+    def _paired_for(self, server: str, besides: str) -> list[str]:
+        found = {grant.origin for grant in self._tokens.grants() if grant.servers and server in grant.servers}
+        return sorted(origin for origin in found if origin is not None and origin != besides)
+
+
+def _origin(request: Request) -> str:
+    """Several are none, as they are for the gate."""
+    # defence: two Origin headers of a page that asks
+    return ", ".join(value.strip() for value in request.headers.getlist("origin"))
+
+
+def _text(body: dict[str, Any], key: str) -> str:
+    value = body.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _exact(origin: str) -> str:
+    """A token is bound to the text that a browser sends, so the text must be what a browser would send."""
+    if parse_origin(origin) != origin:
+        raise PolicyError("The Origin is not written the way a browser writes it.")
+    return origin
+
+
+def _not_stored(problem: OSError | StateError) -> Response:
+    """RFC 4918 §11.5. The code or the approval is still good."""
+    reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else "its directory can't be used"
+    log.error("A page's token can't be stored: %s", problem)
+    why = f"The relay can't store this page's token ({reason})."
+    headers = {**NO_STORE, "Retry-After": "5"}
+    body = {"error": "not_stored", "message": f"{why} Free some disk space; the page tries again.", "retry_s": 5}
+    return JSONResponse(body, 507, headers=headers)
+
+
+def _error(status: int, reason: str, message: str) -> Response:
+    return JSONResponse({"error": reason, "message": message}, status, headers=NO_STORE)
+
+
+async def _json_object(request: Request) -> dict[str, Any] | Response:
+    """A small JSON object. The content type is required: forms, which any page may send, can't have it."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return _error(415, "invalid_request", "Send it as application/json.")
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                return _error(413, "too_large", f"At most {MAX_BODY} bytes.")
+    except ClientDisconnect:  # no client is left to answer, and the log has no use for it
+        return _error(400, "invalid_request", "The request is not complete.")
+    try:
+        value = orjson.loads(body)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        return _error(400, "invalid_request", "Expected a JSON object.")
+    return value

@@ -1,0 +1,189 @@
+"""The relay's own routes: its page at ``/`` and everything below ``/-/``: assets, demo, status. Pairing is in `pairs`.
+
+Who may come in was decided by the gate. These are not hot paths, so they are plain FastAPI routes, without its
+documentation pages. No MCP is spoken here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from tabrelay import __version__
+from tabrelay.admission.policy import Principal, Refuse, is_loopback
+from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
+from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_server_name
+
+PAGE_CSP = (
+    # defence: scripts in the relay's pages
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; worker-src 'self'; font-src 'self'; "
+    f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; report-uri {REPORTS}"
+)
+# A SharedWorker lives under the policy of its own script, not under that of the page which started it.
+WORKER_CSP = f"default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; report-uri {REPORTS}"
+PAGE_HEADERS = {
+    "Content-Security-Policy": PAGE_CSP,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "X-Frame-Options": "DENY",
+}
+
+LARGE = 1024 * 1024  # of a file: worth a thought about how it is sent
+SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
+
+
+class Room(Protocol):
+    """Whoever has routes of their own."""
+
+    def add_routes(self, app: FastAPI) -> None: ...
+
+
+Status = Callable[[Principal], Awaitable[bytes]]
+Probe = Callable[[Principal, str], Refuse | None]
+
+
+def pages(
+    assets: Assets,
+    status: Status,
+    *,
+    rooms: Iterable[Room] = (),
+    probe: Probe | None = None,
+    is_draining: Callable[[], bool] = lambda: False,
+    public_url: str = "",
+) -> FastAPI:
+    """The application for ``/`` and ``/-/``. `rooms` add routes of their own; `probe` may refuse a principal a name
+    that its token would allow."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.add_exception_handler(404, _not_found)
+    _add_information(app, assets, status, probe, is_draining)
+    for room in rooms:
+        room.add_routes(app)
+    _add_files(app, assets, public_url)
+    return app
+
+
+def _add_information(
+    app: FastAPI, assets: Assets, status: Status, probe: Probe | None, is_draining: Callable[[], bool]
+) -> None:
+    @app.api_route("/-/healthz", methods=["GET", "HEAD"])
+    async def healthz() -> Response:
+        status_text, status_code = ("draining", 503) if is_draining() else ("ok", 200)
+        body = {"status": status_text, "build": assets.build, "version": __version__}
+        return JSONResponse(body, status_code, headers={**SHARED, "Cache-Control": "no-store"})
+
+    @app.api_route("/-/manifest.json", methods=["GET", "HEAD"])
+    async def manifest() -> Response:
+        headers = {**SHARED, "Cache-Control": "no-cache"}
+        try:
+            # Hashing a runtime of 15 MB the first time must not hold up calls that are under way.
+            return JSONResponse(await asyncio.to_thread(assets.manifest), headers=headers)
+        except AssetsMissing as missing:
+            return JSONResponse({"error": "assets_missing", "message": str(missing)}, 503, headers=headers)
+
+    @app.get("/-/status")
+    async def current(request: Request) -> Response:
+        return Response(await status(request.scope["state"]["principal"]), media_type="application/json")
+
+    @app.get("/-/probe/{server:path}")
+    async def may_serve(server: str, request: Request) -> Response:
+        """A browser is not told why its WebSocket was refused, so it asks here."""
+        try:
+            check_server_name(server)
+        except ServerNameError as problem:
+            return JSONResponse({"error": "forbidden", "message": str(problem)}, 403)
+        refusal = probe(request.scope["state"]["principal"], server) if probe else None
+        if refusal is not None:
+            return JSONResponse({"error": refusal.reason, "message": refusal.message}, refusal.status)
+        return Response(status_code=204)
+
+
+def _add_files(app: FastAPI, assets: Assets, public_url: str) -> None:
+    async def index(request: Request) -> Response:
+        return _file(await asyncio.to_thread(assets.index), request, PAGE_HEADERS)
+
+    async def demo_folder() -> Response:
+        return Response(status_code=308, headers={"Location": "/-/demo/"})
+
+    async def own(path: str, request: Request) -> Response:
+        inside = request.url.path.removeprefix("/-/")
+        return _file(await asyncio.to_thread(assets.lookup, inside), request, PAGE_HEADERS)
+
+    async def icon(request: Request) -> Response:
+        # Browsers ask for this name by themselves, whatever the page says; they go by the type, not by the suffix.
+        return _file(await asyncio.to_thread(assets.lookup, "page/favicon.svg"), request, {})
+
+    async def shared(path: str, request: Request) -> Response:
+        headers = {**SHARED, "Content-Security-Policy": WORKER_CSP}
+        return _file(await asyncio.to_thread(assets.lookup, path), request, headers)
+
+    async def loader(request: Request) -> Response:
+        """The file that an app on another origin hosts, with the address of this relay in it."""
+        # The gate has compared Host with the exact list, so an address can be built with it.
+        host = request.headers["host"].strip()
+        is_public = host == urlsplit(public_url).netloc  # behind a proxy, which may take https away
+        base = public_url if is_public else f"{request.scope['scheme']}://{host}"
+        asset = await asyncio.to_thread(assets.loader, base)
+        return _file(asset, request, {**SHARED, "Content-Security-Policy": WORKER_CSP})
+
+    app.add_api_route(f"/-/{LOADER}", loader, methods=["GET", "HEAD"])
+    app.add_api_route("/", index, methods=["GET", "HEAD"])
+    app.add_api_route("/favicon.ico", icon, methods=["GET", "HEAD"])
+    app.add_api_route("/-/demo", demo_folder, methods=["GET", "HEAD"])
+    app.add_api_route("/-/demo/{path:path}", own, methods=["GET", "HEAD"])
+    app.add_api_route("/-/page/{path:path}", own, methods=["GET", "HEAD"])
+    app.add_api_route("/-/{path:path}", shared, methods=["GET", "HEAD"])
+
+
+def _file(asset: Asset | None, request: Request, headers: dict[str, str]) -> Response:
+    """RFC 9110 §8.8.3: two encodings of one file are two representations, so each has its own strong ETag."""
+    if asset is None:
+        return JSONResponse({"error": "not_found", "message": "No such file."}, 404, headers=headers)
+    zipped = asset.gzip_body if _wants_gzip(asset, request) else None
+    etag = f'"{asset.etag}-gz"' if zipped is not None else f'"{asset.etag}"'
+    headers = {
+        **headers,
+        "ETag": etag,
+        "Cache-Control": "public, max-age=31536000, immutable" if asset.immutable else "no-cache",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+    if asset.gzip_body is not None:
+        headers["Vary"] = "Accept-Encoding"
+    if _matches(request.headers.get("if-none-match", ""), etag):
+        return Response(status_code=304, headers=headers)
+    if zipped is not None:
+        headers["Content-Encoding"] = "gzip"
+    return Response(asset.body if zipped is None else zipped, headers={**headers, "Content-Type": asset.mime})
+
+
+def _wants_gzip(asset: Asset, request: Request) -> bool:
+    """A browser on this computer takes longer to unpack a large file than to get it as it is."""
+    if len(asset.body) > LARGE and is_loopback(urlsplit(f"//{request.headers.get('host', '')}").hostname or ""):
+        return False
+    return _accepts_gzip(request.headers.get("accept-encoding", ""))
+
+
+def _accepts_gzip(header: str) -> bool:
+    for part in header.split(","):
+        coding, _, quality = part.replace(" ", "").partition(";q=")
+        if coding.lower() == "gzip":
+            return quality.strip("0.") != "" if quality else True
+    return False
+
+
+def _matches(header: str, etag: str) -> bool:
+    """RFC 9110 §13.1.2: If-None-Match compares weakly."""
+    given = [part.strip().removeprefix("W/") for part in header.split(",")]
+    return etag in given or "*" in given
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "not_found", "message": "The relay has nothing here."}, 404)

@@ -1,0 +1,221 @@
+"""One HTTP request and its answer, on plain ASGI: headers, body, JSON, an event stream. Knows nothing of MCP eras."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.errors import BadRequest, Busy, RelayError
+from tabrelay.http.headers import Heading
+from tabrelay.payloads.sliced import Body, Slices
+from tabrelay.system.patient_timer import PatientTimer
+from tabserver.wire.jsonrpc import RequestId, error_message
+from tabserver.wire.memory_budget import Budget
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON_TYPE: Final[Header] = (b"content-type", b"application/json")
+SSE_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+CHUNK: Final = 256 * 1024
+# A client that takes nothing for this long is gone, whatever its connection says.
+STALL_S: Final = 30.0
+RENEW_S: Final = 1.0  # a timer for each piece would take longer than to write it
+
+
+class Exchange(Heading):
+    """A request being answered. `is_gone` turns true when the client has closed the connection."""
+
+    __slots__ = ("_on_error", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, on_error: Callable[[RelayError], None] | None = None
+    ) -> None:
+        """`on_error` hears of errors of ours that became the answer."""
+        super().__init__(scope["headers"])
+        self.scope = scope
+        self._on_error = on_error
+        self.method: str = scope["method"]
+        self.is_gone = False
+        self._receive = receive
+        self._send = send
+        self._streaming = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    # -- the request --------------------------------------------------------------------------------------------------
+
+    async def body(self, limit: int, budget: Budget, check: Callable[[bytes], None] | None = None) -> bytes:
+        """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
+        all bodies that are being read leave no room. `check` is called with each piece of a body that comes in pieces,
+        and may raise an error."""
+        announced = self.header(b"content-length")
+        if announced is not None and announced.isascii() and announced.isdigit() and int(announced) > limit:
+            raise too_large(limit)
+        message = await self._receive()
+        if not message.get("more_body", False):  # nearly all of them
+            return self._piece(message, limit)
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                chunk = self._piece(message, limit, size)
+                if self.is_gone:
+                    return b""
+                if not budget.take(len(chunk)):
+                    raise _no_room()
+                size += len(chunk)
+                chunks.append(chunk)
+                if check is not None:
+                    check(chunk)
+                if not message.get("more_body", False):
+                    return b"".join(chunks)
+                message = await self._receive()
+        finally:
+            budget.give(size)
+
+    def _piece(self, message: MutableMapping[str, Any], limit: int, before: int = 0) -> bytes:
+        if message["type"] == "http.disconnect":
+            self.is_gone = True
+            return b""
+        chunk: bytes = message.get("body", b"")
+        if before + len(chunk) > limit:
+            raise too_large(limit)
+        return chunk
+
+    def watch(self, on_gone: Callable[[], None]) -> None:
+        """Call `on_gone` when the client closes the connection. Costs a task, so only for answers that take a while."""
+
+        async def wait() -> None:
+            while True:
+                if (await self._receive())["type"] == "http.disconnect":
+                    self.is_gone = True
+                    on_gone()
+                    return
+
+        self._watcher = asyncio.create_task(wait())
+
+    def unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    async def reply(self, status: int, body: Body = b"", headers: Iterable[Header] = ()) -> None:
+        """A whole response at once."""
+        if self.is_gone:
+            return
+        length = (b"content-length", str(len(body)).encode())
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        if isinstance(body, Slices) or len(body) > CHUNK:
+            await self._write_slowly(body, is_last=True)
+        else:
+            await self._send({"type": "http.response.body", "body": body})
+
+    async def json(self, status: int, body: Body, headers: Iterable[Header] = ()) -> None:
+        await self.reply(status, body, (JSON_TYPE, *headers))
+
+    async def error(self, error: RelayError, id: RequestId | None, server: str | None) -> None:
+        """The one place where an error of ours becomes a response."""
+        if self._on_error is not None:
+            self._on_error(error)
+        body = error_body(error, id, server)
+        if self._streaming:
+            await self.event(body)
+        else:
+            await self.json(error.status, body, error.headers)
+
+    @property
+    def is_streaming(self) -> bool:
+        return self._streaming
+
+    async def start_stream(self, headers: Iterable[Header] = ()) -> None:
+        """From here on the answer is an event stream with status 200."""
+        self._streaming = True
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *headers]})
+
+    async def event(self, payload: Body, id: str | None = None) -> None:
+        """One message as one event. The payload is one line: whoever made it has checked."""
+        head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
+        if isinstance(payload, Slices) or len(payload) > CHUNK:
+            # Not twice in memory, for a client that may not read it.
+            await self._chunk(head)
+            await self._write_slowly(payload, is_last=False)
+            await self._chunk(b"\n\n")
+        else:
+            await self._chunk(head + payload + b"\n\n")
+
+    async def named_event(self, name: str, data: str) -> None:
+        await self._chunk(f"event: {name}\ndata: {data}\n\n".encode())
+
+    async def prime(self, id: str, retry_ms: int) -> None:
+        """An event without a message: from now on the client knows where it is, and when to come back."""
+        await self._chunk(f"id: {id}\nretry: {retry_ms}\ndata: \n\n".encode())
+
+    async def retry(self, retry_ms: int | None) -> None:
+        if retry_ms is not None:
+            await self._chunk(f"retry: {retry_ms}\n\n".encode())
+
+    async def comment(self) -> None:
+        """Keep proxies and clients from thinking that the stream is dead."""
+        await self._chunk(b": ping\n\n")
+
+    async def end_stream(self) -> None:
+        if not self.is_gone:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _chunk(self, body: bytes) -> None:
+        if len(body) > CHUNK:
+            await self._write_slowly(body, is_last=False)
+        elif not self.is_gone:
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _write_slowly(self, body: Body, *, is_last: bool) -> None:
+        """At the client's pace: a large body goes out in pieces, and one that is not read is given up. After each piece
+        others have their turn."""
+        left, loop, patience = len(body), asyncio.get_running_loop(), asyncio.timeout(None)
+        renewed = loop.time()
+        timer = PatientTimer(loop, STALL_S, lambda: patience.reschedule(loop.time()))
+        try:
+            async with patience:
+                for piece in body if isinstance(body, Slices) else _cut(body):
+                    if self.is_gone:
+                        return
+                    left -= len(piece)
+                    more = not is_last or left > 0
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+                    if loop.time() - renewed > RENEW_S:
+                        renewed = loop.time()
+                        timer.restart()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            self.is_gone = True
+        finally:
+            timer.cancel()
+
+
+def _cut(body: bytes) -> Iterator[bytes]:
+    view = memoryview(body)
+    return (bytes(view[start : start + CHUNK]) for start in range(0, len(body), CHUNK))
+
+
+def error_body(error: RelayError, id: RequestId | None, server: str | None) -> bytes:
+    return orjson.dumps(error_message(id, error.code, error.message, error.data(server)))
+
+
+def _no_room() -> BadRequest:
+    text = "The relay is reading too many large requests at once. Try again in a moment."
+    return BadRequest(text, status=503, code=Busy.code, reason=Busy.reason, headers=((b"retry-after", b"1"),))
+
+
+def too_large(limit: int) -> BadRequest:
+    return BadRequest(f"The body is larger than {limit:,} bytes.", status=413, reason="too_large")

@@ -1,1 +1,0 @@
-"""Tokens of somebody else's authorization server: this relay as an OAuth resource server."""

@@ -1,0 +1,1 @@
+"""Logs, the call log and metrics."""

@@ -1,0 +1,393 @@
+"""The call log: who called what, when, and how it ended. One JSON object a line, in a file that only this user reads.
+
+The lines of ordinary calls are put together for some calls at a time, from what is the same for them; a thread writes
+the lines, and makes those for which messages have to be read. When calls end faster than the disk takes them, or the
+disk takes none, lines are left out and counted, and no call waits. What was asked for stands in it only if a setting
+says so; what came back never does. The log of the relay itself is in `logs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from tabrelay.calls.calls import PLAIN, Call
+from tabrelay.errors import RelayError
+from tabrelay.observe.log_file import LogFile
+from tabrelay.observe.log_setup import plain, redact, secrets_known
+from tabrelay.system.private_files import NO_LINK, NO_WAIT
+from tabserver.wire.frames import well_formed
+
+PAUSE_S: Final = 0.1  # lines are written together
+TOGETHER: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
+MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
+MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of them
+MAX_RECENT: Final = 100  # for the relay's page
+MAX_ARGUMENTS: Final = 4096  # characters of one call's
+MAX_PARSED: Final = 64 * 1024  # characters of an answer that is parsed
+_FAILED: Final = re.compile(r'"isError"\s*:\s*true')
+_ASKED: Final = re.compile(r'"resultType"\s*:\s*"input_required"')
+MAX_TEXT: Final = 200
+MAX_SECRET: Final = 4096
+TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recent ones
+
+MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))  # looked up faster than formatted
+HIDDEN: Final = "[redacted]"
+# Arguments that are called so hold what nobody should find in a file.
+_HIDES: Final = re.compile(
+    r"pass(word|phrase|code|wd)|secret|token|(api|private)_?key|credential|authorization", re.IGNORECASE
+)
+
+Row = dict[str, Any]
+# An ordinary call: when it began, how long it took, and what its line says besides: server, method, name and caller.
+Ordinary = tuple[float, float, tuple[str, str, str, str]]
+
+
+class Ended(NamedTuple):
+    """What the thread makes a line of. `reply`: only if the answer may be no plain result."""
+
+    at: float
+    took_ms: float
+    server: str
+    call: Call
+    error: RelayError | None
+    error_code: int | None
+    reply: str | None
+
+    @property
+    def size(self) -> int:
+        return len(self.call.payload) + len(self.reply or "")
+
+
+class Journal:
+    """One per relay."""
+
+    def __init__(self, path: Path, max_bytes: int, keep: int, *, with_arguments: bool = False) -> None:
+        self.path = path
+        self.with_arguments = with_arguments
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._file: LogFile | None = None
+        self._is_broken = False
+        self._queue: list[Ended | str] = []
+        self._ordinary: list[Ordinary] = []  # the last ones, which are not in the queue yet
+        self._size = 0
+        self._lost = 0
+        self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
+        self._failed = 0
+        self._unwritten = 0  # since something was written
+        self._is_torn = False  # may the file end within a line?
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        # Which relay counted: a page that outlives one must not take the next one's numbers for its own.
+        self._run = secrets.token_hex(4)
+        self._count = 0
+        self._recent: deque[str] = deque(_tail(path), maxlen=MAX_RECENT)
+
+    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
+        """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
+        began, name, caller = time.time() - took_s, call.name, call.caller.text
+        is_plain = outcome is PLAIN and not self.with_arguments
+        # Is all that its line says known, and short enough to be remembered for the next?
+        if is_plain and name is not None and len(name) <= MAX_TEXT and len(caller) <= MAX_SECRET:
+            ordinary = self._ordinary
+            ordinary.append((began, took_s, (server, call.method, name, caller)))
+            if len(ordinary) >= TOGETHER:
+                self._make_lines()
+        else:
+            row = _ended(began, took_s, server, call, outcome)
+            if self._has_room_for(row.size):
+                self._make_lines()
+                self._queue.append(row)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
+
+    def _has_room_for(self, size: int) -> bool:
+        if len(self._queue) >= MAX_WAITING or self._size + size > MAX_WAITING_SIZE:
+            self._lost += 1
+            self._left_out += 1
+            return False
+        self._size += size
+        return True
+
+    def _make_lines(self) -> None:
+        ordinary, self._ordinary = self._ordinary, []
+        known, last, same, second, stamp = secrets_known(), None, "", -1, ""
+        for began, took_s, about in ordinary:
+            if about != last:  # nearly all are like the one before
+                try:
+                    last, same = about, _same(*about, known)
+                except (TypeError, ValueError, LookupError):
+                    self._lost += 1
+                    self._left_out += 1
+                    continue
+            if self._has_room_for(len(same)):
+                if (whole := int(began)) != second:  # what `_time` does, without it
+                    second, stamp = whole, _second(whole)
+                at = stamp + MILLISECONDS[int((began - whole) * 1000)]
+                self._queue.append(f'{{"time":"{at}",{same},"ms":{took_s * 1000:.1f}}}')
+
+    @property
+    def lost(self) -> int:
+        """Calls of all time that were not written down."""
+        return self._left_out + self._failed
+
+    def recent(self, since: str) -> Row:
+        """The last calls for whoever saw those up to the mark `since`: none of them if nothing is new."""
+        mark = f"{self._run}-{self._count}"
+        return {
+            "is_on": not self._is_broken,
+            "has_arguments": self.with_arguments,
+            "mark": mark,
+            "calls": None if since == mark else [_object(line) for line in self._recent],
+        }
+
+    def flush(self) -> None:
+        """The relay stops: what is known is written down now."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+        self._write(*self._take())
+
+    def _take(self) -> tuple[list[Ended | str], int]:
+        self._make_lines()
+        taken, lost = self._queue, self._lost
+        self._queue, self._size, self._lost = [], 0, 0
+        return taken, lost
+
+    def _hand_over(self) -> None:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="call-log")
+        loop = asyncio.get_running_loop()
+        writing = loop.run_in_executor(self._thread, self._write, *self._take())
+        writing.add_done_callback(self._written)
+
+    def _written(self, writing: asyncio.Future[list[str]]) -> None:
+        """Back on the loop. Only now may the next ones go, so that no more than one batch is in the thread."""
+        self._timer = None
+        if writing.cancelled():
+            return
+        lines = writing.result()
+        self._recent.extend(lines[-MAX_RECENT:])
+        self._count += len(lines)
+        if self._queue or self._ordinary or self._lost:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _write(self, ended: list[Ended | str], lost: int) -> list[str]:
+        made = [each if isinstance(each, str) else self._line(each) for each in ended]
+        lines = [line for line in made if line is not None]
+        unmade = len(made) - len(lines)
+        self._failed += unmade
+        lost += self._unwritten + unmade
+        if lost:
+            row = {"time": _time(time.time()), "outcome": "left_out", "calls": lost}
+            lines.append(orjson.dumps(row).decode())
+        if lines and self._open():
+            assert self._file is not None
+            self._unwritten = self._put(self._file, lines, lost)
+            # It opens again for the next lines: nothing is held by a relay that ends without a word.
+            self._file.close()
+        return lines
+
+    def _line(self, ended: Ended) -> str | None:
+        """None for a call of which no line can be made: it is counted, and costs no other call its line."""
+        try:
+            return orjson.dumps(self._row(ended)).decode()
+        except (TypeError, ValueError, LookupError):
+            # defence: a line of the call log that can't be made
+            return None
+
+    def _put(self, file: LogFile, lines: list[str], lost: int) -> int:
+        """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
+        failures, left = file.failures, len(lines)
+        # Whether the file is full is asked, and the disk written to, once for many lines.
+        for text in _together(lines, self._max_bytes // 16):
+            # A line that the disk took half of must not spoil the next.
+            # defence: lines behind a torn one
+            said = "\n" + text if self._is_torn and _ends_within_a_line(self.path) else text
+            file.handle(logging.LogRecord("calls", logging.INFO, "", 0, said, (), None))
+            self._is_torn = file.failures > failures
+            if self._is_torn:
+                break
+            left -= text.count("\n") + 1
+        if not left:
+            return 0
+        calls = left - 1 if lost else left
+        self._failed += calls
+        # defence: calls that a full disk did not take
+        return calls + lost
+
+    def _open(self) -> bool:
+        if self._file is None and not self._is_broken:
+            try:
+                self._file = LogFile(self.path, self._max_bytes, self._keep)
+            except OSError as problem:
+                self._is_broken = True
+                logging.getLogger("tabrelay").warning("No call log: %s", problem)
+        return not self._is_broken
+
+    def _row(self, ended: Ended) -> Row:
+        call = ended.call
+        params = _params(call.payload) if self.with_arguments or call.name is None else {}
+        name = call.name or params.get("uri" if call.method == "resources/read" else "name")
+        caller = call.caller
+        row: Row = {
+            "time": _time(ended.at),
+            **_about(ended.server, call.method, name, caller.principal, caller.client),
+            "ms": round(ended.took_ms, 1),
+            **_outcome(ended),
+        }
+        # defence: arguments in the call log
+        if self.with_arguments:
+            row |= _arguments(params.get("arguments"))
+        return row
+
+
+def _ended(began: float, took_s: float, server: str, call: Call, outcome: RelayError | tuple[int | None, str]) -> Ended:
+    if isinstance(outcome, RelayError):
+        return Ended(began, took_s * 1000, server, call, outcome, None, None)
+    code, text = outcome
+    # A plain result needs no second look, and is not held. A long text is not parsed: its outcome is told by its marks.
+    reply = text if '"isError"' in text or '"input_required"' in text else None
+    if reply is not None and len(reply) > MAX_PARSED:
+        is_question = _ASKED.search(reply) is not None
+        kind = {"isError": _FAILED.search(reply) is not None, "resultType": "input_required" if is_question else ""}
+        reply = orjson.dumps({"result": kind}).decode()
+    return Ended(began, took_s * 1000, server, call, None, code, reply)
+
+
+def _about(server: str, method: str, name: Any, principal: str, client: dict[str, Any] | None) -> Row:
+    """What is the same for many calls."""
+    about = {"server": server, "method": method, "name": _text(name), "principal": principal}
+    return {**about, "client": _client(client), "outcome": "ok"}
+
+
+@lru_cache(maxsize=256)
+def _same(server: str, method: str, name: str, caller: str, known: int) -> str:
+    """The same as a part of a line. `caller`: as text; `known`: how many secrets were, when they were taken out."""
+    about = _object(caller)
+    row = _about(server, method, name, about["principal"], about["client"])
+    return orjson.dumps(row).decode()[1:-1]
+
+
+def _together(lines: Iterable[str], most: int) -> Iterable[str]:
+    """Lines as texts of several, each no longer than `most` characters unless a line is."""
+    some: list[str] = []
+    size = 0
+    for line in lines:
+        if some and size + len(line) >= most:
+            yield "\n".join(some)
+            some, size = [], 0
+        some.append(line)
+        size += len(line) + 1
+    if some:
+        yield "\n".join(some)
+
+
+def _outcome(ended: Ended) -> Row:
+    if ended.error is not None:
+        return {"outcome": ended.error.reason, "why": _text(ended.error.message, 2 * MAX_TEXT)}
+    if ended.error_code is not None:
+        return {"outcome": "error", "code": ended.error_code}
+    if ended.reply is None:
+        return {}
+    result = _object(ended.reply).get("result")
+    result = result if isinstance(result, dict) else {}
+    if result.get("resultType") == "input_required":
+        return {"outcome": "asks_client"}
+    return {"outcome": "tool_error"} if result.get("isError") is True else {}
+
+
+def _arguments(value: Any) -> Row:
+    """As they came; as the beginning of their text if there are too many of them."""
+    clean = _redacted(value)
+    text = json.dumps(clean, ensure_ascii=False)
+    if len(text) <= MAX_ARGUMENTS:
+        return {"arguments": clean}
+    return {"arguments": text[:MAX_ARGUMENTS], "arguments_size": len(text)}
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, list):
+        return [_redacted(each) for each in value]
+    if isinstance(value, dict):
+        return {redact(key): HIDDEN if _HIDES.search(key) else _redacted(each) for key, each in value.items()}
+    return value
+
+
+def _client(about: dict[str, Any] | None) -> str | None:
+    """What the client says of itself."""
+    parts = [about.get(key) for key in ("name", "version")] if about else []
+    return _text(" ".join(part for part in parts if isinstance(part, str))) or None
+
+
+def _text(value: Any, most: int = MAX_TEXT) -> str:
+    # Cut twice: a secret that the first cut goes through would not be known any more.
+    return _clean(value[: most + MAX_SECRET], secrets_known())[:most] if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=256)  # names of tools and clients: the same ones, again and again
+def _clean(text: str, known: int) -> str:
+    """`known`: how many secrets there were. With one more, another look is due."""
+    return plain(redact(well_formed(text)))
+
+
+def _params(payload: str) -> Row:
+    params = _object(payload).get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _object(text: str) -> Row:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    return _second(whole) + MILLISECONDS[int((seconds - whole) * 1000)]
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _tail(path: Path) -> Iterable[str]:
+    """What an earlier relay wrote down last."""
+    lines = _end(path, TAIL).decode("utf-8", "replace").split("\n")
+    return [line for line in lines if "time" in _object(line)]
+
+
+def _ends_within_a_line(path: Path) -> bool:
+    return _end(path, 1) not in (b"", b"\n")
+
+
+def _end(path: Path, most: int) -> bytes:
+    """No link is followed, and no pipe waited for."""
+    with suppress(OSError), os.fdopen(os.open(path, os.O_RDONLY | NO_LINK | NO_WAIT), "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - most))
+        return file.read(most)
+    return b""

@@ -1,0 +1,134 @@
+"""What is counted while it happens: calls and how long they took, refusals, browsers that came. For `/-/metrics`.
+
+Stands on the way of every call, so a call costs two look-ups and a few additions, and no lock: one loop, one thread.
+All label values come from short lists; only the names of servers come from users, and past a number of them the rest
+share one label. Arguments, results, principals and tokens are never looked at for a label.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import orjson
+
+from tabrelay.calls.calls import LISTS, PLAIN, QUICK, Call
+from tabrelay.errors import RelayError
+from tabrelay.observe.prometheus import Family, Sample, counter, histogram
+from tabserver.wire.control_messages import RELAY
+from tabserver.wire.names import server_of
+
+LISTEN: Final = "subscriptions/listen"  # lasts as long as somebody listens, which is no latency
+METHODS: Final = (
+    frozenset(LISTS) | QUICK | {"tools/call", "resources/read", "prompts/get", "completion/complete", LISTEN}
+)
+OTHER: Final = "other"
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+MAX_KNOWN: Final = 4096  # pairs of address and method; browsers that share a name have addresses of their own
+_IS_ERROR: Final = re.compile(r'"isError"\s*:\s*true')
+_ASKS: Final = re.compile(r'"resultType"\s*:\s*"input_required"')
+_SMALL: Final = 64 * 1024  # characters of an answer that is read to be sure
+
+
+class Series:
+    """The calls of one method at one server."""
+
+    __slots__ = ("buckets", "outcomes", "total_s")
+
+    def __init__(self) -> None:
+        self.outcomes: defaultdict[str, int] = defaultdict(int)
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+
+class Meter:
+    """One per relay."""
+
+    def __init__(self, most_servers: int) -> None:
+        """`most_servers`: so many have a label of their own."""
+        self._most_servers = most_servers
+        self._servers: set[str] = set()
+        self._series: dict[tuple[str, str], Series] = {}  # by label
+        self._known: dict[tuple[str, str], Series] = {}  # by what calls say
+        self._refusals: Counter[tuple[str, str]] = Counter()
+        self._arrivals: Counter[str] = Counter()
+        self._departures = 0
+
+    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
+        """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
+        series = self._known.get((server, call.method))
+        if series is None:
+            series = self._open(server, call.method)
+        if call.caller.principal == RELAY:
+            return
+        how = "ok" if outcome is PLAIN else outcome_of(outcome)
+        series.outcomes[how] += 1
+        if call.method != LISTEN:
+            series.buckets[bisect_left(BOUNDS_S, took_s)] += 1
+            series.total_s += took_s
+
+    def _open(self, server: str, method: str) -> Series:
+        name = server_of(server)
+        if name not in self._servers:
+            if len(self._servers) < self._most_servers:
+                self._servers.add(name)
+            else:
+                name = OTHER
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        labels = (name, method if method in METHODS else OTHER)
+        series = self._known[server, method] = self._series.setdefault(labels, Series())
+        return series
+
+    def refused(self, at: str, reason: str) -> None:
+        """Somebody was answered with an error of the relay's: by the gate, the browsers' door, or a face."""
+        self._refusals[at, reason] += 1
+
+    def arrived(self, how: str) -> None:
+        self._arrivals[how] += 1
+
+    def departed(self) -> None:
+        self._departures += 1
+
+    def families(self) -> Iterable[Family]:
+        calls, took = [], []
+        for (server, method), series in self._series.items():
+            labels = (("server", server), ("method", method))
+            calls += [Sample(count, (*labels, ("outcome", how))) for how, count in series.outcomes.items()]
+            if any(series.buckets):
+                took += histogram(BOUNDS_S, series.buckets, series.total_s, labels)
+        yield counter("tabrelay_calls_total", "Calls that ended, by how they ended.", *calls)
+        about = "From the moment a call was understood until its answer was there."
+        yield Family("tabrelay_call_duration_seconds", "histogram", about, tuple(took))
+        refusals = [Sample(n, (("at", at), ("reason", why))) for (at, why), n in self._refusals.items()]
+        yield counter("tabrelay_refusals_total", "What was answered with an error of the relay's.", *refusals)
+        arrivals = [Sample(self._arrivals[how], (("how", how),)) for how in ("new", "resumed", "plain")]
+        yield counter("tabrelay_browser_connections_total", "Browsers that connected, or came back.", *arrivals)
+        yield counter("tabrelay_browser_disconnections_total", "Sockets that closed.", Sample(self._departures))
+
+
+def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:
+    """One of a short list of words."""
+    if outcome is PLAIN:
+        return "ok"
+    if isinstance(outcome, RelayError):
+        return outcome.reason
+    code, text = outcome
+    if code is not None:
+        return "error"
+    # A look at the text is cheap; only what may be no plain result is read.
+    if '"isError"' in text and _IS_ERROR.search(text) and _result(text).get("isError") is True:
+        return "tool_error"
+    if '"input_required"' in text and _ASKS.search(text) and _result(text).get("resultType") == "input_required":
+        return "asks_client"
+    return "ok"
+
+
+def _result(text: str) -> dict[str, object]:
+    if len(text) > _SMALL:  # reading it would hold up others for a label: it is believed
+        return {"isError": True, "resultType": "input_required"}
+    result = orjson.loads(text).get("result")
+    return result if isinstance(result, dict) else {}

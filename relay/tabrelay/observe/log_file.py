@@ -1,0 +1,131 @@
+"""A log file of bounded size that only this user can read: when it is full it is put aside, and the oldest goes.
+
+Several processes may write to one, each of them whole lines at its end. Only one puts it aside; the others do not wait,
+and what they write meanwhile goes into the file that is put aside. Where the system has no locks for files, this holds
+within a process.
+
+Apart from `logs`, because what it is made of takes a while to load and only the relay needs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from tabrelay.system.private_files import NO_LINK, NO_WAIT, StateError, close_to_others
+
+_PUTTING_ASIDE: Final = threading.Lock()  # where the system has no other
+
+
+class LogFile(RotatingFileHandler):
+    def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
+        """Raises OSError if it can't be written."""
+        self._is_told = False
+        self.failures = 0
+        # defence: the call log's size
+        super().__init__(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
+
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        # One that is there already may be anybody's, /tmp or a project: its mode is none of our business. One that is
+        # gone, because somebody cleaned up, is made again.
+        # defence: a log directory that somebody deletes
+        # defence: directories of others' log files
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            # A link could lead to any file of this user's, and what is written is what others say. A pipe would be
+            # waited for until somebody reads it, who may be anybody.
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK | NO_WAIT, 0o600)
+        except OSError:
+            if path.is_symlink():
+                raise OSError(f"{path} is a link. Put a file there, or delete it.") from None
+            raise
+        # What was opened counts, and not what has that name by now. A device, as /dev/null, is as its system made it.
+        # defence: a pipe in place of the call log
+        # defence: a call log that is swapped while it is opened
+        if not stat.S_ISCHR(os.fstat(handle).st_mode):
+            try:
+                close_to_others(handle, path)
+            except StateError as problem:
+                os.close(handle)
+                raise OSError(str(problem)) from None
+        return os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace")
+
+    def shouldRollover(self, record: logging.LogRecord) -> bool:
+        if self.stream is not None and not self._is_current(self.stream):
+            # Another process put it aside, or somebody deleted it.
+            self.stream.close()
+            self.stream = None
+        return bool(super().shouldRollover(record))
+
+    def doRollover(self) -> None:
+        """Only whoever holds the lock of the file that has the name moves any of them, and moves that one last."""
+        assert self.stream is not None
+        with _alone(self.stream.fileno()) as is_alone:
+            # defence: one that puts the call log aside at a time
+            if not is_alone:
+                return  # this line goes where the stream leads: to the file that is just put aside
+            # defence: a call log that another has put aside
+            if self._is_current(self.stream):
+                if os.name == "nt":  # where nothing that is open can be moved
+                    self.stream.close()
+                if self.backupCount == 0:  # nothing is kept: a new one is begun
+                    os.unlink(self.baseFilename)
+                for number in range(self.backupCount - 1, -1, -1):
+                    self._move(number)
+        self.stream.close()
+        self.stream = None
+        self.stream = self._open()
+
+    def _move(self, number: int) -> None:
+        source = f"{self.baseFilename}.{number}" if number else self.baseFilename
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(source, f"{self.baseFilename}.{number + 1}")
+
+    def _is_current(self, stream: TextIOWrapper) -> bool:
+        """Is what is written to still what has the name?"""
+        try:
+            return os.path.samestat(os.fstat(stream.fileno()), os.stat(self.baseFilename))
+        except OSError:
+            return False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """A full disk is said once, and not in the file."""
+        self.failures += 1
+        with contextlib.suppress(OSError):
+            self.close()
+        if not self._is_told:
+            self._is_told = True
+            logging.getLogger().removeHandler(self)
+            logging.getLogger("tabrelay").warning("The log file can't be written any more: %s", self.baseFilename)
+
+
+@contextlib.contextmanager
+def _alone(handle: int) -> Iterator[bool]:
+    """Does nobody else put this file aside now? Nobody is waited for."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    except (ImportError, OSError):  # not on this system, or not on this disk
+        is_alone = _PUTTING_ASIDE.acquire(blocking=False)
+        try:
+            yield is_alone
+        finally:
+            if is_alone:
+                _PUTTING_ASIDE.release()
+    else:
+        try:
+            yield True
+        finally:
+            fcntl.flock(handle, fcntl.LOCK_UN)

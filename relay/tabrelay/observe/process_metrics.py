@@ -1,0 +1,50 @@
+"""What the process takes of the computer: memory, processor, descriptors; by the names that Prometheus expects.
+
+Where there is no /proc, only what the standard library knows everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from tabrelay.observe.prometheus import Family, Sample, counter, gauge
+
+_PROC: Final = Path("/proc/self")
+_STARTED: Final = time.time()
+
+
+def families() -> Iterable[Family]:
+    taken = os.times()
+    spent = "Processor time, user and system."
+    yield counter("process_cpu_seconds_total", spent, Sample(taken.user + taken.system))
+    yield gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", Sample(_started()))
+    with suppress(OSError, ValueError):
+        virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in _read("statm").split()[:2])
+        yield gauge("process_virtual_memory_bytes", "Memory that is mapped.", Sample(virtual))
+        yield gauge("process_resident_memory_bytes", "Memory that is in use.", Sample(resident))
+    with suppress(OSError):
+        yield gauge("process_open_fds", "Open files and sockets.", Sample(len(os.listdir(_PROC / "fd"))))
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        yield gauge("process_max_fds", "How many files and sockets may be open.", Sample(limit))
+
+
+def _started() -> float:
+    """The process is older than this module."""
+    with suppress(OSError, ValueError, StopIteration):
+        # The name in brackets may have anything in it; behind it, the 20th field is when the process began.
+        ticks = int(_read("stat").rpartition(")")[2].split()[19])
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+        return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
+    return _STARTED
+
+
+def _read(name: str) -> str:
+    return (_PROC / name).read_text(encoding="utf-8", errors="replace")

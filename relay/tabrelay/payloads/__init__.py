@@ -1,0 +1,1 @@
+"""JSON text within limits: size, depth, weight, hidden characters and lists from servers."""

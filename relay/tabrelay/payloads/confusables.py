@@ -1,0 +1,30 @@
+"""Skeletons of names (UTS 39, section 4): two names with the same skeleton look alike.
+
+The data is `confusables.txt`, read at the first use. What follows from a likeness is decided by the caller.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+from importlib.resources import files
+
+from tabrelay.payloads.hidden_text import DEFAULT_IGNORABLE
+
+
+def skeleton(name: str) -> str:
+    """The same text for all names that look alike."""
+    decomposed = unicodedata.normalize("NFD", DEFAULT_IGNORABLE.sub("", name))
+    return unicodedata.normalize("NFD", decomposed.translate(_prototypes()))
+
+
+@lru_cache(maxsize=1)
+def _prototypes() -> dict[int, str]:
+    """Code point -> what it looks like."""
+    found: dict[int, str] = {}
+    for line in (files("tabrelay.payloads") / "confusables.txt").read_text(encoding="utf-8").splitlines():
+        prototype, is_entry, alike = line.partition("=")
+        if is_entry and not line.startswith("#"):
+            text = "".join(chr(int(code, 16)) for code in prototype.split())
+            found |= {int(code, 16): text for code in alike.split()}
+    return found

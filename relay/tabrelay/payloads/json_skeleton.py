@@ -1,0 +1,161 @@
+"""What is left of a long JSON text without its long strings, made while the text comes, a slice at a time. Pure.
+
+Nearly all of what is large is one long string: a picture, a file, a page. To look at it when all of it is there keeps
+everybody waiting for tens of milliseconds. Here each slice is looked at when it comes; what is parsed in the end is the
+little around those strings. A text whose gist is valid JSON is valid JSON, and the other way round.
+
+What the text means is not known here, except for the key `id`: its string may be long and is kept.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Generator
+from typing import Final
+
+import orjson
+
+from tabrelay.payloads.json_weight import Weight
+
+SHORT: Final = 64
+"""A string of no more characters stays: keys, and what a few of them say. Longer ones take time to parse."""
+LONGEST_ID: Final = 16 * 1024
+MAX_KEPT: Final = 6 * 1024 * 1024
+"""Bytes of what is left. orjson takes up to 4 ms for each MiB of digits or spaces."""
+
+# Outside of strings, with small strings. What is tried once is not tried again, however it ends.
+_OUTSIDE: Final = re.compile(r'(?:[^"]++|"[^"\\]{0,64}+(?:\\.[^"\\]{0,8}+){0,4}+")*+', re.DOTALL)
+_ID: Final = re.compile(r'"id"\s*:\s*\Z')
+_BEFORE: Final = 32  # characters before a string in which its key must be
+# RFC 8259, 7: what may stand in a string. Of surrogates, as orjson has it, only pairs.
+_ESCAPE: Final = (
+    r'\\(?:["\\/bfnrt]|u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
+    r"|[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+)
+_INSIDE: Final = re.compile(rf'[^"\\\x00-\x1f]*+(?:{_ESCAPE}[^"\\\x00-\x1f]*+)*+')
+_PAIR: Final = len(r"\ud83e\udd80")  # the longest that two slices can share
+
+
+# Bytes of memory that a text takes which is weighed by its gist: one letter outside of ASCII can make Python give four
+# to each of the others.
+MAX_MEMORY: Final = 17 * 1024 * 1024
+MAX_ESCAPES: Final = 1_500_000
+PIECE: Final = 64 * 1024
+
+
+class Gist:
+    """`is_bad`: whatever still comes, it will not be JSON. `is_heavy`: what is left weighs more than `most`, and
+    nothing of it is kept. `cost`: bytes of memory that it takes."""
+
+    __slots__ = (
+        *("_before", "_begun", "_carried", "_is_inside", "_kept", "_length", "_longest", "_most", "_weight"),
+        *("cost", "is_bad", "is_heavy"),
+    )
+
+    def __init__(self, most: int) -> None:
+        self.is_bad = self.is_heavy = False
+        self.cost = 0
+        self._most = most
+        self._weight = Weight()
+        self._before = ""  # the end of what was kept
+        self._longest = SHORT  # of the string that lasts, if it is to be kept
+        self._kept: list[str] = []
+        self._is_inside = False
+        self._begun: list[str] = []  # of the string that lasts, while it may be a short one
+        self._length = 0  # of that string, so far
+        self._carried = ""  # an escape that has only begun
+
+    def add(self, slice: str) -> None:
+        if self.is_bad or self.is_heavy:
+            return
+        text, at, kept = self._carried + slice, 0, len(self._kept)
+        self._carried = ""
+        while at < len(text) and not self.is_bad:
+            at = self._inside(text, at) if self._is_inside else self._outside(text, at)
+        self._weigh("".join(self._kept[kept:]))
+
+    def _weigh(self, text: str) -> None:
+        self._weight.add(text.encode("utf-8", "surrogatepass"))
+        # defence: values of a browser's message
+        if self._weight.total > self._most or self._weight.size > MAX_KEPT:
+            self.is_heavy = True
+            self._kept.clear()
+
+    def text(self) -> str | None:
+        """When all slices have come; None if they are no JSON, or heavy."""
+        if self.is_bad or self.is_heavy or self._is_inside:
+            return None
+        return "".join(self._kept)
+
+    def _outside(self, text: str, at: int) -> int:
+        found = _OUTSIDE.match(text, at)
+        assert found is not None  # it matches nothing at all, too
+        end = found.end()
+        self._keep(text[at:end])
+        if end == len(text):
+            return end
+        self._is_inside, self._length = True, 0
+        self._longest = LONGEST_ID if _ID.search(self._before) else SHORT
+        return end + 1
+
+    def _inside(self, text: str, at: int) -> int:
+        end = text.find('"', at)
+        end = len(text) if end < 0 else end
+        if text.find("\\", at, end) < 0:
+            # defence: control characters in a long string
+            self.is_bad = not _is_plain(text[at:end])
+        elif at == 0 and _is_within(text):  # asked once for each slice, and not for each string
+            end = len(text)
+        else:
+            found = _INSIDE.match(text, at)
+            assert found is not None
+            end = found.end()
+            if end < len(text) and text[end] != '"':
+                self._carried = text[end:]
+                self.is_bad = text[end] != "\\" or len(self._carried) >= _PAIR
+        self._length += end - at
+        if self._length <= self._longest:
+            self._begun.append(text[at:end])
+        if self._carried or end == len(text):
+            return len(text)
+        self._keep(f'"{"".join(self._begun) if self._length <= self._longest else ""}"')
+        self._begun.clear()
+        self._is_inside = False
+        return end + 1
+
+    def _keep(self, text: str) -> None:
+        self._kept.append(text)
+        self._before = (self._before + text)[-_BEFORE:] if len(text) < _BEFORE else text[-_BEFORE:]
+        # One letter outside of ASCII can make Python give four bytes to each of the others.
+        self.cost += len(text) if text.isascii() else 4 * len(text)
+
+
+def weighing(text: str, most: int) -> Generator[None, None, bool]:
+    """Does a long text take too long to parse: do its values, without long strings, weigh more than `most`? Looks at it
+    piece by piece. Returns the answer."""
+    gist = Gist(most)
+    for start in range(0, len(text), PIECE):
+        gist.add(text[start : start + PIECE])
+        yield
+    return gist.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
+
+
+def _is_plain(text: str) -> bool:
+    """Does it mean itself within quotes? Where neither quotes nor backslashes are, only control characters do not.
+    Nobody finds them sooner than who would have to write them in another way: it looks at many characters at a time."""
+    try:
+        written = orjson.dumps(text)
+    except orjson.JSONEncodeError:  # half of a surrogate pair
+        return False
+    return len(written) == len(text if text.isascii() else text.encode()) + 2
+
+
+def _is_within(text: str) -> bool:
+    """Can all of it stand within one string, and does no escape go on behind it? The parser is several times faster
+    than a pattern."""
+    try:
+        orjson.loads(f'"{text}"')
+    except orjson.JSONDecodeError:
+        return False
+    return True

@@ -1,0 +1,328 @@
+"""What a server says of itself, looked at before anybody believes it: its lists of tools, resources and prompts.
+
+A server may be somebody's page, and its texts end up in terminals, pages and models. What is too much, too large, too
+deep, or written so that it looks like something else is left out, and told. Pure; what a tool does is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from tabrelay.admission.policy import shown
+from tabrelay.payloads.confusables import skeleton
+from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
+from tabrelay.payloads.json_depth import is_deeper_than
+from tabserver.wire import jsonrpc
+
+MAX_NAME: Final = 128  # characters; MCP's own limit for tools
+MAX_TITLE: Final = 256
+MAX_URI: Final = 2048
+MAX_ITEMS: Final = 1024  # of a list that has no limit of its own
+MAX_INSTRUCTIONS: Final = 64 * 1024
+MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
+MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all members beside a list, or in `initialize`
+MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
+# The members of an `initialize` result that the relay itself reads.
+ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
+MAX_FLAWS: Final = 1000  # items that are left out; what follows in the list is not looked at
+MAX_ARGUMENTS: Final = 256  # of a prompt
+
+# method -> the list's key in the result
+KEYS: Final = {
+    "tools/list": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+    "prompts/list": "prompts",
+}
+# The answers that are checked before clients get them: lists, and what a server says of itself.
+# defence: hidden text: discovery
+SIFTED: Final = frozenset({*KEYS, "server/discover"})
+# Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
+_TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
+# In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.
+_IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_TRICKS}]")
+_IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_TRICKS}]")
+# In a name nothing that is not seen: control, format, surrogate, private use and separator characters.
+_IN_NAME: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Each is a setting of the relay. Sizes are characters, but for `list_bytes`."""
+
+    tools: int = 256
+    list_bytes: int = 256 * 1024
+    description: int = 8 * 1024
+    schema_depth: int = 32
+
+
+# For a catalogue that was bounded before, with other settings perhaps: only its shape is checked.
+ANY_SIZE: Final = Bounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 40, schema_depth=MAX_DEPTH)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with an item of a list. `name` is safe to show. `is_left_out`: clients do not get the item."""
+
+    name: str
+    why: str
+    is_left_out: bool = True
+
+
+def read_about(said: object) -> dict[str, Any]:
+    """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
+
+    A member of another type is left out, as if the server had not sent it, and so is one with hidden text. Other
+    members stay while there is room, unless they nest so deeply that the result could not be written as JSON again.
+    """
+    given = said if isinstance(said, dict) else {}
+    about: dict[str, Any] = {}
+    version, instructions = given.get("protocolVersion"), given.get("instructions")
+    if isinstance(version, str) and len(version) <= MAX_NAME:
+        about["protocolVersion"] = version
+    if isinstance(given.get("capabilities"), dict):
+        about["capabilities"] = _capabilities(given["capabilities"])
+    info = _server_info(given.get("serverInfo"))
+    if info is not None:
+        about["serverInfo"] = info
+    if isinstance(instructions, str) and len(instructions) <= MAX_INSTRUCTIONS:
+        about["instructions"] = instructions
+    # After those in ABOUT: the size of other members must not decide whether these are kept.
+    about |= {
+        name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)
+    }
+    if isinstance(about.get("_meta"), dict):
+        about["_meta"] = _without_hidden(about["_meta"])
+    # defence: hidden text: in what a server says of itself
+    return _without_hidden(about)
+
+
+def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
+    """The members without hidden text that fit into MAX_MEMBERS together; one that does not fit is left out."""
+    kept: dict[str, Any] = {}
+    size = 0
+    for name, value in members.items():
+        text = orjson.dumps({name: value})
+        # defence: the size of members beside a server's description of itself
+        # defence: members of a server's description of itself that follow a large one
+        if size + len(text) <= MAX_MEMBERS and not has_hidden_in_json(text.decode()):
+            size += len(text)
+            kept[name] = value
+    return kept
+
+
+def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
+    """Each capability is an object. `true` means one without details; what does not fit is left out."""
+    kept: dict[str, Any] = {}
+    size = 0
+    for name, value in said.items():
+        value = {} if value is True else value
+        if not isinstance(value, dict) or is_deeper_than(value, MAX_DEPTH):
+            continue
+        size += len(name) + len(orjson.dumps(value))
+        if size > MAX_CAPABILITIES:
+            break
+        kept[name] = value
+    return kept
+
+
+def _server_info(said: object) -> dict[str, Any] | None:
+    """MCP requires a name and a version. A server that sends only its name has version "0"."""
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or is_deeper_than(said, MAX_DEPTH):
+        return None
+    texts = ("name", "version", "title", "description", "websiteUrl")
+    if len(orjson.dumps(said)) > MAX_CAPABILITIES:
+        return None
+    wrong = {name for name in texts if name in said and not isinstance(said[name], str)}
+    seen = _without_hidden({name: value for name, value in said.items() if name not in wrong})
+    return {"version": "0"} | seen if "name" in seen else None
+
+
+def told(flaws: Sequence[Flaw], most: int = 3) -> str:
+    """The first of them, and how many there are: one line, however many."""
+    named = ", ".join(f'"{flaw.name}" {flaw.why}' for flaw in flaws[:most])
+    return named + (f"; and {len(flaws) - most:,} more" if len(flaws) > most else "")
+
+
+def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]], list[Flaw]]:
+    """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
+    return finished(inspecting(key, items, bounds))
+
+
+def finished(steps: Generator[None, None, Found]) -> Found:
+    """What a generator of steps finds, without a stop."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tuple[list[dict[str, Any]], list[Flaw]]]:
+    """The same, with a `yield` after each item, so that the caller can stop for a moment."""
+    if not isinstance(items, list):
+        return [], [Flaw(key, "is no list")]
+    most = bounds.tools if key == "tools" else MAX_ITEMS
+    kept: list[dict[str, Any]] = []
+    flaws: list[Flaw] = []
+    names: set[str] = set()
+    alike: dict[str, str] = {}  # skeleton -> the first name that has it
+    size = 0
+    for index, item in enumerate(items):
+        why = _flaw(key, item, bounds)
+        yield
+        name = _name(key, item)
+        if why is None and name in names:
+            why = "has a name that another one has"
+        # defence: tools of one server
+        if why is None and len(kept) >= most:
+            why = f"is one of more than {most}"
+        if why is None:
+            text = orjson.dumps(item)
+            if size + len(text) > bounds.list_bytes:
+                why = f"does not fit: the list is larger than {bounds.list_bytes:,} bytes"
+            # defence: hidden text: in a list
+            elif (yield from searching_json(text.decode())):
+                why = "has characters that are not seen"
+            else:
+                size += len(text)
+        if why is None:
+            kept.append(item)
+            names.add(name)
+            other = alike.setdefault(skeleton(name), name)
+            # defence: hidden text: names that look alike
+            if other != name:
+                flaws.append(Flaw(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
+        else:
+            flaws.append(Flaw(shown(name), why))
+            # defence: items of a list that are left out
+            if len(flaws) >= MAX_FLAWS:
+                if (rest := len(items) - index - 1) > 0:
+                    flaws.append(Flaw(key, f"has {rest:,} more items, which were not looked at"))
+                break
+        yield
+    return kept, flaws
+
+
+def _name(key: str, item: Any) -> str:
+    field = {"resources": "uri", "resourceTemplates": "uriTemplate"}.get(key, "name")
+    value = item.get(field) if isinstance(item, dict) else None
+    return value if isinstance(value, str) else "?"
+
+
+def _flaw(key: str, item: Any, bounds: Bounds) -> str | None:
+    """What is wrong with one item of a list, if anything is."""
+    if not isinstance(item, dict):
+        return "is no object"
+    if key in ("resources", "resourceTemplates"):
+        uri = item.get("uri" if key == "resources" else "uriTemplate")
+        if not isinstance(uri, str) or not uri or len(uri) > MAX_URI:
+            return f"has no URI of 1 to {MAX_URI:,} characters"
+        if not is_plain(uri):
+            return "has characters in its URI that nobody sees"
+    why = _flaw_in_name(item.get("name"), is_needed=key in ("tools", "prompts"))
+    # defence: the shape of a listed tool
+    return why or _flaw_in_texts(item, bounds) or _flaw_in_schemas(item, bounds) or _flaw_in_shape(item, bounds)
+
+
+def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
+    if name is None and not is_needed:
+        return None
+    # A resource's name is a title in all but its name.
+    most = MAX_NAME if is_needed else MAX_TITLE
+    if not isinstance(name, str) or not name or len(name) > most:
+        return f"has no name of 1 to {most} characters"
+    if not (is_plain(name) if is_needed else not _IN_TITLE.search(name)):
+        return "has characters in its name that nobody sees"
+    return None
+
+
+def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
+    annotations = item.get("annotations")
+    titles = [item.get("title"), annotations.get("title") if isinstance(annotations, dict) else None]
+    for title in titles:
+        if title is not None and not is_title(title):
+            return f"has a title that is no line of at most {MAX_TITLE} plain characters"
+    texts: list[Any] = [item.get("description")]
+    arguments = item.get("arguments")
+    if isinstance(arguments, list):  # a prompt's
+        if len(arguments) > MAX_ARGUMENTS:
+            return f"has more than {MAX_ARGUMENTS} arguments"
+        texts += [each.get("description") for each in arguments if isinstance(each, dict)]
+        for each in arguments:
+            if why := _flaw_in_name(each.get("name") if isinstance(each, dict) else None, is_needed=True):
+                return f"has an argument that {why}"
+    for text in texts:
+        if text is None:
+            continue
+        if not isinstance(text, str) or len(text) > bounds.description:
+            return f"has a description of more than {bounds.description:,} characters"
+        if _IN_PROSE.search(text):
+            return "has characters in its description that nobody sees"
+    return None
+
+
+def _flaw_in_schemas(item: dict[str, Any], bounds: Bounds) -> str | None:
+    for field in ("inputSchema", "outputSchema"):
+        if is_deeper_than(item.get(field), bounds.schema_depth):
+            return f"has a schema that nests deeper than {bounds.schema_depth} levels"
+    return None
+
+
+def _flaw_in_shape(item: dict[str, Any], bounds: Bounds) -> str | None:
+    for field in ("inputSchema", "outputSchema", "annotations", "_meta"):
+        if field in item and not isinstance(item[field], dict):
+            return f"has {field} that is no object"
+    if "arguments" in item and not isinstance(item["arguments"], list):
+        return "has arguments that are no list"
+    if is_deeper_than(item, bounds.schema_depth + 1):  # a schema is one level inside its tool
+        return f"nests deeper than {bounds.schema_depth} levels"
+    return None
+
+
+def is_title(text: Any) -> bool:
+    """Can it be shown as one line, and is that what it looks like?"""
+    return isinstance(text, str) and len(text) <= MAX_TITLE and not _IN_TITLE.search(text)
+
+
+def is_plain(text: str) -> bool:
+    """Is everything in it seen as what it is?"""
+    if text.isascii():
+        return text.isprintable()
+    # defence: ANSI and bidi in names
+    return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
+
+
+def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
+    """The answer to a method of SIFTED without what can't be believed. Raises ValueError for one that is not JSON."""
+    sifted, flaws = finished(sifting(method, orjson.loads(payload), bounds))
+    return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
+
+
+def sifting(
+    method: str, message: Any, bounds: Bounds
+) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Flaw]]]:
+    """The same on values; None if the answer is passed on as it came. Yields as `inspecting`.
+
+    A list is always written anew: of a member that comes twice, clients get the one that was checked.
+    """
+    result = message.get("result") if isinstance(message, dict) else None
+    if not isinstance(result, dict):
+        return None, ()
+    key = KEYS.get(method)
+    if key is None:
+        return jsonrpc.result_message(message.get("id"), read_about(result)), ()
+    if key not in result:
+        return None, ()
+    kept, flaws = yield from inspecting(key, result[key], bounds)
+    others = {name: value for name, value in result.items() if name != key and not is_deeper_than(value, MAX_DEPTH)}
+    return jsonrpc.result_message(message.get("id"), _without_hidden(others) | {key: kept}), flaws

@@ -1,0 +1,404 @@
+"""The door that browsers come through: one WebSocket at `/{server}` becomes a socket of a TabPeer.
+
+Runs behind the gate, so the principal is known. Plain ASGI: FastAPI has nothing to add to a byte pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from tabrelay.admission.policy import Principal, Refuse
+from tabrelay.calls.calls import Peer, Pending
+from tabrelay.config.settings import Settings
+from tabrelay.errors import RelayError
+from tabrelay.observe.call_metrics import Meter
+from tabrelay.payloads.sliced import Sliced
+from tabrelay.peers.browsers.asgi_bypass import conduit_of
+from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.plain_endpoint import Plain
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.browsers.user_agent import browser_name
+from tabrelay.peers.browsers.writer import Writer
+from tabrelay.peers.nodes.remote_peer import RemotePeer
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.instances import read_tabs
+from tabrelay.routing.registry import Registry
+from tabserver.wire import frames
+from tabserver.wire.errors import RemoteProtocolError, ServerNameError
+from tabserver.wire.frames import (
+    CLOSE_FORBIDDEN,
+    CLOSE_GOING_AWAY,
+    CLOSE_PROTOCOL,
+    CLOSE_REPLACED,
+    CLOSE_TRY_LATER,
+    CLOSE_UNAUTHORIZED,
+    REFUSALS,
+    SUBPROTOCOL,
+    Terms,
+)
+from tabserver.wire.limits import Limits
+from tabserver.wire.link import Link
+from tabserver.wire.memory_budget import Budget
+from tabserver.wire.names import OF, check_instance, check_server_name
+from tabserver.wire.pending_calls import Roster
+
+log = logging.getLogger(__name__)
+
+# A name that is kept for a browser in its grace is free soon.
+RESERVED_RETRY_MS: Final = 3000
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Dismissed(Exception):
+    """The gate says that this browser is no longer welcome; the text says why."""
+
+
+class Left(Exception):
+    """The browser closed the socket on purpose."""
+
+
+class Refused(Exception):
+    """L16: the browser closed the socket because of a frame of ours."""
+
+
+class Door:
+    """ASGI application for WebSockets. Keeps the sessions that may be resumed."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        build: str,
+        on_up: Callable[[str], None],
+        on_gone: Callable[[str], None],
+        drain: Drain,
+        state_key: Callable[[str, str], str],
+        meter: Meter | None = None,
+        rosters: dict[str, Roster[Pending]] | None = None,
+        seek: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
+        server of a principal seals with that its clients carry for it. `meter` counts who comes, goes and may not.
+        `rosters`: the calls of each name, where they are known to others too. `seek`: finds out who has a name at other
+        relays."""
+        self._meter = meter or Meter(0)
+        self._registry = registry
+        self._settings = settings
+        self._build = build
+        self._on_up = on_up
+        self._on_gone = on_gone
+        self._state_key = state_key
+        self._drain = drain
+        self._epoch = secrets.token_hex(8)
+        self._limits = Limits(
+            greeting_s=settings.hello_deadline_s,
+            heartbeat_s=settings.heartbeat_s,
+            grace_s=settings.grace_s,
+            replay_messages=settings.replay_messages,
+            replay_bytes=settings.replay_bytes,
+            max_message=settings.max_message,
+            max_part=settings.max_part,
+        )
+        self._sessions: dict[str, TabPeer] = {}
+        self._plain = Plain(registry, settings, on_up)
+        self._rosters: dict[str, Roster[Pending]] = {} if rosters is None else rosters
+        self._seek = seek
+        # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
+        self._budget = Budget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
+        self._writers: set[Writer] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()  # websocket.connect
+        principal: Principal = scope["state"]["principal"]
+        try:
+            server = check_server_name(scope["path"].removeprefix("/"))
+        except ServerNameError as error:
+            await self._refuse(send, Refuse(404, "bad_name", str(error)))
+            return
+        offered = scope.get("subprotocols", ())
+        is_plain = self._plain.takes(server, offered)
+        if SUBPROTOCOL not in offered and not is_plain:
+            await self._refuse(send, Refuse(400, "subprotocol", f"Offer the WebSocket subprotocol {SUBPROTOCOL}."))
+            return
+        if self._seek is not None:
+            with suppress(RelayError):
+                await self._seek(server)
+        refusal = self.refusal(principal, server) or (self._plain.refusal(server) if is_plain else None)
+        if refusal is not None:
+            await self._refuse(send, refusal)
+            return
+        chosen = self._plain.subprotocol(offered) if is_plain else SUBPROTOCOL
+        await send({"type": "websocket.accept", "subprotocol": chosen})
+        socket = self._writer(scope, send)
+        writer = asyncio.create_task(socket.run())
+        self._writers.add(socket)
+        if not is_plain and (signature := scope["state"].get("signature")) is not None:
+            # defence: another program on the port: a socket begins with a signature
+            socket.write([(signature, None)])  # P6: before the worker says anything
+        with self._drain.sockets:
+            try:
+                if is_plain:
+                    self._meter.arrived("plain")
+                    await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
+                else:
+                    await self._serve(server, principal, scope, receive, socket)
+            except Dismissed as dismissed:
+                socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
+            except (Left, Refused):
+                pass
+            finally:
+                self._meter.departed()
+                self._writers.discard(socket)
+                await socket.finish()
+                await writer
+
+    def _writer(self, scope: Scope, send: Send) -> Writer:
+        limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
+        conduit = conduit_of(scope)
+        return Writer(send, **limits) if conduit is None else Writer(send, say=conduit.say, **limits)
+
+    async def _refuse(self, send: Send, refusal: Refuse) -> None:
+        """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
+        self._meter.refused("door", refusal.reason)
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
+        await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
+
+    async def _serve(self, server: str, principal: Principal, scope: Scope, receive: Receive, socket: Writer) -> None:
+        try:
+            async with asyncio.timeout(self._limits.greeting_s):
+                hello = await _next_text(receive)
+        except TimeoutError:
+            self._meter.refused("door", "hello")
+            socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
+            return
+        if hello is None:
+            return
+        # L8: the name may have been taken since the handshake.
+        refusal = self._held_by_another(principal, server)
+        # defence: take-over: the holder of a name is looked up at the hello
+        if refusal is not None:
+            self._refuse_greeting(socket, refusal)
+            return
+        try:
+            peer = self._session(server, principal, scope, hello)
+        except (RemoteProtocolError, ServerNameError) as error:
+            self._meter.refused("door", "hello")
+            socket.write([(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)])
+            socket.close(CLOSE_PROTOCOL, str(error))
+            return
+        socket.on_slow = lambda: peer.slow(socket)
+        try:
+            peer.attach(socket, hello)
+        finally:
+            if not self._is_session(peer):
+                peer.retire(CLOSE_PROTOCOL, "the greeting was refused", is_displaced=True)
+        conduit = conduit_of(scope)
+        if conduit is not None:
+            conduit.on_text = partial(peer.hear, socket)
+        try:
+            # What the conduit does not carry: large messages, and the end.
+            while (text := await _next_text(receive)) is not None:
+                peer.hear(socket, text)
+        except Dismissed as dismissed:
+            # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
+            peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
+        except Left:
+            peer.left(socket)
+        except Refused:
+            peer.refused(socket)
+        finally:
+            if conduit is not None:
+                conduit.on_text = None
+            peer.detach(socket)
+
+    def _refuse_greeting(self, socket: Writer, refusal: Refuse) -> None:
+        """L8: 4403, as 403 before the handshake. 1013, as 503."""
+        self._meter.refused("door", refusal.reason)
+        code = CLOSE_FORBIDDEN if refusal.status == 403 else CLOSE_TRY_LATER
+        bye: dict[str, Any] = {"t": "bye", "code": code, "reason": refusal.message}
+        if refusal.retry_after_ms is not None:
+            bye["retry_ms"] = refusal.retry_after_ms
+        socket.write([(frames.encode(**bye), None)])
+        socket.close(code, refusal.message)
+
+    def refusal(self, principal: Principal, server: str) -> Refuse | None:
+        """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
+        holders = self._holders(server)
+        # A browser that has a call in flight and lost its socket may still bring the result.
+        if self._drain.is_on and not any(isinstance(peer, TabPeer) and peer.in_flight for peer in holders):
+            return Refuse(503, "draining", "The relay is restarting.")
+        return self._held_by_another(principal, server)
+
+    def _holders(self, server: str) -> list[Peer | None]:
+        holders: list[Peer | None] = [self._registry.holder(server)]
+        if self._is_shared(server):
+            holders += [entry.peer for entry in self._registry.members(server)]
+        return holders
+
+    def _held_by_another(self, principal: Principal, server: str) -> Refuse | None:
+        """L8: a name belongs to the principal of the browser that holds it, also during that browser's grace."""
+        refusals = (self._taken(principal, server, peer) for peer in self._holders(server))
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    def _is_shared(self, server: str) -> bool:
+        return server in self._settings.instances
+
+    def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
+        if peer is not None and not isinstance(peer, TabPeer | SocketPeer | RemotePeer):
+            return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
+        if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
+            return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
+        # defence: a name that another page holds
+        if not isinstance(peer, TabPeer | SocketPeer | RemotePeer) or peer.principal == principal.id:
+            return None
+        if peer.is_up:
+            return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
+        # defence: take-over: a name is kept during the grace
+        if peer.is_reserved:
+            text = f'"{server}" is kept for a page of another origin or token that has just lost its connection.'
+            return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
+        return None
+
+    def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> TabPeer:
+        """The session that a greeting asks for, or a new one."""
+        if len(hello) > self._settings.max_hello:
+            raise RemoteProtocolError(f"a hello has at most {self._settings.max_hello} characters")
+        frame = frames.decode(hello)
+        if frame["t"] != "hello":
+            raise RemoteProtocolError(f"the first frame must be hello, not {frame['t']}")
+        if frame["server"] != server:
+            raise RemoteProtocolError("the hello names another server than the URL")
+        origin, name = _header(scope, b"origin"), server
+        if self._is_shared(server):
+            # A worker of a page that can keep nothing has only its own name, which ends with it.
+            name = f"{server}{OF}{check_instance(frame.get('browser') or frame['inst'][:8])}"
+        known = self._sessions.get(frame.get("sid", ""))
+        # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
+        # defence: a stolen sid
+        if known is not None and (known.server, known.principal, known.origin, known.inst) == (
+            name,
+            principal.id,
+            origin,
+            frame["inst"],
+        ):
+            return known
+        terms = Terms(
+            sid=secrets.token_urlsafe(24),
+            epoch=self._epoch,
+            build=self._build,
+            grace_ms=round(self._limits.grace_s * 1000),
+            beat_ms=round(self._limits.heartbeat_s * 1000),
+            max_message=self._limits.max_message,
+            static_tools=server in self._settings.static_tools,
+            approve=self._settings.approve,
+            key=self._state_key(server, principal.id),
+        )
+        peer = TabPeer(
+            name,
+            inst=frame["inst"],
+            principal=principal.id,
+            origin=origin,
+            link=Link.accepter(terms, self._limits, Sliced(self._settings.max_values), self._budget),
+            # defence: a result of a call that a browser does not own
+            roster=self._rosters.setdefault(name, Roster()),
+            budget=self._budget,
+            in_flight_limit=self._settings.in_flight_server,
+            max_values=self._settings.max_values,
+            on_up=self._up,
+            on_away=self._away,
+            on_gone=self._gone,
+            on_tabs=self._tabs,
+            browser=browser_name(_header(scope, b"user-agent") or ""),
+        )
+        return peer
+
+    def _is_session(self, peer: TabPeer) -> bool:
+        """Was it ever welcomed? A dial whose greeting was refused leaves nothing behind."""
+        return self._sessions.get(peer.link.sid or "") is peer
+
+    def _away(self, peer: TabPeer) -> None:
+        if self._is_session(peer):
+            self._registry.away(peer.server, peer)
+
+    def _up(self, peer: TabPeer) -> None:
+        self._sessions[peer.link.sid or ""] = peer
+        displaced = self._registry.take(peer.server, peer)
+        if isinstance(displaced, TabPeer):
+            # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
+            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
+        elif isinstance(displaced, SocketPeer):
+            displaced.stand_down()
+        self._registry.introduce(peer.server, peer.browser)
+        self._meter.arrived("resumed" if peer.is_resumed else "new")
+        log.info("%s: connected", peer.server)
+        self._on_up(peer.server)
+
+    def _gone(self, peer: TabPeer) -> None:
+        if not self._is_session(peer):
+            if self._registry.holder(peer.server) is None and not len(self._rosters[peer.server]):
+                del self._rosters[peer.server]
+            return
+        del self._sessions[peer.link.sid or ""]
+        self._registry.release(peer.server, peer)
+        asyncio.get_running_loop().call_soon(self._forget_roster, peer.server)  # when its calls have failed
+        log.info("%s: gone", peer.server)
+        self._on_gone(peer.server)
+        self._plain.reclaim(peer.server)
+
+    def _forget_roster(self, name: str) -> None:
+        """New names and browsers come without end: of those that are gone nothing is kept."""
+        if self._registry.holder(name) is None and not self._rosters.get(name, True):
+            # defence: bounds: calls of names that are gone
+            del self._rosters[name]
+
+    def _tabs(self, peer: TabPeer, said: object) -> None:
+        known = read_tabs(said)
+        if known is not None and self._registry.holder(peer.server) is peer:
+            self._registry.know_tabs(peer.server, *known)
+
+    @property
+    def budget(self) -> Budget:
+        """What all links keep together."""
+        return self._budget
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Written to browsers and not sent yet."""
+        return sum(writer.waiting_bytes for writer in self._writers)
+
+    def browsers(self) -> list[TabPeer | SocketPeer]:
+        return [*self._sessions.values(), *self._plain.peers()]
+
+
+async def _next_text(receive: Receive) -> str | None:
+    """The next text message; None when the socket is gone. Binary is not of this protocol: read as nothing at all."""
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            if message.get("code") == CLOSE_UNAUTHORIZED:
+                raise Dismissed(message.get("reason") or "unauthorized")
+            if message.get("code") == CLOSE_GOING_AWAY:
+                raise Left
+            if message.get("code") in REFUSALS:
+                raise Refused
+            return None
+        text = message.get("text")
+        if text is not None:
+            return str(text)
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return str(value.decode("latin-1").strip())
+    return None

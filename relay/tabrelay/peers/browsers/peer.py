@@ -1,0 +1,514 @@
+"""A server that lives in a browser: the relay's end of a link and the calls that wait on it.
+
+A thin shell around `tabserver.wire.Link`: read, receive, dispatch events, write frames, re-arm one timer. The worker's
+`tabserver.transport.reconnect` is its sibling; logic that both need belongs in the wire. Who may dial is decided by the gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import orjson
+
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
+from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
+from tabrelay.payloads.json_weight import is_heavy
+from tabrelay.payloads.sliced import Payload, Slices, text_of
+from tabrelay.peers.browsers import response_check
+from tabserver.wire.control_messages import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
+from tabserver.wire.eras import Era
+from tabserver.wire.errors import BufferFull, MessageTooLarge
+from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Silence, Undeliverable, Violation, Welcomed
+from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
+from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
+from tabserver.wire.limits import LARGEST_PART
+from tabserver.wire.link import Link, Phase
+from tabserver.wire.memory_budget import Budget
+from tabserver.wire.pending_calls import Roster
+
+log = logging.getLogger(__name__)
+
+LISTEN: Final = "subscriptions/listen"
+MAX_LISTENERS: Final = 512
+# Characters of a browser's notification or request. Others parse it again, whole.
+MAX_NOTICE: Final = 4 * 1024 * 1024
+MAX_OUR_NOTE: Final = 256 * 1024  # of what the worker tells the relay itself: its tabs, a pin
+# Weight of a frame's header, which may repeat a long request id. The standard library parses it.
+MAX_HEADER_VALUES: Final = 32_000
+# Calls of one turn of the event loop that are written together. With more, the browser would wait until all are read,
+# and then the relay until all are answered: a third of the calls per second is lost, and no processor time won.
+AT_ONCE: Final = 8
+RETRY_TIMER_S: Final = 1.0
+# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+UP: Final = Phase.UP
+MODERN: Final = Era.MODERN
+REQ: Final = Kind.REQ
+
+
+class Socket(Protocol):
+    """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
+
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
+        """Header and payload of each, in order."""
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class TabPeer:
+    """One session with one browser worker. A new session is a new TabPeer; a new socket is not."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        inst: str,
+        principal: str,
+        origin: str | None,
+        link: Link[Any],  # what is said is text, and so is what comes, or slices of it
+        roster: Roster[Pending],
+        budget: Budget,
+        in_flight_limit: int,
+        max_values: int,
+        on_up: Callable[[TabPeer], None],
+        on_away: Callable[[TabPeer], None],
+        on_gone: Callable[[TabPeer], None],
+        on_tabs: Callable[[TabPeer, object], None] = lambda peer, said: None,
+        browser: str = "",
+    ) -> None:
+        """`server`: the name that it holds; where browsers share one, its own address. `browser`: what it runs in, for
+        people."""
+        self.server = server
+        self.inst = inst
+        self.principal = principal
+        self.origin = origin
+        self.browser = browser
+        self.link = link
+        self._roster = roster
+        self._budget = budget
+        self._in_flight_limit = in_flight_limit
+        self._max_values = max_values
+        self._on_up = on_up
+        self._on_away = on_away
+        self._on_gone = on_gone
+        self._on_tabs = on_tabs
+        self._loop = asyncio.get_running_loop()
+        self._socket: Socket | None = None
+        self._opened: dict[str, Caller] = {}
+        self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._will_write = False
+        self._unwritten = 0  # calls that are not on the socket yet
+        self._gone = False
+        self._has_left = False  # did it leave on purpose? Else it is expected back within its grace.
+        self.is_resumed = False  # did the socket that it has now find the session again?
+
+    # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        return self.link.phase is UP and not self._gone
+
+    @property
+    def is_reserved(self) -> bool:
+        """L8: is the name kept for its principal? While it is up or has a client's call, and during the grace of a
+        browser that did not leave on purpose."""
+        if self._gone or self.is_up or not self._has_left:
+            return not self._gone
+        calls = (pending.call for pending in self._roster.values())
+        # defence: take-over: a name is kept while its browser has a call
+        return any(call.method != LISTEN and call.caller.principal != RELAY for call in calls)
+
+    @property
+    def identity(self) -> str:
+        """Which worker this is, in a form that tells nobody else how to be it."""
+        return hashlib.sha256(f"{self.principal} {self.origin} {self.inst}".encode()).hexdigest()[:32]
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that will end; a stream that a client listens on is none."""
+        return sum(pending.call.method != LISTEN for pending in self._roster.values())
+
+    def start(self, pending: Pending) -> None:
+        call, roster, asked_of = pending.call, self._roster, pending.asked_of
+        key = (call.channel, call.id)
+        # Counted one by one only when there are many: listeners are not calls, and have a bound of their own. One that
+        # this browser has already takes no more room when it is asked again.
+        if len(roster) >= self._in_flight_limit and asked_of is None:
+            self._check_room(call)
+        if key in roster:
+            raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
+        if asked_of is not None and asked_of != self.identity:
+            raise BrowserGone(f'Another browser took over "{self.server}" while it had the call.')
+        self._ask(pending, again=asked_of is not None)
+        roster[key] = pending
+        self._unwritten += 1
+        if self._unwritten >= AT_ONCE:
+            self._write()
+        elif not self._will_write:
+            self._write_soon()
+
+    def _check_room(self, call: Call) -> None:
+        running = self.in_flight
+        most = self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0)
+        if call.method == LISTEN and len(self._roster) - running >= MAX_LISTENERS:
+            raise Busy(f'{MAX_LISTENERS} callers listen to "{self.server}" already.', retry_after_ms=10_000)
+        if call.method != LISTEN and running >= most:
+            raise Busy(
+                f'Server "{self.server}" has {running} calls in flight already. Try again in a moment.',
+                retry_after_ms=1000,
+            )
+
+    def _ask(self, pending: Pending, *, again: bool = False) -> None:
+        call = pending.call
+        is_single = call.caller.era is MODERN
+        caller = call.caller if is_single else None
+        try:
+            if not is_single and call.channel not in self._opened:
+                self._open(call.channel, call.caller)
+            now = self._loop.time()
+            self.link.send(call.channel, REQ, call.payload, now, id=call.id, caller=caller, again=again)
+        except BufferFull:
+            raise Busy(
+                f'Server "{self.server}" is not keeping up. Try again in a moment.', retry_after_ms=1000
+            ) from None
+        except MessageTooLarge as error:
+            text = f"The request is too large for a browser: {error}."
+            raise BadRequest(text, status=413, reason="too_large") from None
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        call = pending.call
+        if self._roster.pop((call.channel, call.id), None) is None or self._gone:
+            return
+        if call.caller.era is MODERN:
+            self._say(lambda now: self.link.close(call.channel, why, now))
+        else:
+            note = notification("notifications/cancelled", {"requestId": call.id, "reason": why})
+            self.notify(call.channel, call.caller, orjson.dumps(note).decode())
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        def say(now: float) -> None:
+            self._open(channel, caller)
+            # A response may hold a key called "method" somewhere inside, so a look at the text would not do.
+            is_note = '"method"' in payload and "method" in orjson.loads(payload)
+            kind = Kind.NOTE if is_note else Kind.RES
+            self.link.send(channel, kind, payload, now)
+
+        self._say(say)
+
+    def end(self, channel: str, why: str) -> None:
+        self._sinks.pop(channel, None)
+        if self._opened.pop(channel, None) is not None:
+            self._say(lambda now: self.link.close(channel, why, now))
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        self._sinks[channel] = sink
+        self._say(lambda _now: self._open(channel, caller))
+
+    def unheard(self) -> list[tuple[str, Caller, str]]:
+        """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""
+        said = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unheard()]
+        return [(channel, one, text) for channel, one, text in said if one is not None and one.principal != RELAY]
+
+    def _open(self, channel: str, caller: Caller) -> None:
+        if channel not in self._opened:
+            self.link.open(channel, caller, self._loop.time())
+            self._opened[channel] = caller
+
+    def _say(self, write: Callable[[float], None]) -> None:
+        """Send what nobody waits for: when the link has no room, it is not worth an error."""
+        if self._gone or self.link.is_over:
+            return
+        try:
+            write(self._loop.time())
+        except (BufferFull, MessageTooLarge) as error:
+            log.warning("%s: dropped a message to the browser: %s", self.server, error)
+        self._pump()
+
+    # -- the socket's side --------------------------------------------------------------------------------------------
+
+    def attach(self, socket: Socket, hello: str) -> None:
+        """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
+        now = self._loop.time()
+        stale, self._socket = self._socket, socket
+        self._has_left = False
+        if stale is not None:
+            self.link.disconnected(now)
+            stale.close(CLOSE_REPLACED, "the same worker has dialled again")
+        self.link.connected(now)
+        self.receive(socket, hello, None)
+
+    def hear(self, socket: Socket, text: str) -> None:
+        """One text of the socket."""
+        if socket is not self._socket:
+            return
+        header, newline, payload = text.partition("\n")  # as `frames.split` does
+        # defence: characters of one frame
+        if len(payload) > LARGEST_PART:
+            self._handle(Violation(f"a frame of more than {LARGEST_PART:,} characters", too_much=True))
+            return
+        answered = self.link.answer(header, payload, self._loop.time()) if newline else None
+        if answered is None:
+            # defence: values of a frame's header
+            if is_heavy(header, MAX_HEADER_VALUES):
+                self._handle(Violation("a frame's header has too many values", too_much=True))
+            else:
+                self.receive(socket, header, payload if newline else None)
+            return
+        # A result for a call that this browser does not have is nobody's: it was cancelled, or never made.
+        pending = self._roster.pop(answered, None)
+        if pending is not None:
+            self._settle(pending, payload)
+        if not self._will_write:
+            self._write_soon()
+
+    def receive(self, socket: Socket, header: str, payload: str | None) -> None:
+        if socket is self._socket:
+            self.link.receive(header, payload, self._loop.time())
+            if self.link.has_events:
+                self._pump()
+            else:  # a slice, or a word that it has come
+                self._write_soon()
+
+    def detach(self, socket: Socket) -> None:
+        """The socket closed. The session waits for the next one until its grace is over."""
+        if socket is not self._socket:
+            return
+        self._socket = None
+        self.link.disconnected(self._loop.time())
+        self._on_away(self)
+        self._pump()
+
+    def left(self, socket: Socket) -> None:
+        """The browser closed the socket on purpose: its page was closed, or asked for it."""
+        if socket is self._socket:
+            self._has_left = True
+
+    def refused(self, socket: Socket) -> None:
+        """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
+        if socket is self._socket:
+            self.link.refused()
+
+    def slow(self, socket: Socket) -> None:
+        """The browser does not read what it is sent: without this socket, the session waits for a better one."""
+        if socket is self._socket:
+            self._drop(CLOSE_SLOW, "the browser reads too slowly")
+
+    def retire(self, code: int, reason: str, retry_ms: int | None = None, *, is_displaced: bool = False) -> None:
+        """End the session now: the relay stops, or another session took the name, and its calls with it."""
+        if self._gone:
+            return
+        if self._socket is not None:
+            self.link.bye(code, reason, self._loop.time(), retry_ms)
+            self._write()
+            self._socket.close(code, reason)
+            self._socket = None
+        self._end()
+        if not is_displaced:
+            self._lose(self._roster.abandon(), reason)
+
+    def _write_soon(self) -> None:
+        """At the end of this turn of the loop: many calls come and many answers are heard in one, and what is said to
+        the browser has no events."""
+        if not self._will_write:
+            self._will_write = True
+            self._loop.call_soon(self._write_now)
+
+    def _write_now(self) -> None:
+        self._will_write = False
+        self._write()
+        self._arm()
+
+    def _pump(self) -> None:
+        try:
+            for event in self.link.events():
+                # defence: stalls: an event that fails at the relay does not end the others
+                self._handle_safely(event)
+            self._write()
+        finally:
+            self._arm()
+
+    def _handle_safely(self, event: Event) -> None:
+        """One event that can't be handled must not take those behind it along: they are answers of other calls."""
+        try:
+            self._handle(event)
+        except Exception:
+            log.exception("%s: could not handle %s", self.server, type(event).__name__)
+
+    def _write(self) -> None:
+        self._unwritten = 0
+        said = self.link.frames()
+        if said and self._socket is not None:
+            self._socket.write(said)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case Received():
+                self._received(event)
+            case Welcomed():
+                self._welcomed(event)
+            case Closed(channel, why):
+                self._channel_closed(channel, why)
+            case Violation(reason, too_much=True):
+                log.warning("%s: the browser sent too much: %s", self.server, reason)
+                self.retire(CLOSE_TOO_BIG, reason)
+            case Violation(reason):
+                log.warning("%s: the browser broke the link's protocol: %s", self.server, reason)
+                self._drop(CLOSE_PROTOCOL, reason)
+            case Undeliverable():
+                self._not_taken(event)
+            case Silence(waited_for):
+                self._drop(CLOSE_PROTOCOL, f"waited too long for {waited_for}")
+            case Expired():
+                self._end()
+                self._lose(self._roster.abandon(), "it did not come back in time")
+            case Parted(code, reason):
+                # defence: take-over: a goodbye frees a name
+                self._has_left = True
+                log.debug("%s: the browser says goodbye: %s %s", self.server, code, reason)
+            case _:
+                log.debug("%s: ignored %r", self.server, event)
+
+    def _not_taken(self, event: Undeliverable) -> None:
+        log.warning("%s: the browser closed the connection when a frame came: it is not sent again", self.server)
+        if event.kind is None:
+            self._opened.pop(event.channel, None)
+        pending = self._roster.pop((event.channel, event.id), None) if event.id is not None else None
+        if pending is not None:
+            text = f'The browser that offers "{self.server}" closed its connection when it got the call.'
+            pending.fail(BrowserGone(text))
+
+    def _welcomed(self, event: Welcomed) -> None:
+        self.is_resumed = event.resumed
+        if not event.resumed:
+            # Whoever only knows what a worker calls itself is not that worker, and gets none of its calls.
+            # defence: another worker's calls
+            again, lost = self._roster.claim(self.identity)
+            for pending in again:
+                try:
+                    self._ask(pending, again=True)
+                except RelayError as error:
+                    self._roster.pop((pending.call.channel, pending.call.id), None)
+                    # defence: calls that find no room in a new session of their worker
+                    pending.fail(doubtful(error))
+            self._lose(lost, "another worker of the browser took its place")
+        self._on_up(self)
+
+    def _received(self, event: Received[Any]) -> None:
+        if event.kind is Kind.RES and event.id is not None:
+            pending = self._roster.pop((event.channel, event.id), None)
+            if pending is not None and isinstance(event.payload, Slices):
+                # In a turn of its own: in this one, the last slices were checked.
+                self._loop.call_soon(self._settle, pending, event.payload)
+            elif pending is not None:
+                self._settle(pending, event.payload)
+        elif event.kind is not Kind.RES:
+            self._spoke(event, event.payload)
+
+    def _spoke(self, event: Received[Any], said: Payload) -> None:
+        """The server says or asks something: it goes to the call it belongs to, or to the session's own stream."""
+        message = response_check.skim(said, self._max_values) if len(said) <= MAX_NOTICE else None
+        # Only a session can be asked something. What is not what its header says is nobody's.
+        is_question = event.kind is Kind.REQ
+        if is_question and event.channel not in self._opened:
+            return
+        if message is None or ("id" in message) is not is_question:
+            self._refuse(event)
+            return
+        payload = text_of(said)
+        if isinstance(said, Slices) and message.get("method") in (TABS, PIN):
+            # With its long strings. It is parsed twice, so a longer one is dropped.
+            # defence: length of a note about tabs
+            message = (response_check.read(payload, self._max_values) if len(said) <= MAX_OUR_NOTE else None) or {}
+        method, params = message.get("method"), message.get("params", {})
+        # defence: the shape of a browser's note
+        if not isinstance(method, str) or not isinstance(params, dict):
+            return  # JSON-RPC allows an array of params, MCP does not
+        related = self._roster.get((event.channel, event.related)) if event.related is not None else None
+        if method == CLOSE_STREAM:
+            if related is not None and related.call.caller.era is Era.LEGACY:
+                related.notify(Notice(payload, ends_stream=True))
+        elif method == TABS:
+            self._on_tabs(self, params)
+        elif method == PIN:
+            tab = params.get("tab")
+            # defence: the length of a pinned tab's id
+            if related is not None and related.on_pin is not None and is_pin(tab):
+                related.on_pin(tab)
+        elif method.startswith(OURS):
+            log.debug("%s: ignored the note %.80s", self.server, method)
+        elif related is not None:
+            related.notify(Notice(payload))
+        elif event.channel in self._sinks:
+            self._sinks[event.channel](Notice(payload))
+
+    def _refuse(self, event: Received[Any]) -> None:
+        """A notification or a request of the browser's is dropped; the browser waits for the answer to a request."""
+        log.debug("%s: dropped a %s of the browser's: not JSON-RPC, or too large", self.server, event.kind.value)
+        if event.kind is Kind.REQ and event.id is not None:
+            text = f"Not one JSON-RPC request of at most {MAX_NOTICE:,} characters and {self._max_values:,} values."
+            payload = orjson.dumps(error_message(event.id, INVALID_REQUEST, text)).decode()
+            self._say(lambda now: self.link.send(event.channel, Kind.RES, payload, now))
+
+    def _settle(self, pending: Pending, payload: Payload) -> None:
+        """Give the caller its answer, or the truth about an answer that is none."""
+        try:
+            code, is_plain = response_check.judge(payload, pending.call.id, self._max_values)
+        except (BadAnswer, ResultTooLarge) as error:
+            pending.fail(error)
+            return
+        # Until the caller has it, the answer is memory that the links' budget must know of.
+        budget, cost = self._budget, memory_of(payload)
+        budget.add(cost)
+        pending.finish(Reply(payload, code, is_plain, budget, cost))
+
+    def _channel_closed(self, channel: str, why: str) -> None:
+        self._opened.pop(channel, None)
+        for pending in self._roster.take_channel(channel):
+            pending.fail(BrowserGone(f'Server "{self.server}" ended the call: {why}.'))
+
+    def _drop(self, code: int, reason: str) -> None:
+        socket = self._socket
+        if socket is not None:
+            self.link.bye(code, reason, self._loop.time())
+            self._write()
+            socket.close(code, reason)
+            self.detach(socket)
+
+    def _end(self) -> None:
+        self._gone = True
+        self.link.end()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_gone(self)
+
+    def _lose(self, lost: list[Pending], why: str) -> None:
+        for pending in lost:
+            pending.fail(BrowserGone(f'The browser that offers "{self.server}" left while it had the call: {why}.'))
+
+    def _arm(self) -> None:
+        """One timer, moved only when it must fire earlier: most frames just push it further away."""
+        due = self.link.next_timer()
+        if due is None or self._gone:
+            return
+        if self._timer is None or due < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            # The handle is not asked: one of uvloop's that is due at once does not know when that is.
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
+
+    def _fire(self) -> None:
+        self._timer = None
+        try:
+            self.link.handle_timer(self._loop.time())
+        except Exception:
+            # Without its timer a link would send no heartbeat any more. A pause, as it may fail again.
+            log.exception("%s: a timer of the link failed", self.server)
+            due = self._loop.time() + RETRY_TIMER_S
+            # defence: stalls: a link whose timer failed gets another one at the relay
+            self._timer, self._timer_due = self._loop.call_at(due, self._fire), due
+        self._pump()

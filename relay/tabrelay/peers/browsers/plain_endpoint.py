@@ -1,0 +1,106 @@
+"""The side door for plain pages: names that are configured for it take a WebSocket without a link.
+
+A page that is refused is refused before the 101. One that was let in is never thrown out for being one too many: it
+would dial again at once, and for ever. Whether a page may come without a token is for the gate to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from tabrelay.admission.policy import Principal, Refuse
+from tabrelay.calls.calls import Peer
+from tabrelay.config.settings import Settings
+from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.browsers.plain_session import Socket
+from tabrelay.peers.nodes.remote_peer import RemotePeer
+from tabrelay.routing.question_limits import limits_of
+from tabrelay.routing.registry import Registry
+from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.to_legacy import Live
+from tabserver.wire.frames import SUBPROTOCOL
+
+log = logging.getLogger(__name__)
+
+MCP: Final = "mcp"  # what the official TypeScript SDK v1 offers, and must be given
+
+
+class Plain:
+    """The plain servers of a relay: one SocketPeer per name, made when the first page of that name comes."""
+
+    def __init__(self, registry: Registry, settings: Settings, on_up: Callable[[str], None]) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._on_up = on_up
+        self._names = frozenset(settings.plain)
+        self._parking: Parking[Live] = Parking(ttl_s=settings.park_s, most=settings.park_caller)
+        self._peers: dict[str, SocketPeer] = {}
+
+    def takes(self, server: str, offered: Sequence[str]) -> bool:
+        """Is this a plain page of a server that is configured for them? One that has a link uses it."""
+        return server in self._names and SUBPROTOCOL not in offered and (not offered or MCP in offered)
+
+    def subprotocol(self, offered: Sequence[str]) -> str | None:
+        return MCP if MCP in offered else None
+
+    def refusal(self, server: str) -> Refuse | None:
+        peer = self._peers.get(server)
+        if peer is not None and not peer.has_room:
+            return Refuse(409, "busy", f'"{server}" has too many pages already. Close some.')
+        return None
+
+    async def serve(
+        self, server: str, principal: Principal, socket: Socket, next_text: Callable[[], Awaitable[str | None]]
+    ) -> None:
+        peer = self._peer(server)
+        conversation = peer.attach(socket, principal.id)
+        try:
+            while (text := await next_text()) is not None:
+                await conversation.receive(text)
+        finally:
+            peer.detach(conversation)
+
+    def peers(self) -> list[SocketPeer]:
+        return list(self._peers.values())
+
+    def reclaim(self, server: str) -> None:
+        """Nobody holds the name any more: a plain page that waited has it."""
+        peer = self._peers.get(server)
+        if peer is not None and peer.is_up:
+            self._up(peer)
+
+    def _peer(self, server: str) -> SocketPeer:
+        peer = self._peers.get(server)
+        if peer is None:
+            peer = self._peers[server] = SocketPeer(
+                server,
+                parking=self._parking,
+                in_flight_limit=self._settings.in_flight_server,
+                repeat_s=self._settings.greet_s,
+                limits=limits_of(self._settings),
+                max_values=self._settings.max_values,
+                on_up=self._up,
+                on_away=self._away,
+            )
+        return peer
+
+    def _up(self, peer: SocketPeer) -> None:
+        holder = self._registry.holder(peer.server)
+        if holder is not None and holder is not peer and (holder.is_up or self._is_kept_from(peer, holder)):
+            return  # it was there first, and is no plain page: this one stays idle until that one has gone
+        self._registry.take(peer.server, peer)
+        log.info("%s: connected, a plain page of %s", peer.server, peer.principal)
+        self._on_up(peer.server)
+
+    def _is_kept_from(self, peer: SocketPeer, holder: Peer) -> bool:
+        """L8: is the name kept for a browser of another principal that is in its grace?"""
+        if not isinstance(holder, TabPeer | RemotePeer):
+            return False
+        return holder.is_reserved and holder.principal != peer.principal
+
+    def _away(self, peer: SocketPeer) -> None:
+        log.info("%s: its page is gone", peer.server)
+        self._registry.away(peer.server, peer)

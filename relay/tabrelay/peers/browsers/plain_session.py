@@ -1,0 +1,364 @@
+"""The relay as the MCP client on one plain socket: one handshake, one session, the calls of many callers.
+
+Such a page knows one client, so ids and progress tokens of all callers are replaced by our own on the way out, and
+restored on the way back: a number belongs to this socket and to one call on it. What the page asks in the middle of a
+call goes to the caller of that call, or to nobody. Which socket is used, and what belongs to no call, is decided by the
+SocketPeer that owns this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import orjson
+
+from tabrelay import __version__
+from tabrelay.calls.calls import Notice, Pending, Reply
+from tabrelay.errors import BadAnswer, BrowserGone, ResultTooLarge
+from tabrelay.payloads.json_skeleton import weighing
+from tabrelay.payloads.list_checks import read_about
+from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
+from tabrelay.system.loop_turns import run_in_turns
+from tabrelay.translation import messages
+from tabrelay.translation.shared_calls import Roll, Running
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.jsonrpc import RequestId
+
+log = logging.getLogger(__name__)
+
+# All that a caller may be capable of: a page asks only for what its client has declared, and which caller it will be is
+# not known yet. A caller that can't is answered for, with an error.
+CAPABILITIES: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+MAX_REPEAT_S: Final = 30.0
+MAX_GREETINGS: Final = 64  # whose answer is still taken
+# Characters of a message that is checked and parsed in one callback of the event loop. A longer one is checked in
+# slices of this size, with a callback for each step.
+LARGE: Final = 64 * 1024
+# A message that is not parsed, because it is no JSON or has too many values, still says which request it answers.
+_VERSION: Final = r'"jsonrpc"\s*+:\s*+"2\.0"\s*+'
+_NUMBER: Final = r'"id"\s*+:\s*+([0-9]{1,15})\s*+'
+_FIRST_ID: Final = re.compile(rf"\s*+\{{\s*+(?:{_VERSION},\s*+)?{_NUMBER},")
+_LAST_ID: Final = re.compile(rf",\s*+{_NUMBER}(?:,\s*+{_VERSION})?\}}\s*+\Z")
+_NEAR_AN_END: Final = 1024
+# Characters of a page's notification or request, which is written and parsed again for a modern caller.
+MAX_NOTICE: Final = 2 * 1024 * 1024
+
+
+# The text of an answer, the code of its error, and its values; no text if it can't be passed on.
+Written = tuple[str | None, int | None, dict[str, Any] | None]
+
+
+class Socket(Protocol):
+    """One WebSocket, as we write to it."""
+
+    def write(self, frames: Sequence[tuple[str, str | None]]) -> None: ...
+
+    def close(self, code: int, reason: str) -> None: ...
+
+
+class Owner(Protocol):
+    """What a conversation tells whoever has it."""
+
+    def introduced(self, conversation: Conversation) -> None:
+        """The page has answered `initialize`."""
+
+    def announced(self, conversation: Conversation, message: dict[str, Any]) -> None:
+        """A notification that belongs to no call."""
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        """Did this caller ask for log messages of that level?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request of the page under way to a caller. `id` is the page's."""
+
+    id: RequestId
+    running: Running
+    size: int  # in characters
+
+
+class Conversation:
+    """One socket of a page. A page that dials again is a new one."""
+
+    def __init__(
+        self,
+        server: str,
+        principal: str,
+        socket: Socket,
+        owner: Owner,
+        *,
+        repeat_s: float,
+        limits: QuestionLimits,
+        max_values: int,
+    ) -> None:
+        """`repeat_s`: an `initialize` without an answer is sent again after this. `limits`: of the page's questions."""
+        self._max_values = max_values
+        self.server = server
+        self.principal = principal
+        self.about: dict[str, Any] | None = None
+        self._socket = socket
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._ids = itertools.count(1)
+        self._greetings: deque[int] = deque(maxlen=MAX_GREETINGS)
+        self._repeat_s = repeat_s
+        self._timer: asyncio.TimerHandle | None = None
+        self._roll = Roll()
+        self._questions: dict[RequestId, Question] = {}
+        self._open = OpenQuestions(limits)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._roll)
+
+    # -- towards the page ---------------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """Say `initialize`, again and again: a page may have missed it, and one that never answers just stays idle."""
+        id = next(self._ids)
+        self._greetings.append(id)
+        client = {"name": "tabrelay", "version": __version__}
+        params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": client}
+        self._write(jsonrpc.request(id, "initialize", params))
+        self._timer = self._loop.call_later(self._repeat_s, self.greet)
+        self._repeat_s = min(self._repeat_s * 2, MAX_REPEAT_S)
+
+    def call(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        id, token = next(self._ids), None
+        if params is not None and (token := messages.progress_token(params)) is not None:
+            params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
+        self._roll.put(id, Running(pending, token))
+        self._write(jsonrpc.request(id, pending.call.method, params))
+
+    def say(self, method: str, params: dict[str, Any]) -> None:
+        """A request of our own, whose answer changes nothing."""
+        self._write(jsonrpc.request(next(self._ids), method, params))
+
+    def find(self, channel: str, id: object) -> Pending | None:
+        return self._roll.find(channel, id)
+
+    def of(self, channel: str) -> list[Pending]:
+        return self._roll.of(channel)
+
+    def cancel(self, pending: Pending, why: str) -> bool:
+        """Tell the page that nobody waits any more; False if the call is not on this socket."""
+        id = self._roll.id_of(pending)
+        running = self._roll.drop(id, self._loop.time()) if id is not None else None
+        if running is None:
+            return False
+        self._forget_questions(running)
+        self._write(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": why}))
+        return True
+
+    def answer(self, channel: str, message: dict[str, Any]) -> bool:
+        """A caller's response to a question; False if it was not asked on this socket, or not of this caller."""
+        question = self._questions.get(message["id"])
+        if question is None or question.running.channel != channel:
+            return False
+        self._close_question(message["id"])
+        outcome = {"error": message["error"]} if "error" in message else {"result": message.get("result", {})}
+        self._write({"jsonrpc": "2.0", "id": question.id, **outcome})
+        return True
+
+    def close(self, code: int, reason: str) -> None:
+        self._socket.close(code, reason)
+
+    def end(self, text: str) -> None:
+        """The socket is gone, and with it every answer: such a page throws away what it can't send."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.drop_calls(text)
+
+    def drop_calls(self, text: str) -> None:
+        for id in list(self._questions):
+            self._close_question(id)
+        for pending in self._roll.clear():
+            pending.fail(BrowserGone(text))
+
+    def _write(self, message: dict[str, Any]) -> None:
+        self._socket.write([(orjson.dumps(message).decode(), None)])
+
+    # -- from the page ------------------------------------------------------------------------------------------------
+
+    async def receive(self, text: str) -> None:
+        """Take one message of the page. A large one takes several turns of the event loop."""
+        # defence: values of a plain page's message
+        if len(text) > LARGE and await run_in_turns(weighing(text, self._max_values)):
+            self._refuse(text)
+            return
+        message = _read(text)
+        if message is None:
+            log.warning("%s: the page sent something that is no JSON-RPC message", self.server)
+            return
+        if len(text) <= LARGE:
+            self._take(message)
+            return
+        if "method" in message and len(text) > MAX_NOTICE:
+            log.warning("%s: the page sent a notification or request of %s characters", self.server, f"{len(text):,}")
+            if jsonrpc.is_request_id(message.get("id")):
+                error = f"A request has at most {MAX_NOTICE:,} characters."
+                self._write(jsonrpc.error_message(message["id"], jsonrpc.INVALID_REQUEST, error))
+            return
+        del text
+        await asyncio.sleep(0)
+        running = self._roll.get(message.get("id")) if "method" not in message else None
+        written = _written(message, running.pending.call.id) if running is not None else None
+        await asyncio.sleep(0)
+        self._take(message, written)
+
+    def _refuse(self, text: str) -> None:
+        """The message has more values than the relay parses. If it is an answer, its caller is told."""
+        found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+        log.warning("%s: the page sent a message of more than %s values", self.server, f"{self._max_values:,}")
+        running = self._roll.take(int(found[1])) if found is not None else None
+        if running is not None:
+            self._forget_questions(running)
+            text = f"The page's answer has more than {self._max_values:,} values, where keys and lists count twice."
+            running.pending.fail(ResultTooLarge(f"{text} Ask for less at once."))
+
+    def _take(self, message: dict[str, Any], written: Written | None = None) -> None:
+        method, id = message.get("method"), message.get("id")
+        # websocket-mcp adds members to the message itself; this one is useful, and none of them goes any further.
+        related = message.get("relatedRequestId")
+        if isinstance(method, str) and id is None:
+            self._noticed(method, message.get("params"), related)
+        elif isinstance(method, str) and jsonrpc.is_request_id(id):
+            self._asked(id, method, message.get("params"), related)
+        elif jsonrpc.is_request_id(id):
+            self._answered(id, message, written)
+        elif isinstance(method, str):
+            text = jsonrpc.id_flaw(id) or "A request needs an id."
+            self._write(jsonrpc.error_message(None, jsonrpc.INVALID_REQUEST, text))
+
+    def _answered(self, id: RequestId, message: dict[str, Any], written: Written | None) -> None:
+        if id in self._greetings:
+            self._introduced(message.get("result"))
+            return
+        running = self._roll.take(id)
+        if running is None:
+            return  # cancelled, or one of our own
+        self._forget_questions(running)
+        pending = running.pending
+        text, code, said = written or _written(message, pending.call.id)
+        if text is None:
+            pending.fail(BadAnswer("The page's answer is not a JSON-RPC response that can be passed on."))
+        else:
+            pending.finish(Reply(text, code, values=said))
+
+    def _introduced(self, result: object) -> None:
+        if not isinstance(result, dict):
+            log.warning("%s: the page refused to be initialized", self.server)
+            return
+        if self.about is None:
+            self.about = {"serverInfo": {"name": self.server, "version": "0"}, **read_about(result)}
+            if self._timer is not None:
+                self._timer.cancel()
+            self._write(jsonrpc.notification("notifications/initialized"))
+            self._owner.introduced(self)
+
+    def _noticed(self, method: str, params: object, related: object) -> None:
+        said = params if isinstance(params, dict) else {}
+        if method == "notifications/progress":
+            running = self._roll.get(said.get("progressToken"))
+            if running is not None and running.token is not None:
+                running.tell(method, {**said, "progressToken": running.token})
+        elif method == "notifications/cancelled":
+            self._withdrawn(said)
+        elif method == "notifications/message":
+            running = self._whose(related)
+            if running is not None and self._owner.may_hear(running.channel, said):
+                running.tell(method, said)
+        elif (running := self._roll.get(related)) is not None and not method.endswith("/list_changed"):
+            running.tell(method, said)
+        else:
+            self._owner.announced(self, jsonrpc.notification(method, said or None))
+
+    def _withdrawn(self, said: dict[str, Any]) -> None:
+        """The page no longer wants to know; its caller knows the question under our id."""
+        for id, question in self._questions.items():
+            if question.id == said.get("requestId"):
+                self._close_question(id)
+                question.running.tell("notifications/cancelled", {**said, "requestId": id})
+                return
+
+    def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
+        if method == "ping":
+            self._write(jsonrpc.result_message(id, {}))
+            return
+        if method not in messages.MAY_BE_ASKED:
+            self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".'))
+            return
+        running = self._whose(related)
+        if running is None or running.pending.is_done:
+            text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, text))
+        elif messages.lacking(running.pending.call.caller.capabilities, method, params) is not None:
+            text = f"The client of this call can't do {method}."
+            self._write(jsonrpc.error_message(id, jsonrpc.METHOD_NOT_FOUND, text))
+        else:
+            self._pass_on(id, method, params if isinstance(params, dict) else None, running)
+
+    def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: Running) -> None:
+        ours = f"ask-{next(self._ids)}"
+        text = messages.text(jsonrpc.request(ours, method, params))
+        if text is None:
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_PARAMS, "The question nests too deeply."))
+            return
+        question = Question(id, running, len(text) + (len(id) if isinstance(id, str) else 0))
+        refusal = self._open.refusal(running, question.size)
+        if refusal is not None:
+            self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, refusal))
+        else:
+            self._questions[ours] = question
+            self._open.add(running, question.size)
+            running.pending.notify(Notice(text))
+
+    def _close_question(self, id: RequestId) -> None:
+        question = self._questions.pop(id)
+        self._open.remove(question.running, question.size)
+
+    def _whose(self, related: object) -> Running | None:
+        """The call that a message belongs to: the one it names, else the only one it can come from."""
+        return self._roll.get(related) if related is not None else self._roll.speaker(self._loop.time())
+
+    def _forget_questions(self, running: Running) -> None:
+        for id in [id for id, question in self._questions.items() if question.running is running]:
+            self._close_question(id)
+
+
+def _written(message: dict[str, Any], id: RequestId) -> Written:
+    """A page's answer as the caller gets it."""
+    error = message.get("error")
+    code = error.get("code") if isinstance(error, dict) else None
+    if isinstance(code, int):
+        said = {"jsonrpc": "2.0", "id": id, "error": error}
+        return messages.text(said), code, said
+    if "result" not in message:
+        return None, None, None
+    said = jsonrpc.result_message(id, message["result"])
+    return messages.text(said), None, said
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    """A message, if it is one. Of an answer that only a lenient reader understands, just the id is kept."""
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        if len(text) > LARGE:  # the standard library is several times slower
+            found = _FIRST_ID.match(text[:_NEAR_AN_END]) or _LAST_ID.search(text[-_NEAR_AN_END:])
+            return {"id": int(found[1])} if found is not None else None
+        try:
+            lenient = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        message = {"id": lenient.get("id")} if isinstance(lenient, dict) and "method" not in lenient else None
+    return message if isinstance(message, dict) else None

@@ -1,0 +1,69 @@
+"""What a browser answers, looked at once: is it an answer to this request at all, and of which kind? Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
+from tabrelay.payloads.json_skeleton import LONGEST_ID
+from tabrelay.payloads.json_weight import is_heavy
+from tabrelay.payloads.sliced import Payload, Slices
+from tabserver.wire.jsonrpc import RequestId
+
+ESCAPED: Final = 12
+"""So many characters may one take as it is written: a pair of surrogates."""
+
+
+def read(payload: str, most: int) -> dict[str, Any] | None:
+    """One line of valid JSON, and an object. A raw newline would forge events on a caller's SSE stream; what has more
+    than `most` values would take too long to parse."""
+    # defence: values of a message in one frame
+    if "\n" in payload or "\r" in payload or is_heavy(payload, most):
+        return None
+    try:
+        message = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def skim(payload: Payload, most: int) -> dict[str, Any] | None:
+    """The same of a message that may be long: then without its long strings, but for an `id`."""
+    if isinstance(payload, str):
+        return read(payload, most)
+    gist, payload.gist = payload.gist, None  # it may be as large as the rest
+    return None if gist is None else read(gist, most)
+
+
+def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]:
+    """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
+    truth about an answer that is none, or has more than `most` values."""
+    message = skim(payload, most)
+    if message is not None and type(payload) is Slices and isinstance(id, str) and len(id) * ESCAPED > LONGEST_ID:
+        message["id"] = (read(payload.decode(), most) or {}).get("id")
+    if message is None or message.get("id") != id:
+        raise _refusal(payload, most)
+    if "error" in message:
+        error = message["error"]
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(code, int):
+            return code, False
+    if "result" not in message:
+        raise BadAnswer("The browser's answer has neither a result nor an error.")
+    result = message["result"]
+    is_plain = type(result) is dict and not result.get("isError") and result.get("resultType") != "input_required"
+    if not is_plain and isinstance(payload, Slices) and type(result) is dict:
+        kind = {key: result[key] for key in ("isError", "resultType") if type(result.get(key)) in (bool, str)}
+        payload.brief = orjson.dumps({"result": kind}).decode()
+    return None, is_plain
+
+
+def _refusal(payload: Payload, most: int) -> RelayError:
+    if payload.is_heavy if isinstance(payload, Slices) else is_heavy(payload, most):
+        return ResultTooLarge(
+            f"The browser's answer has more than {most:,} values, where keys and lists count twice. "
+            "Ask for less at once, or let the tool return them as one text."
+        )
+    return BadAnswer("The browser's answer is not a JSON-RPC response to this request.")

@@ -1,0 +1,1 @@
+"""Browsers that are connected to another relay."""

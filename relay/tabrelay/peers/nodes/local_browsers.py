@@ -1,0 +1,157 @@
+"""The browsers that are connected to this relay, as the other relays of its bus know them: listened for, and told of.
+
+That somebody listens on a server's subject is the record that it is here; nothing is written down anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import BusDown, Message
+from tabrelay.bus.members import Cluster
+from tabrelay.calls.calls import Peer
+from tabrelay.errors import UnknownServer
+from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.nodes.remote_peer import Place
+from tabrelay.routing.registry import Registry
+from tabserver.wire.names import server_of
+
+USE_S: Final = 1.0
+AT_A_TIME: Final = 100
+
+
+@dataclass(slots=True)
+class Held:
+    """A browser of our own, as the others know it."""
+
+    peer: TabPeer | SocketPeer
+    place: Place
+    is_up: bool = True
+    told_use: float = field(default=0.0)
+
+    @property
+    def state(self) -> str:
+        return "up" if self.is_up else "away"
+
+
+class Holdings:
+    """One per relay that is on a bus."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        *,
+        on_first: Callable[[str], object],
+        displace: Callable[[str], Place | None],
+    ) -> None:
+        """`on_first` hears of a server that we have a browser of now. `displace(address)`: a browser of ours has this
+        address from now on; gives back where it was before, if that was another relay."""
+        self._cluster = cluster
+        self._registry = registry
+        self._on_first = on_first
+        self._displace = displace
+        self._held: dict[str, Held] = {}
+        # Of each server that we have browsers of: their addresses, and how to stop listening for it.
+        self._owned: dict[str, tuple[set[str], Callable[[], None]]] = {}
+        registry.on_presence = self._presence
+        registry.on_use = self._used
+
+    def __len__(self) -> int:
+        """How many servers have a browser here."""
+        return len(self._owned)
+
+    def has(self, server: str) -> bool:
+        """Is a browser of this server connected here?"""
+        return server in self._owned
+
+    def get(self, address: str) -> Held | None:
+        return self._held.get(address)
+
+    async def tell_all(self) -> None:
+        """The bus was away: whoever listens shall know again. There may be thousands, and calls go on in between."""
+        for number, (address, held) in enumerate(list(self._held.items()), 1):
+            if self._held.get(address) is held:
+                self.announce(held, held.state, is_sync=True)
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    def _presence(self, address: str, peer: Peer, state: str) -> None:
+        """The registry says that a browser came, is away, is gone, or has other tabs."""
+        if not isinstance(peer, TabPeer | SocketPeer):
+            return
+        held = self._held.get(address)
+        if state == "gone":
+            if held is not None and held.peer is peer:
+                self.let_go(address)
+                self.announce(held, "gone")
+            return
+        if held is None or held.peer is not peer:
+            before = held.place if held is not None else None
+            held = self._held[address] = Held(peer, self._place(address, peer, before, self._displace(address)))
+            self._own(address)
+        held.is_up = state != "away"
+        self.announce(held, held.state)
+
+    def _place(self, address: str, peer: TabPeer | SocketPeer, *before: Place | None) -> Place:
+        """Newer than whoever had the name before, whatever the clocks of other machines say."""
+        gen = max([round(time.time() * 1000), *(place.gen + 1 for place in before if place is not None)])
+        if isinstance(peer, TabPeer):
+            return Place(address, self._cluster.id, gen, peer.identity, peer.principal, peer.browser)
+        return Place(address, self._cluster.id, gen, f"{self._cluster.id}-{gen}", peer.principal or "")
+
+    def _own(self, address: str) -> None:
+        server = server_of(address)
+        if server not in self._owned:
+            self._on_first(server)
+            subject = self._cluster.subjects.owner(server)
+            self._owned[server] = set(), self._cluster.bus.listen(subject, lambda asked: self._asked(server, asked))
+        self._owned[server][0].add(address)
+
+    def let_go(self, address: str) -> None:
+        """It is not ours (any more)."""
+        if self._held.pop(address, None) is None:
+            return
+        server = server_of(address)
+        addresses, close = self._owned[server]
+        addresses.discard(address)
+        if not addresses:
+            close()
+            del self._owned[server]
+
+    def _asked(self, server: str, message: Message) -> None:
+        """Somebody asks who has this server."""
+        ours = [self._held[address] for address in self._owned[server][0]]
+        places = [self._row(held, held.state) for held in ours]
+        if message.reply:
+            data = envelope.pack({"op": "places", "places": places, "from": self._cluster.id})
+            self._cluster.bus.answer(message.reply, data)
+
+    def announce(self, held: Held, state: str, *, is_sync: bool = False) -> None:
+        with suppress(BusDown):
+            row = self._row(held, state) | ({"sync": True} if is_sync else {})
+            self._cluster.bus.send(self._cluster.subjects.news(server_of(held.place.address)), envelope.pack(row))
+
+    def _row(self, held: Held, state: str) -> dict[str, Any]:
+        row = {"op": "news", "from": self._cluster.id, "state": state, **held.place.to_dict()}
+        row["reserved"] = held.peer.is_reserved
+        with suppress(UnknownServer):
+            entry = self._registry.find(held.place.address)
+            row["tabs"] = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
+            row["turns"], row["used"] = entry.turns, entry.last_used
+        return row
+
+    def _used(self, address: str) -> None:
+        """Our browser was used: where several share a name, that one is in front for everybody."""
+        held = self._held.get(address)
+        now = time.monotonic()
+        if held is not None and address != server_of(address) and now - held.told_use > USE_S:
+            held.told_use = now
+            self.announce(held, held.state)

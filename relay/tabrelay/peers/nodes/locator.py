@@ -1,0 +1,395 @@
+"""Which relay has the browser of a name: asked when somebody wants it, then followed by what its relay tells of it.
+
+Nobody keeps a list of everything. A relay listens on a subject of each server that it has browsers of, and that is the
+record: the bus says at once when nobody does, and a relay that dies leaves nothing behind. Our own browsers are in the
+`Holdings`, those of others `Abroad`. How a call gets to another relay is the `RemotePeer`'s business, and what comes
+back that of `Returns`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import BusDown, Message
+from tabrelay.bus.envelope import BadEnvelope, number
+from tabrelay.bus.errors import silent, unreachable
+from tabrelay.bus.members import Cluster
+from tabrelay.calls.calls import Peer, Pending
+from tabrelay.config.settings import Settings
+from tabrelay.errors import BrowserGone, RelayError, UnknownServer
+from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.nodes.local_browsers import Held, Holdings
+from tabrelay.peers.nodes.remote_browsers import Abroad
+from tabrelay.peers.nodes.remote_peer import Place, RemotePeer
+from tabrelay.peers.nodes.replies import Returns
+from tabrelay.routing.catalogue_store import Catalogue
+from tabrelay.routing.instances import Tab
+from tabrelay.routing.registry import Registry
+from tabserver.wire.frames import CLOSE_REPLACED, Caller
+from tabserver.wire.names import server_of
+from tabserver.wire.pending_calls import Roster
+
+LOCATE_S: Final = 1.0
+# Where several browsers share a name, more than one relay may answer.
+GATHER_S: Final = 0.05
+MAX_FOLLOWED: Final = 4096
+
+
+@dataclass(slots=True)
+class Followed:
+    """A server whose news we hear. `is_located`: since the bus was last there, its relay was asked for."""
+
+    close: Callable[[], None]
+    is_located: bool = False
+    asking: asyncio.Task[bool] | None = None
+
+
+class Atlas:
+    """One per relay that is on a bus."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        registry: Registry,
+        rosters: dict[str, Roster[Pending]],
+        settings: Settings,
+        *,
+        on_up: Callable[[str], None],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        self._cluster = cluster
+        self._registry = registry
+        self._settings = settings
+        self._on_up = on_up
+        self._on_gone = on_gone
+        self._followed: dict[str, Followed] = {}
+        self._abroad = Abroad(rosters)
+        self._tasks: set[asyncio.Task[None]] = set()
+        # A call of another relay, which follows the browser by itself? Then it is let go of.
+        self.has_moved: Callable[[Pending], bool] = lambda pending: False
+        self._holdings = Holdings(cluster, registry, on_first=self._follow, displace=self._displace)
+        self._returns = Returns(
+            cluster,
+            registry,
+            rosters,
+            self._abroad,
+            wait_s=settings.away_wait_s,
+            find=self.find,
+            drop=self._drop,
+        )
+        cluster.on_up.append(self._bus_up)
+        cluster.on_lost.append(self._node_lost)
+        cluster.on_stall.append(self._stalled)
+        cluster.on_given_up.append(self._given_up)
+        cluster.question("known", self._known)
+
+    # -- finding ------------------------------------------------------------------------------------------------------
+
+    def is_held(self, server: str) -> bool:
+        """Is it certain, without asking anybody, who gets this server's calls?"""
+        peer = self._registry.holder(server)
+        if peer is None or (not peer.is_up and not self._is_ours(peer)):
+            return False
+        followed = self._followed.get(server_of(server))
+        return (followed is not None and followed.is_located) or server_of(server) not in self._settings.instances
+
+    def _is_ours(self, peer: Peer) -> bool:
+        return not isinstance(peer, RemotePeer)
+
+    def has(self, server: str) -> bool:
+        """Is a browser of this server connected here?"""
+        return self._holdings.has(server)
+
+    def local(self, address: str) -> Peer | None:
+        """The browser at this address, if it is ours."""
+        held = self._holdings.get(address)
+        return held.peer if held is not None else None
+
+    async def find(self, server: str) -> None:
+        """Make the registry know whoever has this server; raises when nobody can be asked and nobody is here, and when
+        nobody answers and nobody is known. A client that is told of an unknown server gives it up for good."""
+        if self.is_held(server):
+            return
+        if not self._cluster.is_up:
+            peer = self._registry.holder(server)
+            if peer is None or not self._is_ours(peer):
+                raise unreachable()
+            return
+        followed = self._follow(server_of(server))
+        if followed.asking is None:
+            followed.asking = asyncio.create_task(self._locate(server_of(server), followed))
+        is_certain = False
+        with suppress(BusDown):
+            is_certain = await asyncio.shield(followed.asking)
+        if not is_certain and not self._registry.knows(server):
+            raise silent(server)
+
+    def _follow(self, server: str) -> Followed:
+        """From now on, we hear where this server's browsers are."""
+        known = self._followed.pop(server, None)
+        if known is None:
+            known = Followed(self._cluster.bus.listen(self._cluster.subjects.news(server), self._news))
+        self._followed[server] = known  # the one that was wanted last is last
+        if len(self._followed) - len(self._holdings) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
+            self._forget_idle()
+        return known
+
+    def _forget_idle(self) -> None:
+        """What nobody wanted for longest is asked for anew when somebody does."""
+        remote: dict[str, list[RemotePeer]] = {}
+        for peer in self._abroad.known():
+            remote.setdefault(server_of(peer.place.address), []).append(peer)
+        *others, _ = self._followed.items()  # the last one is wanted now
+        idle = [
+            (server, one)
+            for server, one in others
+            if one.asking is None
+            and not self._holdings.has(server)
+            and all(peer.is_idle for peer in remote.get(server, ()))
+        ]
+        for server, followed in idle[: MAX_FOLLOWED // 4]:
+            for peer in remote.get(server, ()):
+                self._abroad.remove(peer.place.address)
+                self._registry.release(peer.place.address, peer)
+            followed.close()
+            del self._followed[server]
+
+    async def _locate(self, server: str, followed: Followed) -> bool:
+        """Ask for it. Is it certain then who has it, or that nobody does?"""
+        heard = asyncio.Event()
+        found: list[dict[str, Any]] = []
+
+        def hear(data: bytes | None) -> None:
+            if data is not None:
+                with suppress(BadEnvelope):
+                    found.extend(envelope.unpack(data)[0].get("places", ()))
+            heard.set()
+
+        close = None
+        try:
+            data = envelope.pack({"op": "who", "from": self._cluster.id})
+            close = self._cluster.bus.send(self._cluster.subjects.owner(server), data, hear)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOCATE_S):
+                    await heard.wait()
+            if found and server in self._settings.instances:
+                await asyncio.sleep(GATHER_S)
+            for row in found:
+                self._learn(row)
+            followed.is_located = heard.is_set()
+            if (peer := self._registry.holder(server)) is None or not peer.is_up:
+                await self._inquire(server)
+            return heard.is_set()
+        finally:
+            followed.asking = None
+            if close is not None:
+                close()
+
+    async def _inquire(self, server: str) -> None:
+        """Nobody has it now. Did anybody ever?"""
+        try:
+            if self._registry.find(server).catalogue is not None:
+                return
+        except UnknownServer:
+            pass
+        answers = await self._cluster.ask_all("known", {"server": server})
+        if not answers:
+            return
+        self._registry.declare(server)
+        seen = [answer for answer in answers if isinstance(answer.get("catalogue"), dict)]
+        if seen:
+            newest = max(seen, key=lambda answer: number(answer.get("last_seen")) or 0.0)
+            catalogue, last_seen = Catalogue.from_dict(newest["catalogue"]), number(newest.get("last_seen"))
+            if catalogue is not None:
+                self._registry.learn(server, catalogue, last_seen)
+
+    def _known(self, question: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            entry = self._registry.find(str(question.get("server")))
+        except UnknownServer:
+            return None
+        said: dict[str, Any] = {"last_seen": entry.last_seen}
+        if entry.catalogue is not None and entry.size < self._cluster.bus.max_payload // 2:
+            said["catalogue"] = entry.catalogue.to_dict()
+        return said
+
+    def _displace(self, address: str) -> Place | None:
+        """A browser of ours has this address now."""
+        before = self._abroad.remove(address)
+        if not isinstance(self._registry.holder(address), TabPeer):  # which has claimed them, and is asked again
+            self._lose(address, f'Another browser took over "{address}" while it had the call.')
+        return before.place if before is not None else None
+
+    # -- browsers of others -------------------------------------------------------------------------------------------
+
+    def _news(self, message: Message) -> None:
+        with suppress(BadEnvelope):
+            self._learn(envelope.unpack(message.data)[0])
+
+    def _learn(self, row: dict[str, Any]) -> None:
+        place, state = Place.read(row), row.get("state")
+        if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
+            return
+        known, held = self._abroad.get(place.address), self._holdings.get(place.address)
+        if state == "gone":
+            if known is not None and known.place == place:
+                self._drop(known)
+            return
+        if held is not None and not self._yields(held, place, row):
+            return
+        if known is not None and known.place.node == place.node and known.place.gen == place.gen:
+            self._hear_again(known, row)
+        elif known is None or _is_better(place, row, known):
+            self._adopt(place, row)
+
+    def _yields(self, held: Held, place: Place, row: dict[str, Any]) -> bool:
+        """Two have one name. The one that should not drops its socket, whichever hears of it first. L8: among different
+        principals, a browser in its grace has the name like one that is up."""
+        is_other = place.principal != held.place.principal
+        if not (row.get("state") == "up" or (is_other and row.get("reserved") is True)):
+            return False
+        if (held.is_up or (is_other and held.peer.is_reserved)) and not place.beats(held.place):
+            self._holdings.announce(held, held.state)
+            return False
+        return True
+
+    def _hear_again(self, known: RemotePeer, row: dict[str, Any]) -> None:
+        address = known.place.address
+        was_there, known.is_there = known.is_there, row.get("state") == "up"
+        known.is_reserved = row.get("reserved") is not False
+        if known.is_there and not was_there:
+            self._registry.take(address, known)
+            self._describe(address, row)
+            known.ask_rest()
+            self._on_up(address)
+        elif known.is_there:
+            self._describe(address, row)
+        elif was_there:
+            self._registry.away(address, known)
+        if known.is_there and row.get("sync") is True:
+            known.ask_all_again(list(self._abroad.roster(address).values()))
+
+    def _adopt(self, place: Place, row: dict[str, Any]) -> None:
+        """A browser is at another relay now, with the calls that it has."""
+        address = place.address
+        roster = self._abroad.roster(address)
+        peer = RemotePeer(place, self._cluster, roster, self._returns.not_taken)
+        peer.is_there = row.get("state") == "up"
+        peer.is_reserved = row.get("reserved") is not False
+        self._abroad.put(peer)
+        displaced = self._registry.take(address, peer)
+        self._holdings.let_go(address)
+        late: list[tuple[str, Caller, str]] = []
+        if isinstance(displaced, TabPeer):
+            # What clients answered while it was between two relays went to the first.
+            late = displaced.unheard() if displaced.identity == place.inst else []
+            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
+        elif isinstance(displaced, SocketPeer):
+            displaced.stand_down()
+        self._registry.introduce(address, place.browser)
+        self._describe(address, row)
+        again, lost = roster.claim(place.inst)
+        for pending in again:
+            if self.has_moved(pending):
+                roster.pop((pending.call.channel, pending.call.id), None)
+        for pending in lost:
+            if not self.has_moved(pending):
+                pending.fail(BrowserGone(f'Another browser took over "{address}" while it had the call.'))
+        if peer.is_there:
+            peer.ask_rest()
+        for said in late:
+            peer.say_late(*said)
+        if peer.is_there:
+            self._on_up(address)
+        else:
+            self._registry.away(address, peer)
+
+    def _describe(self, address: str, row: dict[str, Any]) -> None:
+        tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
+        if isinstance(tabs, list) and isinstance(turns, int):
+            with suppress(TypeError, ValueError):
+                known = tuple(Tab(str(id), str(title), visible is True) for id, title, visible in tabs)
+                self._registry.know_tabs(address, known, turns)
+        if isinstance(used, int | float):
+            self._registry.used_at(address, float(used))
+
+    def _drop(self, peer: RemotePeer) -> None:
+        address = peer.place.address
+        if self._abroad.leave(peer):
+            self._registry.release(address, peer)
+            self._on_gone(address)
+
+    def _node_lost(self, node: str) -> None:
+        """Whatever it had is unknown: it may have run, and it may still run."""
+        for peer in [peer for peer in self._abroad.all() if peer.place.node == node]:
+            address = peer.place.address
+            self._lose(address, f'The relay of "{address}" is gone, and its browser did not come to another in time.')
+            self._drop(peer)
+
+    def _stalled(self) -> None:
+        """We were taken for lost, and our calls with us: the browsers of others were told to stop, ours forgotten."""
+        self._spawn(self._holdings.tell_all())
+        for peer in self._abroad.all():
+            address = peer.place.address
+            text = f'The relay stood still, and "{address}" was told to stop. Whether it had done it is not known.'
+            self._lose(address, text)
+
+    def _given_up(self, node: str) -> None:
+        """Our sessions were ended at its browsers, which know nothing of them any more: to us these are new. The one
+        that was used last comes last, and is in front again."""
+        known = [(self._registry.find(peer.place.address), peer) for peer in self._abroad.known()]
+        known.sort(key=lambda one: one[0].last_used or 0.0)
+        for entry, peer in known:
+            if peer.place.node == node:
+                tabs = [[tab.id, tab.title, tab.is_visible] for tab in entry.tabs]
+                state = "up" if peer.is_there else "away"
+                self._adopt(peer.place, {"state": state, "tabs": tabs, "turns": entry.turns})
+
+    def _lose(self, address: str, text: str) -> None:
+        """Nobody will say what became of its calls."""
+        for pending in self._abroad.roster(address).abandon():
+            pending.fail(BrowserGone(text))
+
+    def _bus_up(self) -> None:
+        """What was said while it was away is lost: tell all of ours, and ask for all that we wait for."""
+        self._spawn(self._holdings.tell_all())
+        for followed in self._followed.values():
+            followed.is_located = False
+        # Only these may have been lost: what is asked from now on is on its way.
+        asked: dict[str, list[tuple[RemotePeer, list[Pending]]]] = {}
+        for peer in self._abroad.all():
+            if not peer.is_idle:
+                calls = list(self._abroad.roster(peer.place.address).values())
+                asked.setdefault(server_of(peer.place.address), []).append((peer, calls))
+        for server, calls_of in asked.items():
+            self._spawn(self._resume(server, calls_of))
+
+    async def _resume(self, server: str, asked: list[tuple[RemotePeer, list[Pending]]]) -> None:
+        with suppress(RelayError, BusDown):
+            await self._locate(server, self._follow(server))
+        for peer, calls in asked:
+            if self._abroad.asked(peer.place.address) is peer:  # else whoever came in its place was asked
+                peer.ask_all_again(calls)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _is_better(place: Place, row: dict[str, Any], known: RemotePeer) -> bool:
+    """Of two browsers at other relays that have one name, the one that is up has it, as each of these relays finds for
+    itself; among different principals, also one in its grace. What one relay has at a name it had not before."""
+    if place.node == known.place.node:
+        return place.gen > known.place.gen
+    is_other = place.principal != known.place.principal
+    has_it = row.get("state") == "up" or (is_other and row.get("reserved") is True)
+    # defence: take-over: a browser in its grace at another relay has the name
+    had_it = known.is_there or (is_other and known.is_reserved)
+    return has_it if has_it != had_it else place.beats(known.place)

@@ -1,0 +1,204 @@
+"""A server whose browser is connected to another relay of the same bus. To the switch it is a peer like any other.
+
+The state of a call stays here, where its HTTP request is; the other relay is a pipe. When the browser goes to yet
+another relay, its calls are asked again there, of the same worker, whose ledger knows what it has done of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.bus.bus import BusDown
+from tabrelay.bus.errors import unreachable
+from tabrelay.bus.members import Cluster
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.errors import BadRequest, BrowserGone, RelayError
+from tabserver.wire.frames import Caller
+from tabserver.wire.jsonrpc import RequestId
+from tabserver.wire.pending_calls import Roster
+
+LISTEN: Final = "subscriptions/listen"
+# A bus that does not take as much as it is given has sent some of it after this.
+PAUSE_S: Final = 0.5
+
+Key = tuple[str, RequestId]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a browser is connected, as its relay says. `gen`: which of two is the newer. `inst`: says whether it is the
+    same worker, without saying which. `principal`: whose it is."""
+
+    address: str
+    node: str
+    gen: int
+    inst: str
+    principal: str
+    browser: str = ""
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> Place | None:
+        texts = [row.get(key) for key in ("a", "node", "inst", "who", "browser")]
+        gen = row.get("gen")
+        if not isinstance(gen, int) or not all(isinstance(text, str) for text in texts):
+            return None
+        address, node, inst, principal, browser = (str(text) for text in texts)
+        return cls(address, node, gen, inst, principal, browser)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "a": self.address,
+            "node": self.node,
+            "gen": self.gen,
+            "inst": self.inst,
+            "who": self.principal,
+            "browser": self.browser,
+        }
+
+    def beats(self, other: Place) -> bool:
+        """Which of two holders of one name keeps it? The newer one, as on a single relay. But nobody takes a name away
+        from a page of somebody else."""
+        if self.principal != other.principal:
+            return (self.gen, self.node) < (other.gen, other.node)
+        return (self.gen, self.node) > (other.gen, other.node)
+
+
+class RemotePeer:
+    """One browser session at another relay. A new session is a new RemotePeer."""
+
+    def __init__(
+        self, place: Place, cluster: Cluster, roster: Roster[Pending], on_refused: Callable[..., None]
+    ) -> None:
+        """`on_refused(peer, pending)`: the other relay is not there, so that the call was certainly not sent."""
+        self.place = place
+        self.principal = place.principal
+        self.is_there = True
+        self.is_reserved = True  # as its relay says: is the name kept for its principal?
+        self._cluster = cluster
+        self._roster = roster
+        self._on_refused = on_refused
+        self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._waits: dict[Key, Callable[[], None]] = {}
+        self._is_closed = False
+
+    @property
+    def is_up(self) -> bool:
+        return self.is_there and self._cluster.is_up
+
+    @property
+    def in_flight(self) -> int:
+        return sum(pending.call.method != LISTEN for pending in self._roster.values())
+
+    def start(self, pending: Pending) -> None:
+        call = pending.call
+        if (call.channel, call.id) in self._roster:
+            raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
+        if pending.asked_of not in (None, self.place.inst):
+            raise BrowserGone(f'Another browser took over "{self.place.address}" while it had the call.')
+        self._ask(pending, lambda: self._on_refused(self, pending))
+        self._roster[call.channel, call.id] = pending
+
+    def ask_again(self, pending: Pending) -> None:
+        """A call that this browser may have had before, by another way.
+
+        If its relay is not on the bus, or we are not, the call may run there all the same, and what the relay keeps for
+        it comes before any news: so it stays where an answer or a question finds it. The return of either asks it
+        again, and the relay's loss ends it. One that ended meanwhile, when nobody could be told, is to be stopped.
+        """
+        if pending.is_done:
+            self.cancel(pending, "nobody waits for it any more")
+            return
+        pending.asked_of = self.place.inst
+        try:
+            self._ask(pending, lambda: None)
+        except RelayError:
+            if self._cluster.is_up:
+                asyncio.get_running_loop().call_later(PAUSE_S, self._ask_later, pending)
+
+    def _ask_later(self, pending: Pending) -> None:
+        """The bus took no more; if nobody else was asked meanwhile, it may now."""
+        key = (pending.call.channel, pending.call.id)
+        if not self._is_closed and self._roster.get(key) is pending and key not in self._waits:
+            self.ask_again(pending)
+
+    def ask_rest(self) -> None:
+        """Calls that were asked of this browser before we knew that it is here."""
+        for key, pending in list(self._roster.items()):
+            if key not in self._waits:
+                self.ask_again(pending)
+
+    def ask_all_again(self, calls: list[Pending]) -> None:
+        """Of these, the ones that still wait."""
+        for pending in calls:
+            if self._roster.get((pending.call.channel, pending.call.id)) is pending:
+                self.ask_again(pending)
+
+    def _ask(self, pending: Pending, on_nobody: Callable[[], None]) -> None:
+        call = pending.call
+        key = (call.channel, call.id)
+        header = {
+            "op": "call",
+            "a": self.place.address,
+            "gen": self.place.gen,
+            "c": call.channel,
+            "i": call.id,
+            "m": call.method,
+            "o": call.caller.to_dict(),
+            "again": pending.asked_of,
+        }
+        self.settle(key)
+        try:
+            self._waits[key] = self._cluster.reach(self.place.node, header, call.payload, on_nobody)
+        except BusDown:
+            raise unreachable() from None
+
+    def settle(self, key: Key) -> None:
+        """Whatever became of this call: nobody waits any longer to hear that there was no such node."""
+        close = self._waits.pop(key, None)
+        if close is not None:
+            close()
+
+    def close(self) -> None:
+        """The browser is elsewhere, and its calls with it."""
+        self._is_closed = True
+        for key in list(self._waits):
+            self.settle(key)
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        call = pending.call
+        self.settle((call.channel, call.id))
+        if self._roster.pop((call.channel, call.id), None) is not None:
+            self._tell({"op": "cancel", "c": call.channel, "i": call.id, "why": why})
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        self._tell({"op": "say", "c": channel, "o": caller.to_dict()}, payload)
+
+    def say_late(self, channel: str, caller: Caller, payload: str) -> None:
+        """What was to be said to this browser when it was ours. The session may be of yet another relay."""
+        self._tell({"op": "say", "c": channel, "o": caller.to_dict(), "late": True}, payload)
+
+    def end(self, channel: str, why: str) -> None:
+        self._sinks.pop(channel, None)
+        self._tell({"op": "end", "c": channel, "why": why})
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        self._sinks[channel] = sink
+        self._tell({"op": "listen", "c": channel, "o": caller.to_dict()})
+
+    def heard(self, channel: str, payload: str) -> None:
+        """The server says something on a channel that belongs to no request."""
+        sink = self._sinks.get(channel)
+        if sink is not None:
+            sink(Notice(payload))
+
+    def _tell(self, header: dict[str, Any], payload: str | None = None) -> None:
+        """What gets no answer: so nobody would notice that it was lost with the bus."""
+        self._cluster.assure(self.place.node, {**header, "a": self.place.address}, payload)
+
+    @property
+    def is_idle(self) -> bool:
+        """Would nobody miss it?"""
+        return not self._sinks and not len(self._roster)

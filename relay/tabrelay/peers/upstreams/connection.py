@@ -1,0 +1,257 @@
+"""The calls of many callers on one line: ids, tokens and questions kept apart.
+
+Over HTTP each call has an answer stream of its own, so what the server says in the middle of a call is known to be that
+call's. Over a pipe it is not: then a message that names no call is given to nobody, unless there is only one who it can
+be for. Calls that may ask take turns for that (the `floor`); and a question waits a moment: the call that asked can't
+end before it is answered, others can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.config.specs import IdFormat
+from tabrelay.peers.upstreams.dispatcher import Line, refusal
+from tabrelay.peers.upstreams.handshake import About
+from tabrelay.peers.upstreams.question_order import Floor, named
+from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
+from tabrelay.translation import messages
+from tabrelay.translation.shared_calls import Roll, Running
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+
+HOLD_S: Final = 10.0
+
+# Set where a call is sent. HTTP transports read the answer in the sender's context, and the SDK's streams carry it on.
+CALL: ContextVar[Running | None] = ContextVar("tabrelay_call", default=None)
+
+
+class Owner(Protocol):
+    """What a connection tells whoever has it."""
+
+    def announced(self, connection: Connection, message: dict[str, Any]) -> None:
+        """A notification that belongs to no call."""
+
+    def tools_changed(self) -> None:
+        """Whatever is known of the tools may be wrong now."""
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        """Did this caller ask for log messages of that level?"""
+
+    def roots(self) -> list[dict[str, Any]]:
+        """What the relay itself answers when it is asked for roots outside of any call."""
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """A request of the server's that a caller was asked."""
+
+    running: Running
+    answer: asyncio.Future[dict[str, Any]]
+
+
+class Connection:
+    """One connection of an upstream. The next one is another object."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        ids: IdFormat,
+        limits: QuestionLimits,
+        floor: Floor | None = None,
+    ) -> None:
+        """`floor`: for a line on which questions do not say whose they are. `limits`: of the server's questions."""
+        self._owner = owner
+        self._floor = floor
+        self.line = Line(ids=ids, on_request=self._asked, on_notification=self._noticed)
+        self.about: About | None = None
+        self._roll = Roll()
+        self._questions: dict[str, Question] = {}
+        self._open = OpenQuestions(limits)
+        self._unclear = 0  # questions whose call is not known yet
+        self._most_unclear = limits.per_connection
+        self._asks = itertools.count(1)
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def era(self) -> Era:
+        assert self.about is not None
+        return self.about.era
+
+    # -- towards the server -------------------------------------------------------------------------------------------
+
+    async def perform(
+        self, pending: Pending, params: dict[str, Any] | None, headers: dict[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Do a call; gives its result. Raises the server's MCPError or a LineFault. Cancelled, it cancels the call."""
+        id = self.line.new_id()
+        token = messages.progress_token(params) if params is not None else None
+        if params is not None and token is not None:
+            params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
+        running = Running(pending, token)
+        if self._floor is None or not running.may_speak:
+            return await self._send(id, running, params, headers)
+        is_answered = False
+        try:
+            await self._floor.enter(running, named(pending.call.method, params))
+            result = await self._send(id, running, params, headers)
+            is_answered = True
+            return result
+        finally:
+            self._floor.leave(running, is_answered=is_answered)
+
+    async def _send(
+        self, id: jsonrpc.RequestId, running: Running, params: dict[str, Any] | None, headers: dict[str, str] | None
+    ) -> dict[str, Any]:
+        self._roll.put(id, running)
+        CALL.set(running)
+        is_cancelled = False
+        try:
+            return await self.line.request(running.pending.call.method, params, id=id, headers=headers)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            raise
+        finally:
+            if is_cancelled:
+                self._roll.drop(id, self._loop.time())
+            else:
+                self._roll.take(id)
+            CALL.set(None)
+            self._forget(running)
+            self._changed.set()
+
+    def answer(self, channel: str, message: dict[str, Any]) -> bool:
+        """A caller's response to a question; False if it was not asked here, or not of this caller."""
+        question = self._questions.get(message["id"])
+        if question is None or question.running.channel != channel or question.answer.done():
+            return False
+        error = message.get("error")
+        if isinstance(error, dict):
+            code = error.get("code")
+            text = str(error.get("message", ""))
+            question.answer.set_exception(refusal(code if isinstance(code, int) else jsonrpc.INTERNAL_ERROR, text))
+        else:
+            result = message.get("result")
+            question.answer.set_result(result if isinstance(result, dict) else {})
+        return True
+
+    def _forget(self, running: Running) -> None:
+        """The call is over: nobody will answer what it asked."""
+        for question in self._questions.values():
+            if question.running is running and not question.answer.done():
+                question.answer.set_exception(refusal(jsonrpc.INVALID_REQUEST, "The caller of this call has left."))
+
+    # -- from the server ----------------------------------------------------------------------------------------------
+
+    def _noticed(self, method: str, params: dict[str, Any] | None, context: contextvars.Context | None) -> None:
+        said = params or {}
+        if method == "notifications/tools/list_changed":
+            self._owner.tools_changed()
+        running = context.get(CALL) if context is not None else None
+        meta = said.get("_meta")
+        if method == "notifications/progress":
+            owner = self._roll.get(_as_id(said.get("progressToken")))
+            if owner is not None and owner.token is not None:
+                owner.tell(method, {**said, "progressToken": owner.token})
+        elif method == "notifications/cancelled":
+            return  # the dispatcher has stopped the question that it is about
+        elif method == "notifications/message":
+            owner = running or self._roll.speaker(self._loop.time())
+            if owner is not None and self._owner.may_hear(owner.channel, said):
+                owner.tell(method, said)
+        elif isinstance(meta, dict) and eras.META_SUBSCRIPTION in meta:
+            owner = self._roll.get(_as_id(meta[eras.META_SUBSCRIPTION]))
+            if owner is not None:
+                owner.tell(method, {**said, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
+        elif running is not None and not method.endswith("/list_changed") and method != messages.RESOURCE_UPDATED:
+            running.tell(method, said)
+        else:
+            self._owner.announced(self, jsonrpc.notification(method, params))
+
+    async def _asked(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+        if method == "ping":
+            return {}
+        if method not in messages.MAY_BE_ASKED or (self.about is not None and self.about.era is Era.MODERN):
+            raise refusal(jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".')
+        running = CALL.get() or await self._find_call()
+        if running is None and method == "roots/list" and not self._roll.speakers():
+            return {"roots": self._owner.roots()}
+        if running is None or running.pending.is_done:
+            text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
+            raise refusal(jsonrpc.INVALID_REQUEST, text)
+        if messages.lacking(running.pending.call.caller.capabilities, method, params) is not None:
+            raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")
+        return await self._pass_on(running, method, params)
+
+    async def _find_call(self) -> Running | None:
+        """Waits for a moment, for so many questions at a time: each is held meanwhile."""
+        # defence: questions whose call is not known yet
+        if self._unclear >= self._most_unclear:
+            text = f"{self._most_unclear} questions wait already until it is clear which call they belong to."
+            raise refusal(jsonrpc.INVALID_REQUEST, text)
+        self._unclear += 1
+        try:
+            return await self._whose()
+        finally:
+            self._unclear -= 1
+
+    async def _whose(self) -> Running | None:
+        """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
+        among = self._roll.speakers()
+        if self._floor is not None:
+            among = self._floor.among(among)
+        try:
+            async with asyncio.timeout(HOLD_S):
+                while among:
+                    found = self._roll.speaker(self._loop.time(), among)
+                    if found is not None:
+                        return found
+                    self._changed.clear()
+                    await self._changed.wait()
+                    still = self._roll.speakers()
+                    among = [running for running in among if running in still]
+        except TimeoutError:
+            pass
+        return None
+
+    async def _pass_on(self, running: Running, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+        id = f"ask-{next(self._asks)}"
+        text = messages.text(jsonrpc.request(id, method, params))
+        if text is None:
+            raise refusal(jsonrpc.INVALID_PARAMS, "The question nests too deeply.")
+        # defence: questions of an upstream server
+        if (why := self._open.refusal(running, len(text))) is not None:
+            raise refusal(jsonrpc.INVALID_REQUEST, why)
+        self._open.add(running, len(text))
+        question = self._questions[id] = Question(running, self._loop.create_future())
+        # It may be that the server has left, and nobody waits for what its caller says.
+        question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+        running.pending.notify(Notice(text))
+        if self._floor is not None:
+            self._floor.asked(running)
+        try:
+            await asyncio.wait({question.answer})
+        except asyncio.CancelledError:
+            # The server no longer wants to know; its caller knows the question under our id.
+            running.tell("notifications/cancelled", {"requestId": id})
+            if self._floor is not None:
+                self._floor.withdrawn(running)
+            raise
+        finally:
+            del self._questions[id]
+            self._open.remove(running, len(text))
+        if self._floor is not None:
+            await self._floor.answered(running)
+        return question.answer.result()
+
+
+def _as_id(value: object) -> object:
+    """Some servers give back a number as text."""
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value

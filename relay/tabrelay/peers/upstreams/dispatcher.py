@@ -1,0 +1,292 @@
+"""One open connection to an upstream: requests and notifications out, answers, requests and notifications in.
+
+The official SDK's dispatcher does the work: ids, waiting, and telling the server when nobody waits any more. It and its
+streams are known only here and in the transports. This knows JSON-RPC, no MCP method, and no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+from mcp.shared.dispatcher import CallOptions, DispatchContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest
+
+from tabrelay.config.specs import IdFormat
+from tabrelay.peers.upstreams.faults import Fault, LineFault
+from tabserver.wire.jsonrpc import RequestId
+
+log = logging.getLogger(__name__)
+
+Params = Mapping[str, Any] | None
+OnRequest = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
+OnNotification = Callable[[str, dict[str, Any] | None, contextvars.Context | None], None]
+
+# How the SDK's HTTP transport begins to say that a stream ended before its answer. Servers use the same code for errors
+# of their own, so the code alone does not tell.
+LOST_STREAM: Final = ("SSE stream ended", "SSE stream failed")
+
+
+class Report(Protocol):
+    """How a transport says what went wrong: a request will have no answer, or there will be none at all any more.
+    `sent`: these requests left, and no other did."""
+
+    def __call__(self, id: RequestId | None, fault: Fault, sent: Collection[RequestId] | None = None, /) -> None: ...
+
+
+class ReadStream(Protocol):
+    """The SDK's stream of what comes in."""
+
+    async def receive(self) -> SessionMessage | Exception: ...
+
+    async def aclose(self) -> None: ...
+
+
+class WriteStream(Protocol):
+    """The SDK's stream of what goes out."""
+
+    async def send(self, item: SessionMessage, /) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+Streams = tuple[ReadStream, WriteStream]
+Inner = TypeVar("Inner", bound="Closable")
+
+
+class Closable(Protocol):
+    async def aclose(self) -> None: ...
+
+
+class Transport(Protocol):
+    """How an upstream is reached. Whatever fails below is said with `report`, under the id of its request."""
+
+    @property
+    def says_whose(self) -> bool:
+        """Does what comes in the middle of a call come in the context of whoever sent that call?"""
+
+    def open(self, report: Report) -> AbstractAsyncContextManager[Streams]: ...
+
+    def adapt(self, fault: Fault) -> bool:
+        """Could not be greeted that way: True if there is another, which the next `open` takes."""
+
+
+class Half(Generic[Inner]):
+    """One direction of a connection, and the fact that nothing more comes or goes."""
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+        self.is_over = False
+
+    async def aclose(self) -> None:
+        self.is_over = True
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.aclose()
+
+
+class Inlet(Half[ReadStream]):
+    """What comes in."""
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """Of whoever wrote the message that was read last: HTTP transports read an answer in its request's context."""
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        try:
+            return await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self.is_over = True
+            raise
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class Outlet(Half[WriteStream]):
+    """What goes out, and which requests certainly did not."""
+
+    def __init__(self, inner: WriteStream) -> None:
+        super().__init__(inner)
+        self.handed: set[RequestId] = set()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        id = item.message.id if isinstance(item.message, JSONRPCRequest) else None
+        if id is not None:
+            self.handed.add(id)
+        try:
+            await self._inner.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.is_over = True
+            if id is not None:
+                self.handed.discard(id)
+            raise
+
+
+class Line:
+    """Made before its transport opens, so that the transport can report to it. Used once."""
+
+    def __init__(self, *, ids: IdFormat, on_request: OnRequest, on_notification: OnNotification) -> None:
+        self._ids = itertools.count(1)
+        self._id_format = ids
+        self._on_request = on_request
+        self._on_notification = on_notification
+        self._dispatcher: JSONRPCDispatcher | None = None
+        self._inlet: Inlet | None = None
+        self._outlet: Outlet | None = None
+        self._waiting: dict[RequestId, asyncio.Task[Any]] = {}
+        self._faults: dict[RequestId, Fault] = {}
+        self.end: Fault | None = None
+        self._ended = asyncio.Event()
+        self._opened = asyncio.Event()
+
+    async def run(self, streams: Streams) -> None:
+        """Carry messages until the connection is closed by the other side, or this is cancelled."""
+        self._inlet, self._outlet = Inlet(streams[0]), Outlet(streams[1])
+        self._dispatcher = JSONRPCDispatcher(self._inlet, self._outlet, on_stream_exception=_garbled)
+        try:
+            await self._dispatcher.run(self._asked, _ignore, self._noticed, task_status=_Started(self._opened))
+        finally:
+            self._close(Fault("the connection was closed", ends_line=True))
+
+    async def opened(self) -> None:
+        """Wait until requests can be made."""
+        await self._opened.wait()
+
+    async def ended(self) -> Fault:
+        """Wait until the connection is of no use any more."""
+        await self._ended.wait()
+        assert self.end is not None
+        return self.end
+
+    def report(self, id: RequestId | None, fault: Fault, sent: Collection[RequestId] | None = None, /) -> None:
+        """The transport's word."""
+        if id is not None:
+            self._fail(id, fault)
+        for unsent in [other for other in self._waiting if sent is not None and other not in sent]:
+            self._fail(unsent, replace(fault, delivered="no"))
+        if id is None or fault.ends_line:
+            self._close(fault)
+
+    def _fail(self, id: RequestId, fault: Fault) -> None:
+        task = self._waiting.get(id)
+        if task is not None and id not in self._faults:
+            self._faults[id] = fault
+            task.cancel()
+
+    def _close(self, fault: Fault) -> None:
+        if self.end is None:
+            self.end = fault
+            self._ended.set()
+
+    def new_id(self) -> RequestId:
+        """Never used before on this line."""
+        number = next(self._ids)
+        return number if self._id_format == "integer" else f"tabrelay-{number}"
+
+    async def request(
+        self,
+        method: str,
+        params: Params,
+        *,
+        id: RequestId | None = None,
+        headers: dict[str, str] | None = None,
+        may_cancel: bool = True,
+    ) -> dict[str, Any]:
+        """The result. Raises MCPError with the server's own error, or LineFault when there is no answer of its."""
+        if self._dispatcher is None or self.end is not None:
+            raise LineFault(Fault(self.end.text if self.end else "not connected", delivered="no", ends_line=True))
+        id = self.new_id() if id is None else id
+        options: CallOptions = {"request_id": id, "cancel_on_abandon": may_cancel}
+        if headers:
+            options["headers"] = headers
+        task = asyncio.current_task()
+        assert self._outlet is not None and task is not None
+        self._waiting[id] = task
+        try:
+            return await self._dispatcher.send_raw_request(method, params, options)
+        except MCPError as error:
+            raise self._explained(id, error) from None
+        except asyncio.CancelledError:
+            fault = self._faults.get(id)
+            if fault is None or task.uncancel() > 0:
+                raise
+            raise LineFault(fault) from None
+        finally:
+            del self._waiting[id]
+            self._faults.pop(id, None)
+            self._outlet.handed.discard(id)
+
+    def _explained(self, id: RequestId, error: MCPError) -> Exception:
+        """Tell the server's own errors from those that stand for a lost connection."""
+        assert self._inlet is not None and self._outlet is not None
+        fault = self._faults.get(id)
+        if fault is None and error.code == CONNECTION_CLOSED:
+            if self._inlet.is_over or self._outlet.is_over:
+                text = self.end.text if self.end else "the connection was closed"
+                fault = Fault(text, "unknown" if id in self._outlet.handed else "no", ends_line=True)
+                self._close(fault)
+            elif error.error.message.startswith(LOST_STREAM):
+                fault = Fault(error.error.message)
+        return error if fault is None else LineFault(fault)
+
+    async def notify(self, method: str, params: Params = None, headers: dict[str, str] | None = None) -> None:
+        if self._dispatcher is not None:
+            await self._dispatcher.notify(method, params, {"headers": headers} if headers else None)
+
+    async def _asked(
+        self, context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        return await self._on_request(method, dict(params) if params is not None else None)
+
+    def _noticed(self, method: str, params: Mapping[str, Any] | None) -> bool:
+        """In the order of arrival, before anything that came later is looked at."""
+        assert self._inlet is not None
+        self._on_notification(method, dict(params) if params is not None else None, self._inlet.last_context)
+        return True
+
+
+class _Started(TaskStatus[None]):
+    """The dispatcher's word that it runs."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        self._event = event
+
+    def started(self, value: None = None) -> None:
+        self._event.set()
+
+
+def refusal(code: int, message: str) -> MCPError:
+    """What a handler of the server's requests raises to answer with an error."""
+    return MCPError.from_error_data(ErrorData(code=code, message=message))
+
+
+async def _ignore(context: object, method: str, params: object) -> None:
+    """Every notification was taken when it arrived."""
+
+
+async def _garbled(error: Exception) -> None:
+    log.debug("passed over something that is no message: %s", type(error).__name__)

@@ -1,0 +1,135 @@
+"""The first words with an upstream: which era it speaks, and what it says of itself. No I/O: it asks through a line.
+
+A modern server is asked `server/discover`; whoever does not understand that is greeted with `initialize`. A server that
+started too slowly to answer the first question may understand it after all when it hears the second, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from mcp.shared.exceptions import MCPError
+
+from tabrelay import __version__
+from tabrelay.config.specs import EraChoice
+from tabrelay.payloads.list_checks import read_about
+from tabrelay.peers.upstreams.faults import Fault, LineFault
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+PROBE_S: Final = 5.0
+
+CLIENT: Final = {"name": "tabrelay", "version": __version__}
+# All that a caller may be capable of, for a session that all of them share: a server asks only for what its client has
+# declared, and which caller it will be is not known yet. A caller that can't is answered for, with an error.
+EVERYTHING: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Who a server of the handshake era is told that it talks to, and what that client can be asked."""
+
+    client: dict[str, Any]
+    capabilities: dict[str, Any]
+
+
+class Line(Protocol):
+    """What is needed of a connection to say hello."""
+
+    async def request(
+        self, method: str, params: dict[str, Any], *, headers: dict[str, str] | None = None, may_cancel: bool = True
+    ) -> dict[str, Any]: ...
+
+    async def notify(self, method: str, params: None = None, headers: dict[str, str] | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a server said of itself. `result` has the form of its era: of `initialize`, or of `server/discover`."""
+
+    era: Era
+    version: str
+    result: dict[str, Any]
+
+
+async def greet(
+    line: Line, choice: EraChoice, introduction: Introduction | None = None, *, probe_s: float = PROBE_S
+) -> About:
+    """Raises LineFault, with words for people, if the two can't understand each other."""
+    introduction = introduction or Introduction(CLIENT, {})
+    if choice == "legacy":
+        return await _initialize(line, introduction)
+    try:
+        found = await _discover(line, None if choice == "modern" else probe_s)
+    except MCPError as error:
+        if choice == "modern" or _is_modern_only(error):
+            raise _strange(error) from None
+        found = None
+    if found is not None:
+        return found
+    if choice == "modern":
+        raise LineFault(Fault("it does not speak 2026-07-28, as its configuration says"))
+    try:
+        return await _initialize(line, introduction)
+    except MCPError as error:
+        # It was too slow to answer the first question, and that question has settled its era.
+        again = await _discover(line, None) if error.code == jsonrpc.UNSUPPORTED_VERSION else None
+        if again is None:
+            raise _strange(error) from None
+        return again
+
+
+async def _discover(line: Line, timeout_s: float | None) -> About | None:
+    """None: nothing that a modern server would say. Raises its error."""
+    version = eras.MODERN_VERSIONS[0]
+    params = {"_meta": envelope(version)}
+    try:
+        async with asyncio.timeout(timeout_s):
+            headers = {VERSION_HEADER: version, METHOD_HEADER: "server/discover"}
+            result = await line.request("server/discover", params, headers=headers)
+    except TimeoutError:
+        return None
+    except LineFault as lost:
+        # What an HTTP server says to a request that it has no use for is no word about its era; a lost connection is.
+        if lost.fault.ends_line or lost.fault.status in (None, 401, 403) or (lost.fault.status or 0) >= 500:
+            raise
+        return None
+    supported = result.get("supportedVersions")
+    known = [known for known in eras.MODERN_VERSIONS if isinstance(supported, list) and known in supported]
+    return About(Era.MODERN, known[0], read_about(result)) if known else None
+
+
+def envelope(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What a modern request of the relay's own says of itself."""
+    return {eras.META_VERSION: version, eras.META_CLIENT: CLIENT, eras.META_CAPABILITIES: capabilities or {}}
+
+
+def _is_modern_only(error: MCPError) -> bool:
+    """Does it refuse our version and name only others of its era? Then `initialize` would be no use."""
+    data = error.error.data
+    supported = data.get("supported") if isinstance(data, dict) else None
+    if error.code != jsonrpc.UNSUPPORTED_VERSION or not isinstance(supported, list):
+        return False
+    return not any(version in eras.LEGACY_VERSIONS for version in supported)
+
+
+async def _initialize(line: Line, introduction: Introduction) -> About:
+    params = {
+        "protocolVersion": eras.NEWEST_LEGACY,
+        "capabilities": introduction.capabilities,
+        "clientInfo": introduction.client,
+    }
+    result = await line.request("initialize", params, may_cancel=False)
+    version = result.get("protocolVersion")
+    if version not in eras.LEGACY_VERSIONS:
+        raise LineFault(Fault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
+    await line.notify("notifications/initialized", headers={VERSION_HEADER: version})
+    return About(Era.LEGACY, version, read_about(result))
+
+
+def _strange(error: MCPError) -> LineFault:
+    return LineFault(Fault(f"it refused to be greeted: MCP error {error.code}: {error.error.message}"))

@@ -1,0 +1,296 @@
+"""Large messages of upstream connections, parsed and written without the SDK.
+
+The SDK parses a message in one callback of the event loop, whatever its size, and takes several times as long as the
+relay's own parser. So a message of more than `LARGE` bytes is weighed, parsed and written here, in several turns. The
+SDK validates only what is around its contents (`params`, `result`, `data` of an error).
+
+Over HTTP the SDK has transports of its own. There, a large message is kept in a `Deposit` while the SDK carries a small
+one that has the deposit's ticket in place of the contents. Tickets are random, so that no server can name one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import orjson
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    jsonrpc_message_adapter,
+)
+
+from tabrelay.payloads.json_skeleton import weighing
+from tabrelay.peers.upstreams.event_reader import Event, EventReader
+from tabrelay.system.loop_turns import run_in_turns
+from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
+
+# defence: loop time: large messages of upstream servers are not the SDK's
+LARGE: Final = 64 * 1024
+"""Bytes of a message that the SDK parses and writes itself."""
+MAX_NOTICE: Final = 4 * 1024 * 1024
+EVENTS_AT_ONCE: Final = 32
+DROP_S: Final = 5.0
+NO_MESSAGE: Final = b"{"  # which the SDK answers for, as for everything that is not JSON
+_MEMBERS: Final = ("jsonrpc", "id", "method", "params", "result", "error")
+_CONTENTS: Final = ("params", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Of one message of a server: its bytes, and the values in it."""
+
+    size: int
+    values: int
+
+
+class Heavy(Exception):
+    """A message has more values than the relay parses."""
+
+
+async def parse(data: bytes, most: int) -> Any:
+    """The values of a message; a large one takes several turns. Raises Heavy, or ValueError if it is not JSON.
+
+    A notification or a question is written and parsed again for a caller of the other era, so it has a smaller limit.
+    """
+    if len(data) <= LARGE:
+        return orjson.loads(data)
+    text = data.decode()
+    # defence: values of an HTTP server's message
+    if await run_in_turns(weighing(text, most)):
+        raise Heavy
+    await asyncio.sleep(0)
+    value = orjson.loads(text)
+    if len(data) > MAX_NOTICE and isinstance(value, dict) and "method" in value:
+        raise Heavy
+    await asyncio.sleep(0)
+    return value
+
+
+def message_of(value: Any) -> JSONRPCMessage:
+    """The SDK's message of these values, whose contents are not looked into. Raises ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    frame, contents, data = _taken_apart(value)
+    message = jsonrpc_message_adapter.validate_python(frame, by_name=False)
+    for name, content in contents.items():
+        if hasattr(message, name):
+            setattr(message, name, content)
+    if data is not None and isinstance(message, JSONRPCError):
+        message.error.data = data
+    return message
+
+
+def _taken_apart(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """A message without its contents, these contents, and the data of its error."""
+    frame: dict[str, Any] = {name: value[name] for name in _MEMBERS if name in value}
+    contents = {name: frame[name] for name in _CONTENTS if isinstance(frame.get(name), dict)}
+    frame |= {name: {} for name in contents}
+    data, error = None, frame.get("error")
+    if isinstance(error, dict):
+        data = error.get("data")
+        frame["error"] = {name: error[name] for name in ("code", "message") if name in error}
+    return frame, contents, data
+
+
+def written(message: JSONRPCMessage) -> bytes:
+    """As JSON. orjson refuses integers of more than 64 bits, which the SDK writes."""
+    known = message.model_fields_set
+    fields = {name: getattr(message, name) for name in type(message).model_fields if name in known}
+    if isinstance(message, JSONRPCError):
+        fields["error"] = message.error.model_dump(by_alias=True, exclude_unset=True)
+    try:
+        return orjson.dumps(fields)
+    except orjson.JSONEncodeError:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+
+
+class Deposit:
+    """The large messages of one connection that the SDK has just now."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_hex(16)
+        self._numbers = iter(range(1, 1 << 62))
+        self._inbound: dict[str, JSONRPCMessage] = {}
+        self._outbound: dict[str, tuple[RequestId | None, bytes]] = {}
+
+    # -- from the server ----------------------------------------------------------------------------------------------
+
+    def replace(self, value: Any) -> tuple[str, bytes]:
+        """A ticket, and a small message in place of these values. Raises ValueError if they are not a message. Call
+        `drop_soon` when the SDK has passed the small message on, or will not."""
+        message = message_of(value)
+        ticket = self._ticket()
+        small: dict[str, Any] = {"jsonrpc": "2.0"}
+        if not isinstance(message, JSONRPCNotification):
+            small["id"] = message.id
+        if isinstance(message, JSONRPCRequest | JSONRPCNotification):
+            small |= {"method": message.method, "params": {self._key: ticket}}
+        elif isinstance(message, JSONRPCResponse):
+            small["result"] = {self._key: ticket}
+        else:
+            small["error"] = {"code": message.error.code, "message": "", "data": {self._key: ticket}}
+        self._inbound[ticket] = message
+        return ticket, orjson.dumps(small)
+
+    def drop_soon(self, ticket: str) -> None:
+        """The SDK's stream may have the small message for a few more turns of the event loop."""
+        if ticket in self._inbound:
+            asyncio.get_running_loop().call_later(DROP_S, self._inbound.pop, ticket, None)
+
+    def restore(self, message: JSONRPCMessage) -> JSONRPCMessage:
+        """The message that this one stands for, or itself."""
+        contents = message.error.data if isinstance(message, JSONRPCError) else _contents(message)
+        ticket = self._named(contents)
+        if ticket is None:
+            return message
+        found = self._inbound.pop(ticket, None)
+        if found is None:
+            if not isinstance(message, JSONRPCResponse | JSONRPCError):
+                return message
+            error = {"code": INTERNAL_ERROR, "message": "The message was lost."}
+            return message_of({"jsonrpc": "2.0", "id": message.id, "error": error})
+        if isinstance(found, JSONRPCResponse | JSONRPCError) and isinstance(message, JSONRPCResponse | JSONRPCError):
+            found.id = message.id  # the SDK knows better which request a stream answers
+        return found
+
+    # -- to the server ------------------------------------------------------------------------------------------------
+
+    def put(self, message: JSONRPCMessage) -> JSONRPCMessage:
+        """The message itself, or a small one in its place."""
+        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._cancel((message.params or {}).get("requestId"))
+        if isinstance(message, JSONRPCError) or not _contents(message):
+            return message
+        text = written(message)
+        if len(text) <= LARGE:
+            return message
+        ticket = self._ticket()
+        self._outbound[ticket] = (message.id if isinstance(message, JSONRPCRequest) else None, text)
+        name = "result" if isinstance(message, JSONRPCResponse) else "params"
+        return message.model_copy(update={name: {self._key: ticket}})
+
+    def _cancel(self, id: Any) -> None:
+        for ticket in [ticket for ticket, (of, _) in self._outbound.items() if of is not None and of == id]:
+            del self._outbound[ticket]
+
+    def claim(self, values: Any) -> tuple[str, bytes | None] | None:
+        """The ticket in a message that the SDK sends, and the text that it stands for; None if it has no ticket. The
+        text is None if the request was cancelled."""
+        contents = values.get("params", values.get("result")) if isinstance(values, dict) else None
+        ticket = self._named(contents)
+        if ticket is None:
+            return None
+        _, text = self._outbound.get(ticket, (None, None))
+        return ticket, text
+
+    def forget(self, ticket: str) -> None:
+        """It was sent."""
+        self._outbound.pop(ticket, None)
+
+    def _ticket(self) -> str:
+        return str(next(self._numbers))
+
+    def _named(self, contents: Any) -> str | None:
+        ticket = contents.get(self._key) if isinstance(contents, dict) else None
+        return ticket if isinstance(ticket, str) else None
+
+
+def _contents(message: JSONRPCRequest | JSONRPCNotification | JSONRPCResponse) -> dict[str, Any] | None:
+    return message.result if isinstance(message, JSONRPCResponse) else message.params
+
+
+class _Receiving(Protocol):
+    async def receive(self) -> SessionMessage | Exception: ...
+
+    async def aclose(self) -> None: ...
+
+
+class _Sending(Protocol):
+    def send(self, item: SessionMessage, /) -> Awaitable[None]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Restoring:
+    """What comes from the SDK's transport, with the large messages in their places."""
+
+    def __init__(self, inner: _Receiving, deposit: Deposit) -> None:
+        self._inner = inner
+        self._deposit = deposit
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._inner.receive()
+        if isinstance(item, SessionMessage):
+            item.message = self._deposit.restore(item.message)
+        return item
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Depositing:
+    """What goes to the SDK's transport, without the large messages."""
+
+    def __init__(self, inner: _Sending, deposit: Deposit) -> None:
+        self._inner = inner
+        self._deposit = deposit
+
+    async def send(self, item: SessionMessage, /) -> None:
+        item.message = self._deposit.put(item.message)
+        await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def small_events(
+    chunks: AsyncIterator[bytes], deposit: Deposit, limits: Limits, on_heavy: Callable[[bytes], None]
+) -> AsyncGenerator[bytes, None]:
+    """An event stream for the SDK: few events at a time, and a small message in place of each large one. A message
+    beyond the limits is left out, and `on_heavy` gets it; of one that is too long, its beginning."""
+    reader = EventReader(limits.size)
+    async for chunk in chunks:
+        pieces: list[bytes] = []
+        for event in reader.feed(chunk):
+            ticket = ""
+            if len(event.data) > LARGE and not event.is_too_long:
+                ticket = await _replace(event, deposit, limits.values)
+            if event.is_too_long:
+                on_heavy(event.data)
+                continue
+            pieces.append(event.text())
+            if ticket or len(pieces) >= EVENTS_AT_ONCE:
+                try:
+                    yield b"".join(pieces)
+                finally:  # the SDK asks for more when it has passed on what it got
+                    deposit.drop_soon(ticket)
+                pieces.clear()
+                await asyncio.sleep(0)
+        if pieces:
+            yield b"".join(pieces)
+        await asyncio.sleep(0)
+
+
+async def _replace(event: Event, deposit: Deposit, most: int) -> str:
+    """Deposit the large message of an event; gives its ticket."""
+    ticket = ""
+    try:
+        ticket, event.data = deposit.replace(await parse(event.data, most))
+    except Heavy:
+        event.is_too_long = True
+    except ValueError:
+        event.data = NO_MESSAGE
+    return ticket

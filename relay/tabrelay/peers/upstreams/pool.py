@@ -1,0 +1,230 @@
+"""All servers elsewhere of one relay: made of their specs, started, changed and stopped together.
+
+A change touches only the servers that it is about. What one of them does is its own affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tabrelay.config.settings import Settings
+from tabrelay.config.specs import HttpSpec, StdioSpec, UpstreamSpec, fingerprint
+from tabrelay.errors import RelayError, UnknownServer
+from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.dispatcher import Transport
+from tabrelay.peers.upstreams.faults import Redactor
+from tabrelay.peers.upstreams.handshake import CLIENT, EVERYTHING, About, Introduction, greet
+from tabrelay.peers.upstreams.large_messages import Limits
+from tabrelay.peers.upstreams.question_order import Floor, Habits
+from tabrelay.peers.upstreams.request_headers import Repeating
+from tabrelay.peers.upstreams.retry_policy import Ladder
+from tabrelay.peers.upstreams.sessions import Session, Sessions
+from tabrelay.peers.upstreams.supervisor import Status, Supervisor
+from tabrelay.peers.upstreams.transports.http import Remote, SignIn
+from tabrelay.peers.upstreams.transports.stdio import Child
+from tabrelay.peers.upstreams.upstream import Upstream
+from tabrelay.routing.question_limits import limits_of
+from tabrelay.routing.registry import Registry
+from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.to_legacy import Live
+
+log = logging.getLogger(__name__)
+
+# Clients that come first shall find most servers there; a slow one must not keep the relay from starting.
+FIRST_S: Final = 0.25
+# Sessions of one server that clients have to themselves: each is a process, or costs somebody else's memory.
+MOST_CHILDREN: Final = 8
+MOST_SESSIONS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Ship:
+    """One server: what it was made of, and the sessions with it. How the first of them is, is how the server is."""
+
+    spec: UpstreamSpec
+    sessions: Sessions
+
+    @property
+    def supervisor(self) -> Supervisor:
+        return self.sessions.first.supervisor
+
+    @property
+    def is_coming(self) -> bool:
+        return self.supervisor.status.state == "connecting"
+
+    async def reach(self) -> None:
+        await self.supervisor.reach()
+
+    def dismiss(self, error: RelayError) -> None:
+        self.supervisor.dismiss(error)
+
+    def absence(self) -> str:
+        return self.supervisor.absence()
+
+    def describe(self) -> dict[str, Any]:
+        """For the status: how it is, and when it will be tried again."""
+        status = self.supervisor.status
+        now = asyncio.get_running_loop().time()
+        retry_s = None if status.retry_at is None else max(0.0, round(status.retry_at - now, 1))
+        return {
+            "kind": self.spec.kind,
+            "connection": status.state,
+            "attempts": status.attempts,
+            "next_retry_s": retry_s,
+            "error": status.error,
+            "problem": _problem(status, retry_s),
+            "era": self.sessions.first.upstream.era,
+            "sessions": len(self.sessions),
+        }
+
+
+class Fleet:
+    """Name -> ship."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        on_up: Callable[[str], None],
+        sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
+    ) -> None:
+        """`sign_in`: who gets tokens for servers that want one."""
+        self._sign_in = sign_in
+        self._registry = registry
+        self._settings = settings
+        self._on_up = on_up
+        self._parking: Parking[Live] = Parking(ttl_s=settings.park_s, most=settings.park_caller)
+        self._ships: dict[str, Ship] = {}
+
+    async def start(self, specs: Iterable[UpstreamSpec]) -> None:
+        """Start them all; returns when they are there, or after a moment."""
+        await self.change(specs)
+        waits = [asyncio.create_task(ship.reach()) for ship in self._ships.values()]
+        if waits:
+            _there, late = await asyncio.wait(waits, timeout=FIRST_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def change(self, specs: Iterable[UpstreamSpec]) -> None:
+        """From now on there are these. Those that are the same as before are not touched."""
+        wanted = {spec.name: spec for spec in specs}
+        gone = [name for name, ship in self._ships.items() if wanted.get(name) != ship.spec]
+        await asyncio.gather(*(self._remove(name, is_replaced=name in wanted) for name in gone))
+        for name, spec in wanted.items():
+            if name not in self._ships:
+                self._add(spec)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(ship.sessions.stop() for ship in self._ships.values()))
+
+    def reconnect(self, name: str) -> None:
+        ship = self._ships.get(name)
+        if ship is None:
+            raise UnknownServer(f'"{name}" is no server that the relay connects to.')
+        ship.supervisor.reconnect()
+
+    def _add(self, spec: UpstreamSpec) -> None:
+        settings, name = self._settings, spec.name
+        habits = Habits()
+        sessions = Sessions(
+            name,
+            lambda introduction: self._session(spec, introduction, habits, lambda: sessions),
+            is_shared=spec.is_shared,
+            most=MOST_CHILDREN if isinstance(spec, StdioSpec) else MOST_SESSIONS,
+            in_flight_limit=settings.in_flight_server,
+        )
+        ship = self._ships[name] = Ship(spec, sessions)
+        self._registry.hold(name, sessions, ship, fingerprint(spec))
+        ship.supervisor.start()
+
+    def _session(
+        self, spec: UpstreamSpec, introduction: Introduction | None, habits: Habits, whole: Callable[[], Sessions]
+    ) -> Session:
+        """One session. The first, which has no client to introduce, is the one that the registry is told of."""
+        settings, name, is_first = self._settings, spec.name, introduction is None
+        redact, roots = Redactor(spec.secrets), _roots(spec)
+        introduction = introduction or Introduction(
+            dict(CLIENT), EVERYTHING if spec.is_shared else {"roots": {}} if roots else {}
+        )
+        transport = self._transport(spec, redact)
+        may_ask = not is_first or spec.is_shared
+        upstream = Upstream(
+            name,
+            parking=self._parking,
+            in_flight_limit=settings.in_flight_server,
+            timeout_s=settings.upstream_timeout_s or spec.timeout_s,
+            repeating=None if isinstance(spec, StdioSpec) else Repeating(name),
+            roots=roots,
+            reach=lambda: supervisor.reach(),
+        )
+
+        def up(connection: Connection) -> None:
+            upstream.up(connection)
+            if is_first:
+                self._registry.take(name, whole())
+                self._on_up(name)
+
+        def away() -> None:
+            upstream.away()
+            if is_first:
+                self._registry.away(name, whole())
+
+        async def greeted(connection: Connection) -> About:
+            return await greet(connection.line, spec.era if is_first else "legacy", introduction)
+
+        supervisor = Supervisor(
+            name,
+            transport=transport,
+            # Without a session of its own a client is served all the same, so it need not wait long for one.
+            ladder=Ladder(probes=not isinstance(spec, StdioSpec)) if is_first else Ladder(probes=False, steps_s=()),
+            redact=redact,
+            new_connection=lambda: Connection(
+                upstream,
+                spec.ids,
+                limits_of(settings),
+                Floor(habits) if may_ask and not transport.says_whose else None,
+            ),
+            greet=greeted,
+            start_s=settings.upstream_start_s,
+            on_up=up,
+            on_away=away,
+        )
+        return Session(upstream, supervisor)
+
+    def _transport(self, spec: UpstreamSpec, redact: Redactor) -> Transport:
+        limits = Limits(self._settings.max_message, self._settings.max_values)
+        if isinstance(spec, StdioSpec):
+            return Child(spec, limits=limits, redact=redact)
+        sign_in = self._sign_in(spec) if self._sign_in is not None and spec.may_sign_in else None
+        return Remote(spec, limits=limits, redact=redact, sign_in=sign_in)
+
+    async def _remove(self, name: str, *, is_replaced: bool) -> None:
+        ship = self._ships.pop(name)
+        await ship.sessions.stop()
+        self._registry.release(name, ship.sessions)
+        if not is_replaced:
+            self._registry.forget(name)
+
+
+def _problem(status: Status, retry_s: float | None) -> str | None:
+    """In words, for people."""
+    if status.state == "connected":
+        return None
+    parts = [status.state, f"{status.attempts} attempts" if status.attempts else ""]
+    parts.append(f"next in {retry_s:g} s" if retry_s is not None else "")
+    said = ", ".join(part for part in parts if part)
+    return f"{said}: {status.error}" if status.error else said
+
+
+def _roots(spec: UpstreamSpec) -> list[dict[str, Any]]:
+    """The folder that a child process was given, if it was given one."""
+    if not isinstance(spec, StdioSpec) or spec.cwd is None:
+        return []
+    folder = Path(spec.cwd)
+    return [{"uri": folder.absolute().as_uri(), "name": folder.name}]

@@ -1,0 +1,147 @@
+"""Whose turn it is to ask, where a server's questions do not say which call they belong to.
+
+On a pipe a question names no call. It can be told only while there is one call that it can come from, so calls that may
+ask take turns: one has the floor from when it is sent until it ends, or until its question is out; it gets the floor
+back before it gets its answer. Which tools ask is learnt: one that never did needs no floor, and one that nobody knows
+yet waits for it only a moment. Knows no transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.translation.shared_calls import Running
+
+# Questions that are asked at once come at once. After this, a call that waits for its answer asks nothing else.
+SETTLE_S: Final = 0.25
+# For a tool that nobody knows: those that ask mostly ask at once.
+PATIENCE_S: Final = 1.0
+# For a tool that is known to ask. Past this it goes on, and its question may have to wait.
+ASKING_S: Final = 10.0
+MAX_HABITS: Final = 4096
+
+
+class Habits:
+    """What is known of a server's tools, prompts and resources: does it ask in the middle of a call?"""
+
+    def __init__(self) -> None:
+        self._asks: dict[str, bool] = {}
+
+    def get(self, what: str) -> bool | None:
+        return self._asks.get(what)
+
+    def learn(self, what: str, *, asks: bool) -> None:
+        """One that asked once may always do so."""
+        if what in self._asks or len(self._asks) < MAX_HABITS:
+            self._asks[what] = asks or self._asks.get(what, False)
+
+
+@dataclass(slots=True)
+class Turn:
+    """One call that may ask."""
+
+    what: str
+    has_floor: bool = False
+    has_asked: bool = False
+    questions: int = 0
+    timer: asyncio.TimerHandle | None = None
+    is_waiting: bool = False
+
+
+class Floor:
+    """Of one connection."""
+
+    def __init__(self, habits: Habits) -> None:
+        self._habits = habits
+        self._turns: dict[Running, Turn] = {}
+        self._freed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def enter(self, running: Running, what: str) -> None:
+        """Wait for the floor, as far as this call needs it."""
+        turn = self._turns[running] = Turn(what)
+        asks = self._habits.get(what)
+        if asks is not False:
+            await self._take(running, turn, ASKING_S if asks else PATIENCE_S)
+
+    async def _take(self, running: Running, turn: Turn, patience_s: float) -> None:
+        try:
+            async with asyncio.timeout(patience_s):
+                while any(one.has_floor and other.channel != running.channel for other, one in self._turns.items()):
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return
+        turn.has_floor = True
+
+    def leave(self, running: Running, *, is_answered: bool) -> None:
+        turn = self._turns.pop(running, None)
+        if turn is None:
+            return
+        if turn.timer is not None:
+            turn.timer.cancel()
+        if is_answered:
+            self._habits.learn(turn.what, asks=turn.has_asked)
+        self._freed.set()
+
+    def asked(self, running: Running) -> None:
+        """Its caller has the question."""
+        turn = self._turns.get(running)
+        if turn is None:
+            return
+        turn.has_asked = True
+        turn.questions += 1
+        self._habits.learn(turn.what, asks=True)
+        if turn.timer is None and not turn.is_waiting:
+            turn.timer = self._loop.call_later(SETTLE_S, self._settled, turn)
+
+    def _settled(self, turn: Turn) -> None:
+        turn.timer = None
+        if turn.questions:
+            turn.is_waiting, turn.has_floor = True, False
+            self._freed.set()
+
+    async def answered(self, running: Running) -> None:
+        """Its answer is there: return when it may have it."""
+        turn = self._turns.get(running)
+        if turn is None:
+            return
+        turn.questions -= 1
+        if turn.is_waiting:
+            await self._take(running, turn, ASKING_S)
+            turn.is_waiting = False
+
+    def withdrawn(self, running: Running) -> None:
+        """The server wants no answer any more, and goes on."""
+        turn = self._turns.get(running)
+        if turn is not None:
+            turn.questions -= 1
+            turn.is_waiting = turn.is_waiting and turn.questions > 0
+
+    def among(self, speakers: Sequence[Running]) -> list[Running]:
+        """Whose a question can be that has just come. Within one client's calls what is known of them counts; between
+        clients nothing is guessed."""
+        able = [running for running in speakers if not self._is_waiting(running)] or list(speakers)
+        if len({_client(running) for running in able}) == 1:
+            return [running for running in able if not self._is_silent(running)] or able
+        return able
+
+    def _is_waiting(self, running: Running) -> bool:
+        return running in self._turns and self._turns[running].is_waiting
+
+    def _is_silent(self, running: Running) -> bool:
+        return running in self._turns and self._habits.get(self._turns[running].what) is False
+
+
+def named(method: str, params: dict[str, Any] | None) -> str:
+    """What a call is of: a tool, a prompt or a resource."""
+    name = (params or {}).get("uri" if method == "resources/read" else "name")
+    return f"{method} {name}" if isinstance(name, str) and len(name) <= 1024 else method
+
+
+def _client(running: Running) -> str:
+    caller = running.pending.call.caller
+    return repr((caller.principal, caller.client, caller.capabilities))

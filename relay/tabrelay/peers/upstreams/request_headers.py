@@ -1,0 +1,88 @@
+"""What a modern HTTP server wants repeated in headers: the method, the name, and arguments that a tool marks.
+
+Which arguments these are stands in the tool's schema, so a server's tools are read before the first call of one. A tool
+whose marks break the rules is not passed on: no client may call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from mcp.shared.exceptions import MCPError
+
+from tabrelay.http import param_headers
+from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.handshake import METHOD_HEADER, VERSION_HEADER, envelope
+
+log = logging.getLogger(__name__)
+
+NAME_HEADER: Final = "mcp-name"
+# Where the value that `Mcp-Name` repeats stands in the params.
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+MAX_PAGES: Final = 64
+MAX_TOOLS: Final = 10_000
+
+
+class Repeating:
+    """The tools of one upstream, as far as headers go."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._tools: dict[str, tuple[param_headers.Mirror, ...]] = {}
+        self._known: Connection | None = None
+        self._lock = asyncio.Lock()
+
+    def forget(self) -> None:
+        """The tools are others now."""
+        self._known = None
+
+    def learn(self, tools: list[Any]) -> list[Any]:
+        """The tools that may be passed on; what they want repeated is remembered."""
+        kept = []
+        for tool in tools:
+            wanted = param_headers.read(tool.get("inputSchema")) if isinstance(tool, dict) else ()
+            if wanted is None:
+                log.warning("%s: a tool is left out, since its x-mcp-header breaks the rules", self._server)
+                continue
+            kept.append(tool)
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                self._tools.pop(tool["name"], None)
+                if wanted and len(self._tools) < MAX_TOOLS:
+                    self._tools[tool["name"]] = wanted
+        return kept
+
+    async def headers(self, connection: Connection, method: str, params: dict[str, Any]) -> dict[str, str]:
+        assert connection.about is not None
+        found = {VERSION_HEADER: connection.about.version, METHOD_HEADER: method}
+        name = params.get(NAMED_BY.get(method, ""))
+        if isinstance(name, str):
+            found[NAME_HEADER] = param_headers.encode(name)
+        if method == "tools/call" and isinstance(name, str) and params.get("arguments"):
+            await self._know(connection)
+            found |= param_headers.written(self._tools.get(name, ()), params["arguments"])
+        return found
+
+    async def _know(self, connection: Connection) -> None:
+        """Read the tools, once for each connection and each change. Raises LineFault."""
+        async with self._lock:
+            if self._known is connection:
+                return
+            self._known = connection
+            assert connection.about is not None
+            headers = {VERSION_HEADER: connection.about.version, METHOD_HEADER: "tools/list"}
+            params: dict[str, Any] = {"_meta": envelope(connection.about.version)}
+            try:
+                for _page in range(MAX_PAGES):
+                    result = await connection.line.request("tools/list", params, headers=headers)
+                    tools, cursor = result.get("tools"), result.get("nextCursor")
+                    self.learn(tools if isinstance(tools, list) else [])
+                    if not isinstance(cursor, str):
+                        break
+                    params["cursor"] = cursor
+            except MCPError as error:
+                log.debug("%s: could not read its tools: %s", self._server, error)
+            except BaseException:
+                self._known = None
+                raise

@@ -1,0 +1,240 @@
+"""One server elsewhere, and the sessions that the relay has with it.
+
+A server of the handshake era learns once, when a session begins, who its client is and what that client can be asked.
+So clients that can be asked something get a session of their own: one for each token, client and set of capabilities,
+however many connections they have. All others, and the relay itself, share the first, in which nothing can be asked.
+Modern servers learn it with every request, and need no second session.
+
+Such a session can be done without: where it can't be had, its callers share the first one too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tabrelay.calls.calls import Notice, Pending
+from tabrelay.errors import Busy, RelayError
+from tabrelay.peers.upstreams.handshake import CLIENT, Introduction
+from tabrelay.peers.upstreams.supervisor import Supervisor
+from tabrelay.peers.upstreams.upstream import LISTEN, Upstream
+from tabserver.wire.control_messages import RELAY
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+log = logging.getLogger(__name__)
+
+ASKABLE: Final = ("elicitation", "sampling", "roots")
+# As long as a client's own session with the relay may rest.
+IDLE_S: Final = 1800.0
+SWEEP_S: Final = 60.0
+# A server of which there can be only one is not asked for another all the time.
+REST_S: Final = 300.0
+MAX_INTRODUCTION: Final = 4096
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """What a session consists of, and who depends on it."""
+
+    upstream: Upstream
+    supervisor: Supervisor
+    key: str = ""
+    channels: set[str] = field(default_factory=set)
+    waiting: int = 0  # calls that wait for it to begin
+    used: float = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.channels and not self.waiting and self.upstream.is_idle
+
+
+Make = Callable[[Introduction | None], Session]
+
+
+class Sessions:
+    """A peer, as the switch sees it. `make` gives the first session when it gets None, else one for that client."""
+
+    def __init__(self, server: str, make: Make, *, is_shared: bool, most: int, in_flight_limit: int) -> None:
+        self.server = server
+        self._make = make
+        self._is_shared = is_shared
+        self._most = most
+        self._in_flight_limit = in_flight_limit
+        self.first = make(None)
+        self._own: dict[str, Session] = {}
+        self._bound: dict[str, Session] = {}
+        self._sinks: dict[str, tuple[Caller, Callable[[Notice], None]]] = {}
+        self._waiting: dict[Pending, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._rests_until = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def __len__(self) -> int:
+        return 1 + len(self._own)
+
+    def __iter__(self) -> Iterator[Session]:
+        yield self.first
+        yield from list(self._own.values())
+
+    async def stop(self) -> None:
+        """End them all, and return when nothing of them is left."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for session in self:
+            session.upstream.retire()
+        for task in list(self._waiting.values()):
+            task.cancel()
+        await asyncio.gather(*(session.supervisor.stop() for session in self), *self._ending)
+
+    # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def is_up(self) -> bool:
+        return self.first.upstream.is_up
+
+    @property
+    def in_flight(self) -> int:
+        return sum(session.upstream.in_flight for session in self) + len(self._waiting)
+
+    def start(self, pending: Pending) -> None:
+        session = self._for(pending.call.channel, pending.call.caller, is_hello=pending.call.method == "initialize")
+        if session is self.first:
+            session.upstream.start(pending)
+            return
+        if pending.call.method != LISTEN and self.in_flight >= self._in_flight_limit:
+            raise Busy(f'Server "{self.server}" has {self.in_flight} calls in flight already.', retry_after_ms=1000)
+        if session.upstream.is_up:
+            session.upstream.start(pending)
+            return
+        task = self._waiting[pending] = asyncio.create_task(self._start_later(session, pending))
+        session.waiting += 1
+
+        def ended(_: object) -> None:
+            session.waiting -= 1
+            del self._waiting[pending]
+
+        task.add_done_callback(ended)
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        task = self._waiting.get(pending)
+        if task is not None:
+            task.cancel()
+        for session in self:
+            session.upstream.cancel(pending, why)
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        self._bound.get(channel, self.first).upstream.notify(channel, caller, payload)
+
+    def end(self, channel: str, why: str) -> None:
+        self._sinks.pop(channel, None)
+        for pending, task in list(self._waiting.items()):
+            if pending.call.channel == channel:
+                task.cancel()
+        session = self._bound.pop(channel, self.first)
+        session.channels.discard(channel)
+        session.used = self._loop.time()
+        session.upstream.end(channel, why)
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        session = self._for(channel, caller)
+        if session is not self.first:
+            self._sinks[channel] = (caller, sink)
+        session.upstream.listen(channel, caller, sink)
+
+    # -- whose session ------------------------------------------------------------------------------------------------
+
+    def _for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> Session:
+        """A client with a session of its own in the relay stays where it is, for as long as that lasts."""
+        bound = self._bound.get(channel)
+        if bound is not None:
+            return bound
+        if self._is_shared or is_hello or caller.principal == RELAY or self.first.upstream.era != Era.LEGACY:
+            return self.first
+        introduction = introduced(caller)
+        session = self.first if introduction is None else self._session(caller.principal, introduction)
+        if session is not self.first:
+            session.used = self._loop.time()
+            if caller.era is Era.LEGACY:
+                self._bound[channel] = session
+                session.channels.add(channel)
+        return session
+
+    def _session(self, principal: str, introduction: Introduction) -> Session:
+        key = json.dumps([principal, introduction.capabilities, introduction.client], sort_keys=True)
+        found = self._own.get(key)
+        if found is not None:
+            return found
+        if self._loop.time() < self._rests_until or not self._has_room():
+            return self.first
+        log.info("%s: a session for %s", self.server, introduction.client["name"])
+        session = self._own[key] = self._make(introduction)
+        session.key = key
+        session.supervisor.start()
+        if self._sweeping is None:
+            self._sweeping = self._loop.call_later(SWEEP_S, self._sweep)
+        return session
+
+    def _has_room(self) -> bool:
+        idle = [session for session in self._own.values() if session.is_idle]
+        if len(self._own) >= self._most and idle:
+            self._drop(min(idle, key=lambda session: session.used))
+        return len(self._own) < self._most
+
+    def _sweep(self) -> None:
+        """Sessions that nobody uses any more end."""
+        now = self._loop.time()
+        for session in list(self._own.values()):
+            if session.is_idle and now - session.used > IDLE_S:
+                self._drop(session)
+        self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self._own else None
+
+    def _drop(self, session: Session) -> None:
+        self._own.pop(session.key, None)
+        session.upstream.retire()
+        task = asyncio.create_task(session.supervisor.stop())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    # -- a session that is not there yet ------------------------------------------------------------------------------
+
+    async def _start_later(self, session: Session, pending: Pending) -> None:
+        try:
+            await session.supervisor.reach()
+        except RelayError as error:
+            log.warning("%s: no session of its own for a client: %s", self.server, error)
+            self._do_without(session)
+            session = self.first
+        try:
+            session.upstream.start(pending)
+        except RelayError as error:
+            pending.fail(error)
+
+    def _do_without(self, session: Session) -> None:
+        """Its callers share the first session from now on, and nobody else gets one for a while."""
+        if session.key not in self._own:
+            return
+        self._rests_until = self._loop.time() + REST_S
+        for channel in session.channels:
+            self._bound[channel] = self.first
+            if channel in self._sinks:
+                self.first.upstream.listen(channel, *self._sinks.pop(channel))
+        self._drop(session)
+
+
+def introduced(caller: Caller) -> Introduction | None:
+    """What a server is told of a caller; None if there is nothing that it could be asked."""
+    able = {name: caller.capabilities[name] for name in ASKABLE if isinstance(caller.capabilities.get(name), dict)}
+    if not able:
+        return None
+    if "roots" in able:
+        able["roots"] = {}  # nobody tells the server when they change
+    known: dict[str, Any] = caller.client if isinstance(caller.client, dict) else {}
+    is_named = isinstance(known.get("name"), str) and isinstance(known.get("version"), str)
+    client = known if is_named and len(json.dumps(known)) <= MAX_INTRODUCTION else CLIENT
+    return Introduction(client, able) if len(json.dumps(able)) <= MAX_INTRODUCTION else None

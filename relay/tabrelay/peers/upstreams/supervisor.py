@@ -1,0 +1,302 @@
+"""One task per upstream: connects, greets, notices the end, connects again. Everything that can break, breaks in here.
+
+The SDK's transports cancel whoever holds them when something goes wrong inside; so each connection has a task of its
+own, and a failure of one upstream reaches neither another nor a caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from tabrelay.errors import RelayError, ServerOffline
+from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.dispatcher import Line, Streams, Transport
+from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor, first_leaf
+from tabrelay.peers.upstreams.handshake import About
+from tabrelay.peers.upstreams.retry_policy import Ladder
+
+log = logging.getLogger(__name__)
+
+State = Literal["connecting", "connected", "waiting", "failed", "suspended", "stopped"]
+Greet = Callable[[Connection], Awaitable[About]]
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What people are shown. `retry_at` is on the loop's clock."""
+
+    state: State
+    attempts: int
+    retry_at: float | None
+    error: str | None
+
+
+class Supervisor:
+    """`on_up` and `on_away` are called as the server comes and goes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        transport: Transport,
+        ladder: Ladder,
+        redact: Redactor,
+        new_connection: Callable[[], Connection],
+        greet: Greet,
+        start_s: float,
+        on_up: Callable[[Connection], None],
+        on_away: Callable[[], None],
+        clock: Callable[[], float] | None = None,
+        call_later: CallLater | None = None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._name = name
+        self._transport = transport
+        self._ladder = ladder
+        self._redact = redact
+        self._new_connection = new_connection
+        self._greet = greet
+        self._start_s = start_s
+        self._on_up = on_up
+        self._on_away = on_away
+        self._clock = clock or loop.time
+        self._call_later: CallLater = call_later or loop.call_later
+        self._state: State = "connecting"
+        self._retry_at: float | None = None
+        self._error: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._round: asyncio.Future[None] = loop.create_future()
+        self._current: Connection | None = None
+        self._was_up = False
+        self._opening: asyncio.Task[object] | None = None
+        self._leaving = asyncio.Event()
+
+    # -- what others ask ----------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return Status(self._state, self._ladder.attempts, self._retry_at, self._error)
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"upstream {self._name}")
+
+    async def reach(self) -> None:
+        """Return when the server is there. A server that is not looked for any more gets one attempt for this. Raises
+        ServerOffline as soon as it is known that it won't come."""
+        # Lost a moment ago counts as lost: its task may not have noticed yet.
+        if self._current is not None and self._current.line.end is None:
+            return
+        if self._state in ("suspended", "stopped"):
+            raise self._offline()
+        if self._state in ("waiting", "failed"):
+            self._wake.set()
+        # Shared by all who wait: shielded, so that one of them leaving does not end it for the others.
+        await asyncio.shield(self._round)
+
+    def reconnect(self) -> None:
+        """By hand: whatever counted against it is forgotten, and it is connected anew."""
+        self._ladder.reset()
+        if self._state == "connected" and self._current is not None:
+            self._current.line.report(None, Fault("it was asked to connect anew", ends_line=True))
+        else:
+            if self._state in ("suspended", "failed"):
+                self._set("connecting")
+            self._wake.set()
+
+    async def stop(self) -> None:
+        """End it, and return when nothing of it is left."""
+        self._set("stopped")
+        self._leaving.set()
+        self._wake.set()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+        self._settle(ServerOffline(f'Server "{self._name}" was stopped.'))
+
+    def absence(self) -> str:
+        """Why there is nobody, and what will be done about it."""
+        why = f": {self._error}" if self._error else ""
+        if self._state == "suspended":
+            return (
+                f'Server "{self._name}" fails too often{why}. It is left alone until: tabrelay reconnect {self._name}'
+            )
+        if self._state == "failed":
+            return f'Server "{self._name}" does not start{why}. The next call tries again.'
+        if self._state == "waiting":
+            return f'Server "{self._name}" can\'t be reached{why}. It is looked for again from time to time.'
+        return f'Server "{self._name}" is not connected yet{why}.'
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        is_allowed = True
+        while not self._leaving.is_set():
+            if is_allowed:
+                await self._try_until_over()
+            else:
+                self._set("suspended")
+                self._settle(self._offline())
+            if self._leaving.is_set():
+                return
+            if self._state in ("failed", "suspended"):
+                await self._woken()
+            self._set("connecting")
+            is_allowed = self._ladder.begin(self._clock())
+
+    async def _try_until_over(self) -> None:
+        """Attempts until the server was there and left again, or no more are to be made."""
+        while not self._leaving.is_set():
+            self._ladder.attempted()
+            was_up = await self._attempt()
+            if was_up or self._leaving.is_set():
+                return
+            again = self._ladder.failed()
+            if again is None:
+                self._set("failed")
+                self._settle(self._offline())
+                return
+            self._set("waiting" if again.is_probe else "connecting")
+            if again.is_probe:
+                self._settle(self._offline())
+            await self._woken(again.delay_s)
+            self._set("connecting")
+
+    async def _attempt(self) -> bool:
+        """One connection, from its first byte to its end. True if it could be used."""
+        # In a task of its own: see above.
+        task = asyncio.create_task(self._connection())
+        await asyncio.wait({task})
+        was_up, self._was_up = self._was_up, False
+        fault = _fault(task)
+        if fault is not None:
+            self._error = self._redact(fault.text)
+            log.warning("%s: %s", self._name, self._error)
+            if not was_up and not self._leaving.is_set() and self._transport.adapt(fault):
+                return await self._attempt()
+        return was_up
+
+    async def _connection(self) -> Fault | None:
+        connection = self._new_connection()
+        line = connection.line
+        async with AsyncExitStack() as stack:
+            streams = await self._open(stack, line)
+            if streams is None:
+                return None
+            carrying = asyncio.create_task(line.run(streams))
+            leaving = asyncio.create_task(self._leaving.wait())
+            ended = asyncio.create_task(line.ended())
+            greeting = asyncio.create_task(self._greeted(connection))
+            try:
+                await asyncio.wait({greeting, leaving, ended}, return_when=asyncio.FIRST_COMPLETED)
+                if greeting.done() and not leaving.done():
+                    connection.about = greeting.result()
+                    self._up(connection)
+                    await asyncio.wait({leaving, ended}, return_when=asyncio.FIRST_COMPLETED)
+                return line.end if ended.done() and not leaving.done() else None
+            finally:
+                # Before the transport is closed, which may take its time: nobody shall use it any more.
+                self._down()
+                for task in (greeting, leaving, ended, carrying):
+                    task.cancel()
+                await asyncio.wait({greeting, leaving, ended, carrying})
+
+    async def _open(self, stack: AsyncExitStack, line: Line) -> Streams | None:
+        """None when nobody wants it any more."""
+        self._opening = asyncio.current_task()
+        try:
+            async with asyncio.timeout(self._start_s):
+                return await stack.enter_async_context(self._transport.open(line.report))
+        except TimeoutError:
+            raise LineFault(Fault(f"it could not be reached within {self._start_s:g} s", "no")) from None
+        except asyncio.CancelledError:
+            if not self._leaving.is_set() or self._opening is None:
+                raise
+            self._opening.uncancel()
+            return None
+        finally:
+            self._opening = None
+
+    def _up(self, connection: Connection) -> None:
+        self._was_up = True
+        self._current = connection
+        self._ladder.connected()
+        self._error = None
+        self._set("connected")
+        log.info("%s: connected", self._name)
+        self._settle(None)
+        self._on_up(connection)
+
+    def _down(self) -> None:
+        if self._current is not None:
+            self._current = None
+            self._set("connecting")
+            self._on_away()
+
+    async def _greeted(self, connection: Connection) -> About:
+        try:
+            async with asyncio.timeout(self._start_s):
+                await connection.line.opened()
+                return await self._greet(connection)
+        except TimeoutError:
+            raise LineFault(Fault(f"it did not answer within {self._start_s:g} s")) from None
+
+    async def _woken(self, delay_s: float | None = None) -> None:
+        """Wait until somebody wants the server, or for this long."""
+        self._wake.clear()
+        timer = self._call_later(delay_s, self._wake.set) if delay_s is not None else None
+        self._retry_at = self._clock() + delay_s if delay_s is not None else None
+        if self._leaving.is_set():
+            return
+        await self._wake.wait()
+        self._retry_at = None
+        if timer is not None:
+            timer.cancel()
+
+    def _set(self, state: State) -> None:
+        if self._state != "stopped":
+            self._state = state
+
+    def dismiss(self, error: RelayError) -> None:
+        """Whoever waits, waits no longer."""
+        self._settle(error)
+
+    def _settle(self, outcome: RelayError | None) -> None:
+        """Tell everybody who waits, and begin anew."""
+        round, self._round = self._round, asyncio.get_running_loop().create_future()
+        if round.done():
+            return
+        if outcome is None:
+            round.set_result(None)
+        else:
+            round.set_exception(outcome)
+            round.exception()  # it may be that nobody waited
+
+    def _offline(self) -> ServerOffline:
+        return ServerOffline(self.absence(), retry_after_ms=3000)
+
+
+def _fault(task: asyncio.Task[Fault | None]) -> Fault | None:
+    """What ended a connection, in words for people."""
+    if task.cancelled():
+        return Fault("the connection was broken off")
+    error = task.exception()
+    if error is None:
+        return task.result()
+    leaf = first_leaf(error)
+    if isinstance(leaf, LineFault):
+        return leaf.fault
+    return Fault(f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__)

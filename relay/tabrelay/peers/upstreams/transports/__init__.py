@@ -1,0 +1,1 @@
+"""Transports to upstreams: child processes over stdio, and URLs over HTTP."""

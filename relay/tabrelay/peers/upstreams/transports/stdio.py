@@ -1,0 +1,227 @@
+"""A server that runs as a child process: JSON-RPC messages as lines on its stdin and stdout.
+
+The SDK's own stdio transport reads lines of any length into memory and hides its process; this one has the same streams
+and a bound, says why a process ended, and leaves none behind. It knows no MCP method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import anyio
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+from tabrelay.config.specs import StdioSpec
+from tabrelay.peers.upstreams.dispatcher import Report, Streams
+from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor
+from tabrelay.peers.upstreams.large_messages import LARGE, Heavy, Limits, message_of, parse, written
+from tabrelay.system import process_group
+from tabrelay.system.pipe_lines import Lines, TooLong, too_long
+from tabserver.wire import jsonrpc
+
+log = logging.getLogger(__name__)
+
+CHUNK: Final = 64 * 1024
+LINES_AT_ONCE: Final = 64  # in one callback of the event loop
+LAST_WORDS: Final = 5
+MAX_WORDS: Final = 2000
+
+
+class Child:
+    """The transport of one spec. Each `open` is another process."""
+
+    says_whose = False
+
+    def __init__(self, spec: StdioSpec, *, limits: Limits, redact: Redactor) -> None:
+        self._spec = spec
+        self._limits = limits
+        self._redact = redact
+
+    def adapt(self, fault: Fault) -> bool:
+        return False
+
+    @contextlib.asynccontextmanager
+    async def open(self, report: Report) -> AsyncIterator[Streams]:
+        pipes = Pipes(await self._spawn(), self._spec.name, self._limits, self._redact, report)
+        try:
+            async with pipes as streams:
+                yield streams
+        finally:
+            await pipes.end()
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        spec = self._spec
+        try:
+            process = await process_group.begin(
+                spec.command,
+                *spec.args,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                # The relay's own environment has secrets that are none of the server's business.
+                env=get_default_environment() | dict(spec.env),
+                cwd=spec.cwd,
+            )
+        except FileNotFoundError:
+            raise LineFault(Fault(f'there is no program "{spec.command}"', "no", ends_line=True)) from None
+        except (OSError, ValueError) as error:
+            text = f'"{spec.command}" could not be started: {getattr(error, "strerror", None) or error}'
+            raise LineFault(Fault(text, "no", ends_line=True)) from None
+        log.debug("%s: started as process %d", spec.name, process.pid)
+        return process
+
+
+class Pipes:
+    """One process and its three pipes."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, name: str, limits: Limits, redact: Redactor, report: Report
+    ) -> None:
+        self._process = process
+        self._name = name
+        self._limits = limits
+        self._redact = redact
+        self._report = report
+        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        # Written to the end, and not answered yet.
+        self._sent: set[jsonrpc.RequestId] = set()
+        self._incoming, self._read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self._write, self._outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+
+    async def __aenter__(self) -> Streams:
+        self._overhearing = asyncio.create_task(self._overhear())
+        self._hearing = asyncio.create_task(self._hear())
+        self._speaking = asyncio.create_task(self._speak())
+        return self._read, self._write
+
+    async def __aexit__(self, *exc: object) -> None:
+        # What was said before still reaches a process that reads; one that does not must not keep us.
+        self._write.close()
+        self._read.close()
+        await asyncio.wait({self._speaking}, timeout=process_group.LEAVE_S)
+
+    async def end(self) -> None:
+        await process_group.end(self._process)
+        tasks = {self._hearing, self._speaking, self._overhearing}
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        self._incoming.close()
+        self._outgoing.close()
+        process_group.release(self._process)
+
+    async def _hear(self) -> None:
+        assert self._process.stdout is not None
+        lines = Lines(self._limits.size)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while data := await self._process.stdout.read(CHUNK):
+                for number, line in enumerate(lines.feed(data), 1):
+                    message = await self._message(line)
+                    if message is not None:
+                        await self._incoming.send(message)
+                    elif number % LINES_AT_ONCE == 0:
+                        await asyncio.sleep(0)
+        # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
+        await asyncio.wait({self._overhearing}, timeout=process_group.KILL_S)
+        await process_group.becomes(lambda: self._process.returncode is not None, process_group.KILL_S)
+        self._report(None, Fault(self._farewell(), ends_line=True), self._sent)
+        self._incoming.close()
+
+    async def _message(self, line: bytes | TooLong) -> SessionMessage | None:
+        """What a line says; None if it is no message, which is said in the log and does no harm."""
+        if isinstance(line, TooLong):
+            text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
+            self._pass_over(line, text)
+            return None
+        try:
+            # defence: values of a process's message
+            if len(line) > LARGE:
+                message = message_of(await parse(line, self._limits.values))
+            else:
+                message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except Heavy:
+            text = f"its answer has more than {self._limits.values:,} values, where keys and lists count twice"
+            self._pass_over(too_long(line), text)
+            return None
+        except ValueError:
+            shown = self._redact(line[:80].decode("utf-8", "replace"), 80)
+            log.info("%s: passed over a line that is no message: %r", self._name, shown)
+            id = _answer_id(line)
+            if id is not None:
+                self._report(id, Fault("its answer is not a JSON-RPC response that can be passed on", answer="bad"))
+            return None
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._sent.discard(message.id)
+        return SessionMessage(message)
+
+    def _pass_over(self, line: TooLong, text: str) -> None:
+        log.warning("%s: passed over a line of %d bytes", self._name, line.size)
+        if line.id is not None and line.is_answer:  # a question has an id of the server's own
+            self._report(json.loads(line.id), Fault(text, answer="too_large"))
+
+    async def _speak(self) -> None:
+        async with self._outgoing:
+            if await self._is_heard_to_the_end():
+                return
+            # Until it is said how it ended, and which requests it never had, nobody may find the line closed: what was
+            # being written just now would pass for delivered.
+            await asyncio.wait({self._hearing}, timeout=4 * process_group.KILL_S)
+            if not self._hearing.done():
+                self._report(None, Fault("it reads no more", ends_line=True), self._sent)
+
+    async def _is_heard_to_the_end(self) -> bool:
+        """Write what there is to say. False: nobody reads the pipe any more; the last line was not written whole."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        with contextlib.suppress(anyio.ClosedResourceError):
+            async for item in self._outgoing:
+                try:
+                    stdin.write(written(item.message) + b"\n")
+                    await stdin.drain()
+                except OSError:
+                    return False
+                if stdin.is_closing():  # asyncio takes what is written to a broken pipe, and says nothing
+                    return False
+                if isinstance(item.message, JSONRPCRequest):
+                    self._sent.add(item.message.id)
+        return True
+
+    async def _overhear(self) -> None:
+        """What it says on stderr is for people: kept for the moment it fails, and logged."""
+        assert self._process.stderr is not None
+        lines = Lines(MAX_WORDS)
+        while data := await self._process.stderr.read(CHUNK):
+            for number, line in enumerate(lines.feed(data), 1):
+                if number % LINES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                text = "…" if isinstance(line, TooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
+                self._words.append(text)
+                log.info("%s: %s", self._name, text)
+
+    def _farewell(self) -> str:
+        how = process_group.farewell(self._process.returncode)
+        said = " / ".join(word for word in self._words if word)
+        return f"{how}; its last words: {said}" if said else how
+
+
+def _answer_id(line: bytes) -> Any:
+    """The id of an answer that only a lenient reader understands. That reader takes long for a large one: there, the id
+    is looked for at its beginning and its end."""
+    if len(line) > LARGE:
+        found = too_long(line)
+        return json.loads(found.id) if found.id is not None and found.is_answer else None
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or "method" in message:
+        return None
+    return message["id"] if jsonrpc.is_request_id(message.get("id")) else None

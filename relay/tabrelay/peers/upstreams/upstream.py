@@ -1,0 +1,384 @@
+"""A server elsewhere, as the switch sees it: calls of every era, whatever era the server speaks.
+
+Where client and server speak the same era, a call crosses as it is, under an id of our own; else through a translator.
+A call that certainly did not arrive is made once more, on a connection made anew; one that may have arrived never is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from mcp.shared.exceptions import MCPError
+
+from tabrelay.calls.calls import Notice, Pending, Reply
+from tabrelay.calls.trace_context import headers_for
+from tabrelay.errors import BadAnswer, BadRequest, Busy, DeadlinePassed, RelayError, ServerOffline, UpstreamGone
+from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.faults import Fault, LineFault, relay_error
+from tabrelay.peers.upstreams.handshake import CLIENT
+from tabrelay.peers.upstreams.request_headers import Repeating
+from tabrelay.translation import messages
+from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.subscribers import Audience
+from tabrelay.translation.to_legacy import Live, Translator
+from tabrelay.translation.to_modern import Interpreter
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+log = logging.getLogger(__name__)
+
+LISTEN: Final = "subscriptions/listen"
+MAX_LISTENERS: Final = 512
+MOST_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
+# Asking these again does no harm, even if they were answered already.
+HARMLESS: Final = frozenset(
+    {
+        "completion/complete",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "tools/list",
+    }
+)
+
+
+class Upstream:
+    """One server. Stays when its connections go, so that callers that listen hear the next one."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        parking: Parking[Live],
+        in_flight_limit: int,
+        timeout_s: float | None,
+        repeating: Repeating | None,
+        roots: list[dict[str, Any]],
+        reach: Callable[[], Any],
+    ) -> None:
+        """`reach` waits for a connection, and raises ServerOffline when there will be none. `repeating`: for servers
+        that want parts of a request repeated in HTTP headers."""
+        self._server = server
+        self._in_flight_limit = in_flight_limit
+        self._timeout_s = timeout_s
+        self._repeating = repeating
+        self._roots = roots
+        self._reach = reach
+        self._connection: Connection | None = None
+        self._audience = Audience()
+        self._translator = Translator(self, parking)
+        self._interpreter = Interpreter(self, dict(CLIENT))
+        self._tasks: dict[Pending, asyncio.Task[None]] = {}
+        self._said: set[asyncio.Task[None]] = set()
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def up(self, connection: Connection) -> None:
+        """Begin with a server that knows nothing yet of what our callers asked of it."""
+        self._connection = connection
+        if connection.era is Era.MODERN:
+            self._interpreter.came_up()
+            return
+        if self._audience.level is not None:
+            self._say("logging/setLevel", {"level": self._audience.level})
+        for uri in self._audience.uris:
+            self._say("resources/subscribe", {"uri": uri})
+
+    def away(self) -> None:
+        self._connection = None
+
+    def retire(self) -> None:
+        """For good: streams that would wait for it end."""
+        self._connection = None
+        self._translator.retire()
+        for pending, task in list(self._tasks.items()):
+            task.cancel()
+            pending.fail(UpstreamGone(f'Server "{self._server}" was stopped while it had the call.'))
+
+    # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> str:
+        return self._server
+
+    @property
+    def is_up(self) -> bool:
+        return self._connection is not None and self._connection.line.end is None
+
+    @property
+    def is_modern(self) -> bool:
+        return self._connection is not None and self.is_up and self._connection.era is Era.MODERN
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that will end; a stream that somebody listens on is none."""
+        return sum(pending.call.method != LISTEN for pending in self._tasks)
+
+    @property
+    def is_idle(self) -> bool:
+        """Does nobody call, wait for an answer, or listen?"""
+        return not self._tasks and self._audience.is_empty
+
+    @property
+    def era(self) -> str | None:
+        return self._connection.era.value if self._connection is not None else None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What a server of the handshake era said of itself."""
+        about = self.discovered
+        known = {"serverInfo": {"name": self._server, "version": "0"}, **about}
+        return {**known, "capabilities": messages.visible_capabilities(about)}
+
+    @property
+    def discovered(self) -> dict[str, Any]:
+        """What the server said of itself, in the form of its era."""
+        about = self._connection.about if self._connection is not None else None
+        return about.result if about is not None else {}
+
+    def start(self, pending: Pending) -> None:
+        call = pending.call
+        if self._connection is None:
+            raise ServerOffline(f'Server "{self._server}" is not connected.', retry_after_ms=3000)
+        if call.caller.era is Era.MODERN and self._connection.era is Era.LEGACY:
+            self._translator.start(pending)
+            return
+        if call.caller.era is Era.LEGACY and self._connection.era is Era.MODERN:
+            self._check(pending)
+            self._interpreter.start(pending)
+            return
+        params = call.message().get("params")
+        params = params if isinstance(params, dict) else None
+        if call.caller.era is Era.MODERN:
+            self._go(pending, params)
+        else:
+            self._share(pending, params)
+
+    def cancel(self, pending: Pending, why: str) -> None:
+        task = self._tasks.get(pending)
+        if task is not None:
+            task.cancel()
+        elif not self._interpreter.cancel(pending, why):
+            self._translator.cancel(pending, why)
+
+    def notify(self, channel: str, caller: Caller, payload: str) -> None:
+        message = orjson.loads(payload)
+        method, params = message.get("method"), message.get("params")
+        is_answered = (
+            method is None
+            and jsonrpc.is_request_id(message.get("id"))
+            and self._connection is not None
+            and self._connection.answer(channel, message)
+        )
+        if is_answered:
+            return
+        if method == "notifications/cancelled" and isinstance(params, dict):
+            self._stop(channel, params.get("requestId"))
+        # Anything else would speak for every caller at once: the server has its own handshake, and asks for roots anew.
+        self._interpreter.notify(channel, message)
+
+    def _stop(self, channel: str, id: object) -> None:
+        """Servers do not answer what was cancelled, and the caller's stream must end."""
+        for pending in self._of(channel):
+            if pending.call.id == id:
+                self._tasks[pending].cancel()
+                pending.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+
+    def end(self, channel: str, why: str) -> None:
+        for pending in [*self._of(channel), *self._interpreter.of(channel)]:
+            self.cancel(pending, why)
+            pending.fail(UpstreamGone(f"The session has ended: {why}."))
+        self._interpreter.end(channel)
+        before = self._audience.level
+        unwanted = self._audience.leave(channel)
+        if self._connection is None or self._connection.era is Era.MODERN:
+            return
+        if self._audience.level not in (None, before):
+            self._say("logging/setLevel", {"level": self._audience.level})
+        for uri in unwanted:
+            self._say("resources/unsubscribe", {"uri": uri})
+
+    def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
+        self._audience.listen(channel, sink)
+        self._interpreter.listen(channel, sink)
+
+    # -- a call that crosses as it is ---------------------------------------------------------------------------------
+
+    def _of(self, channel: str) -> list[Pending]:
+        return [pending for pending in self._tasks if pending.call.channel == channel]
+
+    def _check(self, pending: Pending) -> None:
+        call, running = pending.call, self.in_flight
+        if call.method == LISTEN and len(self._tasks) - running >= MAX_LISTENERS:
+            raise Busy(f'{MAX_LISTENERS} callers listen to "{self._server}" already.', retry_after_ms=10_000)
+        if call.method != LISTEN and running >= self._in_flight_limit:
+            text = f'Server "{self._server}" has {running} calls in flight already. Try again in a moment.'
+            raise Busy(text, retry_after_ms=1000)
+        is_used = any(other.call.id == call.id and not other.is_done for other in self._of(call.channel))
+        if is_used or self._interpreter.find(call.channel, call.id) is not None:
+            raise BadRequest(f"Request id {call.id!r} is still in use in this session.", reason="duplicate_id")
+
+    def _go(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        self._check(pending)
+        task = asyncio.create_task(self._run(pending, params))
+        self._tasks[pending] = task
+        timer = None
+        if self._timeout_s and pending.call.method != LISTEN:
+            timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, pending, self._timeout_s)
+
+        def ended(_task: asyncio.Task[None]) -> None:
+            self._tasks.pop(pending, None)
+            if timer is not None:
+                timer.cancel()
+
+        task.add_done_callback(ended)
+
+    def _expire(self, pending: Pending, after_s: float) -> None:
+        """The caller is told first: a server that does not read must not delay that."""
+        pending.fail(DeadlinePassed(f"Request timeout after {after_s * 1000:.0f}ms"))
+        self._tasks[pending].cancel()
+
+    async def _run(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        try:
+            pending.finish(await self._reply(pending, params))
+        except RelayError as error:
+            pending.fail(error)
+        except Exception:
+            log.exception("%s: a call failed in an unexpected way", self._server)
+            pending.fail(BadAnswer("The call failed inside the relay; its log says more."))
+
+    async def _reply(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
+        try:
+            return await self._once(pending, params)
+        except LineFault as lost:
+            if not _may_repeat(pending, lost.fault):
+                raise relay_error(self._server, lost.fault) from None
+        # One reconnect, one more try; how that one ends is the answer.
+        await self._reach()
+        try:
+            return await self._once(pending, params)
+        except LineFault as lost:
+            raise relay_error(self._server, lost.fault) from None
+
+    async def _once(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
+        connection, method = self._connection, pending.call.method
+        if connection is None:
+            raise LineFault(Fault("it is not connected", delivered="no", ends_line=True))
+        headers = None
+        if self._repeating is not None:  # it is reached over HTTP
+            headers = headers_for(params)
+            if connection.era is Era.MODERN:
+                headers |= await self._repeating.headers(connection, method, params or {})
+        try:
+            result = await connection.perform(pending, params, headers)
+        except MCPError as error:
+            message = {"code": error.code, "message": error.error.message}
+            if error.error.data is not None:
+                message["data"] = error.error.data
+            return _written(pending, {"jsonrpc": "2.0", "id": pending.call.id, "error": message}, error.code)
+        if method == "tools/list" and isinstance(result.get("tools"), list):
+            result = {**result, "tools": self._listed(connection, result["tools"])}
+        return _written(pending, jsonrpc.result_message(pending.call.id, result))
+
+    def _listed(self, connection: Connection, tools: list[Any]) -> list[Any]:
+        """In the order of their names, so that the same tools are the same bytes after a reconnect."""
+        if len(tools) > MOST_SORTED:
+            return tools
+        if self._repeating is not None and connection.era is Era.MODERN:
+            tools = self._repeating.learn(tools)
+        return sorted(tools, key=lambda tool: str(tool.get("name")) if isinstance(tool, dict) else "")
+
+    # -- callers of the handshake era share one session with a server of it -------------------------------------------
+
+    def _share(self, pending: Pending, params: dict[str, Any] | None) -> None:
+        call = pending.call
+        if call.method == "initialize":
+            pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
+        elif call.method.startswith("tasks/"):
+            pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
+        elif call.method == "logging/setLevel" and params is not None and params.get("level") in messages.LEVELS:
+            before = self._audience.level
+            self._audience.set_level(call.channel, params["level"])
+            if self._audience.level == before:
+                pending.answer({})
+            else:
+                self._go(pending, {**params, "level": self._audience.level})
+        elif call.method == "resources/subscribe" and params is not None and isinstance(params.get("uri"), str):
+            if (refusal := self._audience.refusal(call.channel, params["uri"])) is not None:
+                pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                return
+            self._audience.subscribe(call.channel, params["uri"])
+            self._go(pending, params)
+        elif call.method == "resources/unsubscribe" and params is not None and isinstance(params.get("uri"), str):
+            if self._audience.unsubscribe(call.channel, params["uri"]):
+                self._go(pending, params)
+            else:
+                pending.answer({})  # another caller still wants to hear of it
+        else:
+            self._go(pending, params)
+
+    def _version(self, caller: Caller) -> str:
+        """The older of what the client speaks and what the server speaks."""
+        known = [
+            version
+            for version in (caller.version, self.about.get("protocolVersion"))
+            if version in eras.LEGACY_VERSIONS
+        ]
+        return max(known, key=eras.LEGACY_VERSIONS.index)
+
+    def _say(self, method: str, params: dict[str, Any]) -> None:
+        """A request of our own, whose answer changes nothing."""
+        connection = self._connection
+        if connection is None:
+            return
+
+        async def say() -> None:
+            try:
+                await connection.line.request(method, params)
+            except (MCPError, LineFault) as error:
+                log.debug("%s: %s: %s", self._server, method, error)
+
+        task = asyncio.create_task(say())
+        self._said.add(task)
+        task.add_done_callback(self._said.discard)
+
+    # -- what the connection tells ------------------------------------------------------------------------------------
+
+    def announced(self, connection: Connection, message: dict[str, Any]) -> None:
+        if connection is self._connection:
+            self._audience.announce(message)
+
+    def tools_changed(self) -> None:
+        if self._repeating is not None:
+            self._repeating.forget()
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        return self._audience.may_hear(channel, params)
+
+    def roots(self) -> list[dict[str, Any]]:
+        return self._roots
+
+
+def _may_repeat(pending: Pending, fault: Fault) -> bool:
+    """Only what certainly did not arrive, or does no harm twice. Somebody who listens does so again by himself."""
+    if pending.is_done or pending.call.method == LISTEN:
+        return False
+    if fault.delivered == "no":
+        return fault.ends_line
+    return pending.call.method in HARMLESS and (fault.ends_line or fault.status in (502, 503, 504))
+
+
+def _written(pending: Pending, message: dict[str, Any], code: int | None = None) -> Reply:
+    text = messages.text(message)
+    if text is None:
+        raise BadAnswer("The server's answer nests too deeply to be passed on.")
+    return Reply(text, code, values=message)

@@ -1,0 +1,1 @@
+"""From a server name to a peer: switch, registry, catalogues and drain."""

@@ -1,0 +1,173 @@
+"""What outlives the relay: the names it has seen and the last catalogue of each, in one small file.
+
+Not a database: the whole file is read at start and replaced when something in it changed. A change that comes alone is
+written at once. Many of them, as when thousands of browsers come back at a time, are written together (`state_file`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.payloads.list_checks import ABOUT, ANY_SIZE, inspect, read_about
+from tabrelay.routing.tool_drift import Baseline
+from tabrelay.system.state_file import StateFile
+from tabserver.wire.errors import ServerNameError
+from tabserver.wire.names import check_address
+from tabserver.wire.static_tools import is_static
+
+# The names of a token holder who makes up new ones for ever must not fill a disk: past this the longest unseen go.
+MAX_NAMES: Final = 512
+MOST_READ: Final = 128 * 1024 * 1024  # bytes of the file; a larger one is none of ours
+# Bytes of memory beside the text, in Python 3.11: for each value, object and array.
+VALUE: Final = 64
+OBJECT: Final = 200
+ARRAY: Final = 64
+# The catalogue's name of a list -> its key in the result of MCP
+LISTS: Final = {"tools": "tools", "resources": "resources", "templates": "resourceTemplates", "prompts": "prompts"}
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """What a server said of itself: its `initialize` result and its lists, as legacy MCP shapes them."""
+
+    initialize: dict[str, Any] = field(default_factory=dict)
+    tools: tuple[dict[str, Any], ...] = ()
+    resources: tuple[dict[str, Any], ...] = ()
+    templates: tuple[dict[str, Any], ...] = ()
+    prompts: tuple[dict[str, Any], ...] = ()
+    # Another number for each catalogue that was read: by it others know one, and need not keep it.
+    number: int = field(default_factory=itertools.count(1).__next__, init=False, compare=False)
+
+    def without_statics(self) -> Catalogue:
+        """Those belong to the relay's settings, which may be others by now."""
+        return replace(self, tools=tuple(tool for tool in self.tools if not is_static(tool)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"initialize": self.initialize, **{name: getattr(self, name) for name in LISTS}}
+
+    @classmethod
+    def from_dict(cls, row: object) -> Catalogue | None:
+        """The one way by which values of a server, of a file or of another relay become a catalogue: what does not
+        have the type that MCP gives it is left out. None where a server said nothing of itself."""
+        if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
+            return None
+        # defence: the types of a server's description of itself
+        about = read_about(row["initialize"])
+        lists = {name: tuple(inspect(key, row.get(name) or [], ANY_SIZE)[0]) for name, key in LISTS.items()}
+        return cls({name: about[name] for name in ABOUT if name in about}, **lists)
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it takes. An empty object is two bytes of JSON and 64 of memory."""
+        text = orjson.dumps([self.initialize, self.tools, self.resources, self.templates, self.prompts])
+        values = text.count(b",") + text.count(b":")
+        # defence: catalogues: the memory of a catalogue
+        return len(text) + values * VALUE + text.count(b"{") * OBJECT + text.count(b"[") * ARRAY
+
+    def changes(self, before: Catalogue | None) -> frozenset[str]:
+        """Which lists are others now, by the names that MCP has for such news."""
+        old = before or Catalogue()
+        changed = {name for name in ("tools", "resources", "prompts") if getattr(self, name) != getattr(old, name)}
+        return frozenset(changed | ({"resources"} if self.templates != old.templates else set()))
+
+    def digests(self) -> dict[str, bytes]:
+        """One for each list, by the names that MCP has for news of it. They differ where `changes` finds a change."""
+        lists = {"tools": self.tools, "resources": (self.resources, self.templates), "prompts": self.prompts}
+        return {
+            name: hashlib.sha256(orjson.dumps(items, option=orjson.OPT_SORT_KEYS)).digest()
+            for name, items in lists.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    catalogue: Catalogue | None = None
+    last_seen: float | None = None
+    # What a server elsewhere was made of; None for browsers.
+    source: str | None = None
+    # Its tools at their first use.
+    baseline: Baseline | None = None
+
+
+class Shelf:
+    """One file of JSON, `servers.json`, private to the user. With no path it only remembers in memory."""
+
+    def __init__(self, path: Path | None, *, is_shared: bool = False, most: int = MAX_NAMES) -> None:
+        """`is_shared`: other relays write the file too, and what they remember is kept. `most`: names in it."""
+        self._most = most
+        self._is_shared = is_shared
+        self._records: dict[str, Record] = {}
+        self._forgotten: dict[str, None] = {}
+        self._file = StateFile(path, self, loss="servers will be forgotten at the next restart", most_bytes=MOST_READ)
+
+    def load(self) -> dict[str, Record]:
+        self._records = self._file.load()
+        return dict(self._records)
+
+    def forget(self, name: str) -> None:
+        if self._records.pop(name, None) is not None:
+            self._forgotten[name] = None
+            while len(self._forgotten) > self._most:
+                del self._forgotten[next(iter(self._forgotten))]
+            self._file.save_soon()
+
+    def remember(self, name: str, record: Record) -> None:
+        before = self._records.get(name)
+        self._records[name] = record
+        self._forgotten.pop(name, None)
+        self._drop()
+        # A browser that comes and goes moves only `last_seen`: not worth a write each time, `flush` has it in the end.
+        kept = (record.catalogue, record.source, record.baseline)
+        if before is None or (before.catalogue, before.source, before.baseline) != kept:
+            self._file.save_soon()
+
+    def _drop(self) -> None:
+        while len(self._records) > self._most:
+            oldest = min(self._records, key=lambda name: self._records[name].last_seen or 0.0)
+            del self._records[oldest]
+
+    def flush(self) -> None:
+        """The relay stops: write the file now."""
+        self._file.flush()
+
+    # -- what the file holds ------------------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, Record]:
+        return dict(self._records)
+
+    def encode(self, record: Record) -> dict[str, Any]:
+        return {
+            "last_seen": record.last_seen,
+            **({"source": record.source} if record.source else {}),
+            **({"baseline": record.baseline.dump()} if record.baseline else {}),
+            **(record.catalogue.to_dict() if record.catalogue else {"initialize": None}),
+        }
+
+    def decode(self, name: str, value: Any) -> Record | None:
+        try:
+            check_address(name)
+        except ServerNameError:
+            return None
+        if not isinstance(value, dict):
+            return None
+        catalogue = Catalogue.from_dict(value)
+        last_seen, source = value.get("last_seen"), value.get("source")
+        last_seen = last_seen if isinstance(last_seen, int | float) else None
+        source = source if isinstance(source, str) else None
+        return Record(catalogue, last_seen, source, Baseline.load(value.get("baseline")))
+
+    def accepts(self, name: str, ours: Record | None, theirs: Record) -> bool:
+        """What another relay has seen since is not written over."""
+        is_newer = ours is None or (theirs.last_seen or 0) > (ours.last_seen or 0)
+        return self._is_shared and is_newer and name not in self._forgotten
+
+    def merge(self, theirs: Mapping[str, Record]) -> None:
+        self._records |= theirs
+        self._drop()

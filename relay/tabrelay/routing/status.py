@@ -1,0 +1,101 @@
+"""The servers as the status route shows them: who is there, what they offer, which browsers share a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import orjson
+
+from tabrelay.payloads.list_checks import is_title
+from tabrelay.routing.entry import Entry
+from tabrelay.routing.registry import Registry
+from tabserver.wire.names import OF
+
+
+def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
+    """One row for each server; browsers that share one are inside it."""
+    return list(describing(registry, base_url, may_see, now))
+
+
+def describing(
+    registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float
+) -> Generator[dict[str, Any], None, list[dict[str, Any]]]:
+    """The same, row by row: those of many servers take long. Returns all rows."""
+    rows = []
+    for entry in [entry for entry in registry.entries() if OF not in entry.name and may_see(entry.name)]:
+        rows.append(_row(registry, entry, base_url, now))
+        yield rows[-1]
+    return rows
+
+
+def writing(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
+    """A JSON list of rows, written row by row. Returns its text."""
+    texts = []
+    for row in rows:
+        texts.append(orjson.dumps(row))
+        yield
+    return b"[" + b",".join(texts) + b"]"
+
+
+def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[str, Any]:
+    members = registry.members(entry.name) if entry.instances is not None else []
+    info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
+    presence = _presence(entry, base_url, now, entry.up.is_set() if entry.instances is not None else _is_up(entry))
+    flaws = [flaw for one in (entry, *members) for found in one.flaws.values() for flaw in found.values()]
+    row = {
+        "name": entry.name,
+        **presence,
+        # The lists may be out of date: they are what the last browser said.
+        "stale": entry.catalogue is not None and not (presence["state"] == "online" and entry.is_fresh),
+        "title": next((text for key in ("title", "name") if is_title(text := info.get(key)) and text), None),
+        "tools": [
+            {key: tool[key] for key in ("name", "title", "description") if key in tool}
+            for tool in (entry.catalogue.tools if entry.catalogue else ())
+        ],
+        "left_out": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if flaw.is_left_out],
+        "suspicious": [{"name": flaw.name, "why": flaw.why} for flaw in flaws if not flaw.is_left_out],
+        # What is not as it was at the first use, until somebody accepts it.
+        "drift": next((one.drift.describe() for one in (entry, *members) if one.drift), None),
+        "in_flight": sum(_in_flight(one) for one in (entry, *members)),
+        **(entry.keeper.describe() if entry.keeper is not None else {"kind": "browser"}),
+    }
+    if entry.instances is not None:
+        front = registry.place(entry.name)
+        return row | {"instances": [_instance(one, base_url, now, one.name == front) for one in members]}
+    return row | (_browser(entry) if entry.keeper is None else {})
+
+
+def _instance(entry: Entry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
+    """`front`: it gets what is asked of the server's own address."""
+    return {
+        "id": entry.name.partition(OF)[2],
+        **_presence(entry, base_url, now, _is_up(entry)),
+        **_browser(entry),
+        "front": is_front and _is_up(entry),
+        "last_used_s": round(now - entry.last_used, 1) if entry.last_used is not None else None,
+        "in_flight": _in_flight(entry),
+    }
+
+
+def _presence(entry: Entry, base_url: str, now: float, is_online: bool) -> dict[str, Any]:
+    return {
+        "state": "online" if is_online else "offline",
+        "since_s": round(now - entry.since, 1) if is_online and entry.since is not None else None,
+        "last_seen_s": round(now - entry.last_seen, 1) if not is_online and entry.last_seen else None,
+        "mcp_url": f"{base_url}/{entry.name}",
+        "calls": entry.calls,
+    }
+
+
+def _browser(entry: Entry) -> dict[str, Any]:
+    tabs = [{"id": tab.id, "title": tab.title, "visible": tab.is_visible} for tab in entry.tabs]
+    return {"browser": entry.browser, "tabs": tabs}
+
+
+def _is_up(entry: Entry) -> bool:
+    return entry.peer is not None and entry.peer.is_up
+
+
+def _in_flight(entry: Entry) -> int:
+    return entry.peer.in_flight if entry.peer is not None else 0

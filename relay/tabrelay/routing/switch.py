@@ -1,0 +1,380 @@
+"""The switch: find the peer of a name, start the call, watch its deadline, cancel what is abandoned.
+
+It does not know how a call came in or how it goes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
+
+import orjson
+
+from tabrelay.calls.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, memory_of
+from tabrelay.config.settings import Settings
+from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
+from tabrelay.payloads.list_checks import SIFTED, Bounds, Flaw
+from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.routing.drain import unavailable
+from tabrelay.routing.entry import Entry
+from tabrelay.routing.list_filter import ListFilter
+from tabrelay.routing.registry import Registry
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.control_messages import RELAY
+from tabserver.wire.frames import Caller
+from tabserver.wire.memory_budget import Budget
+
+log = logging.getLogger(__name__)
+
+LISTEN: Final = "subscriptions/listen"
+# A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
+LIST_WAIT_S: Final = 1.0
+# What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
+# has just gone is no reason for a client to give up, or to believe that the server is of another era.
+DISCOVERY_S: Final = 3.0
+# Characters of a call that is written by its face and started by its peer in two turns of the event loop.
+LARGE: Final = 64 * 1024
+# What a server does for somebody: these calls are written down.
+NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+# Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
+LEGACY: Final = eras.Era.LEGACY
+
+
+class Elsewhere(Protocol):
+    """Whoever knows which relay has a server's browser, where several share a bus."""
+
+    def is_held(self, server: str) -> bool:
+        """Is that known already?"""
+
+    async def find(self, server: str) -> None:
+        """Make the registry know it; raises RelayUnavailable when nobody can be asked."""
+
+
+# A call under way: which server was asked for, where the call is, since when, what it costs, and the timer of one that
+# is waited for less long than others.
+Watched = tuple[str, str, float, int, asyncio.TimerHandle | None]
+
+
+class Switch:
+    """Between faces and peers. One per relay."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        settings: Settings,
+        on_end: Callable[[], None] = lambda: None,
+        scribe: Scribe | None = None,
+        meter: Scribe | None = None,
+    ) -> None:
+        """`on_end` is called whenever a call has ended. `scribe` hears which one, and how, of those that did something
+        for somebody; `meter` of all."""
+        self.elsewhere: Elsewhere | None = None
+        self._scribe = scribe
+        self._meter = meter
+        self.registry = registry
+        self._settings = settings
+        self._on_end = on_end
+        bounds = Bounds(
+            tools=settings.max_tools,
+            list_bytes=settings.max_list,
+            description=settings.max_description,
+            schema_depth=settings.max_schema_depth,
+        )
+        self._filter = ListFilter(bounds, settings.max_values)
+        self._channels = itertools.count(1)
+        # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
+        self._prefix = secrets.token_hex(5)
+        self._running: dict[Pending, Watched] = {}
+        self._deadlines: Ticker[Pending] = Ticker(settings.call_deadline_s, self._deadline_passed)
+        self._per_session: dict[str, int] = {}
+        # What calls say is kept until they are answered: a browser that comes back may have to be asked again.
+        self.budget = Budget(settings.call_budget)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls and listeners under way."""
+        return len(self._running)
+
+    def new_channel(self) -> str:
+        """A channel id that was never used before, not even by the relay that ran before this one."""
+        return f"{self._prefix}-{next(self._channels):x}"
+
+    async def seek(self, server: str) -> None:
+        """Where relays share a bus: learn of a server that this one has never seen."""
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            try:
+                await self.elsewhere.find(server)
+            except RelayUnavailable:
+                if not self.registry.knows(server):
+                    raise
+
+    async def meet(self, server: str) -> None:
+        """A server elsewhere that is just starting and that nobody has seen yet is waited for: a client that is told of
+        no tools now may never ask again."""
+        entry = self.registry.find(server)
+        if entry.keeper is not None and entry.keeper.is_coming and entry.catalogue is None:
+            with suppress(ServerOffline):
+                await self.registry.reach(server, self._settings.away_wait_s)
+
+    async def start(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Pending:
+        """Put a call on its way. Waits for a browser that is away; raises a RelayError if it never left.
+
+        `rescue`: the answer that is remembered. It is given when the browser leaves with the call, or takes too long.
+        """
+        started = time.monotonic()
+        try:
+            return await self._start(server, call, started, rescue)
+        except RelayError as error:
+            self._note(server, call, started, error)
+            raise
+
+    def _note(self, server: str, call: Call, started: float, outcome: RelayError | tuple[int | None, str]) -> None:
+        took_s = time.monotonic() - started
+        if call.trace is not None:
+            call.trace.ended(outcome)
+        if self._meter is not None:
+            self._meter.ended(server, call, took_s, outcome)
+        # defence: every call is written down
+        if self._scribe is not None and call.method in NOTED:
+            self._scribe.ended(server, call, took_s, outcome)
+
+    async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
+        cost = self._claim(call)
+        pending = Pending(call)
+        pending.rescue = rescue
+        try:
+            if call.trace is not None:
+                call.trace.sought(server)
+            if len(call.payload) > LARGE:
+                await asyncio.sleep(0)  # writing it took a while, and so may starting it
+            place, peer = await self._reach(server, call)
+            if call.trace is not None:
+                call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
+            if call.method in SIFTED:
+                pending.sift = lambda reply: self._sift(place, pending, reply)
+            peer.start(pending)
+        except BaseException:
+            self._release(call, cost)
+            raise
+        self._watch(server, self.registry.find(place), pending, started, cost)
+        return pending
+
+    def start_now(self, server: str, call: Call, meet: Callable[[Peer], None] | None = None) -> Pending | None:
+        """Put a call on its way without waiting for anybody; None, and nothing was done, if that can't be.
+
+        For calls in `NOTED`. What goes wrong at the start is how the call has ended. `meet` hears who gets it, before.
+        """
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            return None  # which relay has it has to be asked first
+        at_hand = self.registry.at_hand(server, call)
+        if at_hand is None:
+            return None
+        started = time.monotonic()
+        entry, peer = at_hand
+        if meet is not None:
+            meet(peer)
+        pending = Pending(call)
+        try:
+            cost = self._claim(call)
+            try:
+                peer.start(pending)
+            except RelayError:
+                self._release(call, cost)
+                raise
+        except RelayError as error:
+            self._note(server, call, started, error)
+            pending.fail(error)
+            return pending
+        self._watch(server, entry, pending, started, cost)
+        return pending
+
+    def _watch(self, server: str, entry: Entry, pending: Pending, started: float, cost: int) -> None:
+        """From its start to its end: count it, and see to it that it ends."""
+        call = pending.call
+        if call.caller.principal != RELAY:
+            self._count(call, entry)
+        hurry = None
+        if pending.rescue is not None and self.registry.recall(server) is not None:
+            soon_s = min(self._settings.call_deadline_s, DISCOVERY_S)
+            hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
+        elif call.method != LISTEN:  # stays open for as long as somebody listens
+            self._deadlines.add(pending)
+        self._running[pending] = server, entry.name, started, cost, hurry
+        if pending.is_done:
+            self._ended(pending)
+        else:
+            pending.on_done = self._ended
+
+    def _ended(self, pending: Pending) -> None:
+        server, _, started, cost, hurry = self._running.pop(pending)
+        call = pending.call
+        if hurry is not None:
+            hurry.cancel()
+        self._deadlines.pop(pending, None)
+        self._release(call, cost)
+        self._on_end()
+        self._note(server, call, started, pending.ending)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s %s took %.1f ms", server, call.method, (time.monotonic() - started) * 1000)
+
+    def _deadline_passed(self, pending: Pending, timeout_s: float | None = None) -> None:
+        server, place, *_ = self._running[pending]
+        limit_s = self._settings.call_deadline_s if timeout_s is None else timeout_s
+        pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
+        self._cancel(place, pending, "timeout")
+
+    def _count(self, call: Call, entry: Entry) -> None:
+        if call.method == "tools/call":
+            entry.calls += 1
+        elif call.method in LISTS:
+            entry.listings += 1
+        else:
+            return
+        if not entry.is_used:
+            self.registry.used(entry)
+        if entry.server != entry.name:  # one of the browsers that share a name: it is that server's call too
+            self._count(call, self.registry.find(entry.server))
+
+    def _sift(self, server: str, pending: Pending, reply: Reply) -> None:
+        """Nobody is told of a tool that can't be believed."""
+
+        def flag(flaws: Sequence[Flaw], payload: str) -> None:
+            is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
+            self.registry.flag(server, pending.call.method, flaws, is_whole=is_whole)
+
+        self._filter.take(pending, reply, flag)
+
+    async def _reach(self, server: str, call: Call) -> tuple[str, Peer]:
+        if self.elsewhere is not None and not self.elsewhere.is_held(server):
+            await self.elsewhere.find(server)
+        place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
+        settled = self.registry.find(place).settled
+        if call.method in LISTS and not settled.is_set() and call.caller.principal != RELAY:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LIST_WAIT_S):
+                    await settled.wait()
+            place, peer = await self.registry.reach(server, self._settings.away_wait_s, call)
+        return place, peer
+
+    @contextmanager
+    def holding(self, call: Call) -> Iterator[None]:
+        """A call that is kept before it can start counts like those under way."""
+        if not self.budget.take(memory_of(call.payload)):
+            raise _crowded()
+        try:
+            yield
+        finally:
+            self.budget.give(memory_of(call.payload))
+
+    def _claim(self, call: Call) -> int:
+        """Count what a call takes until it ends, also while it still waits for its browser; gives what that is."""
+        if call.caller.era is LEGACY:  # a modern caller has no session, whose calls would be counted
+            self._claim_turn(call)
+        cost = memory_of(call.payload)
+        # defence: calls without an answer
+        if not self.budget.take(cost):
+            if call.caller.era is LEGACY:
+                self._release_turn(call)
+            raise _crowded()
+        return cost
+
+    def _release(self, call: Call, cost: int) -> None:
+        self.budget.give(cost)
+        if call.caller.era is LEGACY:
+            self._release_turn(call)
+
+    def _claim_turn(self, call: Call) -> None:
+        """Count a session's calls."""
+        if call.method in QUICK:
+            return
+        running = self._per_session.get(call.channel, 0)
+        if running >= self._settings.in_flight_caller:
+            text = f"This session has {running} calls in flight already. Wait until one of them is answered."
+            raise Busy(text, retry_after_ms=1000)
+        self._per_session[call.channel] = running + 1
+
+    def _release_turn(self, call: Call) -> None:
+        if call.method in QUICK:
+            return
+        left = self._per_session.get(call.channel, 0) - 1
+        if left > 0:
+            self._per_session[call.channel] = left
+        else:
+            self._per_session.pop(call.channel, None)
+
+    def abandon(self, server: str, pending: Pending, why: str) -> None:
+        """The caller left before the reply."""
+        if not pending.is_done:
+            _, place, *_ = self._running.get(pending, ("", server))
+            self._cancel(place, pending, why)
+
+    def _cancel(self, server: str, pending: Pending, why: str) -> None:
+        """Tell whoever holds the name now: the call may have moved to another session since it started."""
+        peer = self.registry.holder(server)
+        if peer is not None:
+            peer.cancel(pending, why)
+
+    def close(self) -> None:
+        """The relay stops: no new call, and calls that would never end are ended in their own way."""
+        self.registry.close()
+        for pending, (_, place, *_) in list(self._running.items()):
+            if pending.call.method == LISTEN:
+                result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
+                pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
+                self._cancel(place, pending, "the relay is restarting")
+
+    def give_up(self, patience_s: float) -> None:
+        """The relay stops and can't wait any longer: the callers are told, and the browsers to stop working on it."""
+        for pending, (_, place, *_) in list(self._running.items()):
+            text = f'The relay is restarting, and "{pending.call.method}" was not done within {patience_s:g} s.'
+            pending.fail(DeadlinePassed(text))
+            self._cancel(place, pending, "the relay is restarting")
+
+    async def ask(self, server: str, call: Call, rescue: Callable[[], str | None] | None = None) -> Reply:
+        """Start a call and wait for its reply, whatever notices come before."""
+        pending = await self.start(server, call, rescue)
+        try:
+            while True:
+                event = await pending.next()
+                if isinstance(event, Reply):
+                    return event
+        except asyncio.CancelledError:
+            self.abandon(server, pending, "nobody waits for it any more")
+            pending.fail(unavailable())
+            raise
+        finally:
+            pending.release()
+
+    def notify(self, server: str, channel: str, caller: Caller, payload: str) -> None:
+        """Pass a client's notification or response on, if anyone is there to hear it.
+
+        Also to a browser that is away for a moment: the tool that a cancellation is meant for runs on without a link.
+        """
+        for place in self.registry.places(server, channel):
+            peer = self.registry.holder(place)
+            if peer is not None:
+                peer.notify(channel, caller, payload)
+
+    def end(self, server: str, channel: str, why: str) -> None:
+        """A session has ended: whoever had a call of it is told."""
+        for place in self.registry.places(server, channel):
+            peer = self.registry.holder(place)
+            if peer is not None:
+                peer.end(channel, why)
+        self.registry.rise(server, channel)
+
+    def is_up(self, server: str, session: str | None = None) -> bool:
+        """Is the server there? `session`: for the one that has this channel."""
+        peer = self.registry.holder(server, session)
+        return peer is not None and peer.is_up
+
+
+def _crowded() -> Busy:
+    text = "The relay has too many large calls without an answer. Try again in a moment."
+    return Busy(text, retry_after_ms=1000)

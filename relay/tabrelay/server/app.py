@@ -1,0 +1,455 @@
+"""Composition root: the only file that knows every room. Builds the ASGI application out of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tabrelay import __version__
+from tabrelay.admission.gate import Gate
+from tabrelay.admission.policy import Policy, Principal, bracketed, is_loopback, parse_public_url
+from tabrelay.admission.rate_limiter import Rates
+from tabrelay.admission.tokens import Tokens
+from tabrelay.assets.files import Assets
+from tabrelay.bus.bus import Backplane
+from tabrelay.bus.members import Cluster
+from tabrelay.calls.calls import Pending
+from tabrelay.calls.trace_context import PassedOn, Traces
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.config.specs import BrowserSpec, HttpSpec, Spec
+from tabrelay.errors import RelayError, UnknownServer
+from tabrelay.faces.mcp.acp_sessions import Editors
+from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.catalogue_reader import Librarian
+from tabrelay.faces.mcp.endpoint import Entry
+from tabrelay.faces.mcp.session_ids import Seal
+from tabrelay.faces.nodes.cluster_status import Nodes
+from tabrelay.faces.nodes.forwarded_calls import Forwarding
+from tabrelay.faces.nodes.leader import Eldest
+from tabrelay.faces.web.csp_reports import Reports
+from tabrelay.faces.web.drifts import Drifts
+from tabrelay.faces.web.figures import Figures
+from tabrelay.faces.web.log import Log
+from tabrelay.faces.web.oauth_metadata import Metadata
+from tabrelay.faces.web.pairing import Pairs, Told, log_asking
+from tabrelay.faces.web.proving import Proving
+from tabrelay.faces.web.reconnects import Reconnects
+from tabrelay.faces.web.routes import pages
+from tabrelay.observe.call_log import Journal
+from tabrelay.observe.call_metrics import Meter
+from tabrelay.observe.log_setup import log_path
+from tabrelay.peers.browsers.endpoint import Door
+from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.nodes.locator import Atlas
+from tabrelay.peers.nodes.remote_peer import RemotePeer
+from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.registry import Registry
+from tabrelay.routing.status import describe, describing, writing
+from tabrelay.routing.switch import Switch
+from tabrelay.server.fast_path import Lane
+from tabrelay.server.gauges import BusGauges, Gauges
+from tabrelay.server.path_aliases import Aliases
+from tabrelay.system.loop_turns import run_in_turns
+from tabserver.wire.names import OF, server_of
+from tabserver.wire.pending_calls import Roster
+
+log = logging.getLogger(__name__)
+
+NO_TRACES: Final = 'Traces need OpenTelemetry, which is not installed: pip install "tabrelay[otel]"'
+
+if TYPE_CHECKING:
+    from tabrelay.admission.oauth import Resource
+    from tabrelay.peers.upstreams.pool import Fleet
+    from tabrelay.peers.upstreams.transports.http import SignIn
+    from tabrelay.server.otel import Tracing
+
+
+class Relay:
+    """The application behind the gate: `/{server}` goes straight to its face or peer, the rest to the pages."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        tokens: Tokens,
+        policy: Policy,
+        assets: Assets,
+        url: str,
+        token_command: str,
+        drain: Drain,
+        on_ask: Told,
+        resource: Resource | None,
+        traces: Traces,
+        on_stop: Callable[[], None],
+        specs: Sequence[Spec],
+        sign_in: Callable[[HttpSpec], SignIn | None] | None,
+        backplane: Backplane | None,
+    ) -> None:
+        self._settings = settings
+        self._on_stop = on_stop
+        self._sign_in = sign_in
+        self._url = url
+        self._token_command = token_command
+        self._shelf = Shelf(settings.home / "servers.json", is_shared=backplane is not None, most=settings.max_servers)
+        self._registry = Registry(
+            self._shelf,
+            declared=settings.servers,
+            static_tools=settings.static_tools,
+            instances=settings.instances,
+            most=settings.max_servers,
+            catalogue_budget=settings.catalogue_budget,
+        )
+        self._assets = assets
+        self._journal = _journal(settings)
+        self._meter = Meter(settings.metrics_servers) if settings.metrics else None
+        self._switch = Switch(self._registry, settings, drain.changed, self._journal, self._meter)
+        self._editors = Editors()
+        self.entry = Entry(
+            self._switch, settings, drain, Seal(tokens.session_key()), self._editors, traces, self._failed
+        )
+        self._librarian = Librarian(self._switch, __version__, settings.max_list, self.entry.lists_changed)
+        self._registry.on_turn = self._librarian.follow
+        rosters: dict[str, Roster[Pending]] = {}
+        self._cluster = self._join(backplane, tokens, rosters, drain) if backplane is not None else None
+        self._door = Door(
+            self._registry,
+            settings,
+            assets.build,
+            self._came_up,
+            self._went,
+            drain,
+            tokens.state_key,
+            self._meter,
+            rosters,
+            self._switch.seek if backplane is not None else None,
+        )
+        self._pairs = Pairs(
+            tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url
+        )
+        self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
+        self._fleet: Fleet | None = None
+        recent = self._journal.recent if self._journal is not None else None
+        self._pages: ASGIApp = pages(
+            assets,
+            self._status,
+            rooms=(
+                self._pairs,
+                Proving(tokens.prove, policy.authorities),
+                Reports(policy),
+                Reconnects(self._reconnect),
+                Log(recent),
+                Figures(self._gauges(drain)),
+                Drifts(self._registry.accept),
+                Metadata(resource),
+                self._editors,
+            ),
+            probe=self._door.refusal,
+            is_draining=lambda: drain.is_on,
+            public_url=settings.public_url,
+        )
+        if self._cluster is not None:
+            self._pages = Eldest(self._pages, self._cluster)
+        drain.serve(self)
+
+    def _join(self, backplane: Backplane, tokens: Tokens, rosters: dict[str, Roster[Pending]], drain: Drain) -> Cluster:
+        """This relay is one of several: their browsers are its peers, and its browsers theirs."""
+        cluster = Cluster(
+            backplane,
+            tokens.session_key(),
+            self._describe_node,
+            self._settings.bus_beat_s,
+            keep_s=self._settings.call_deadline_s,
+        )
+        self._atlas = atlas = Atlas(
+            cluster, self._registry, rosters, self._settings, on_up=self._came_up, on_gone=self._went
+        )
+        self._forwarding = Forwarding(
+            cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, TabPeer)
+        )
+        atlas.has_moved = self._forwarding.moved
+        self._registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
+        self._switch.elsewhere = atlas
+        self.entry.share(Sharing(cluster))
+        self._nodes = Nodes(cluster, self._url, self._own_names, self._rows, self._describe_node)
+        return cluster
+
+    def _describe_node(self) -> dict[str, Any]:
+        """What the other relays are told with every beat."""
+        return {
+            "version": __version__,
+            "port": self._settings.port,
+            "browsers": len(self._door.browsers()),
+            "in_flight": self._switch.in_flight,
+        }
+
+    def _own_names(self) -> list[str]:
+        """The servers that have a browser here."""
+        names = [entry.name for entry in self._registry.entries() if OF not in entry.name]
+        return [name for name in names if self._atlas.has(name)]
+
+    def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:
+        return describe(self._registry, self._url, names.__contains__, time.time())
+
+    def _came_up(self, server: str) -> None:
+        for name in {server, server_of(server)}:
+            self.entry.came_up(name)
+        self._librarian.came_up(server)
+
+    def _went(self, server: str) -> None:
+        self._librarian.went(server)
+        whole = server_of(server)
+        if whole != server:
+            self.entry.went(whole, self._registry.differences(server))
+
+    def _gauges(self, drain: Drain) -> Callable[[], str] | None:
+        if self._meter is None:
+            return None
+        gauges = Gauges(
+            self._meter,
+            build=self._assets.build,
+            registry=self._registry,
+            switch=self._switch,
+            door=self._door,
+            entry=self.entry,
+            drain=drain,
+            journal=self._journal,
+        )
+        if self._cluster is not None:
+            gauges.watch(BusGauges(self._cluster).families)
+        return gauges.text
+
+    def _failed(self, error: RelayError) -> None:
+        if self._meter is not None:
+            self._meter.refused("face", error.reason)
+
+    def refused(self, reason: str) -> None:
+        """The gate let somebody not in."""
+        if self._meter is not None:
+            self._meter.refused("gate", reason)
+
+    def dismiss(self, principals: set[str]) -> None:
+        """These have no valid token any more."""
+        self.entry.dismiss(principals)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif _is_server_path(scope["path"]):
+            if scope["type"] == "websocket":
+                await self._door(scope, receive, send)
+            else:
+                await self.entry(scope, receive, send)
+        else:
+            # A client that leaves in the middle of its body gets no answer, and is no error of the relay's.
+            # defence: clients that leave in the middle of a body
+            with suppress(ClientDisconnect):
+                await self._pages(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self._set_out()
+        except Exception as error:
+            log.exception("The relay can't start.")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if self._cluster is not None:
+            await self._cluster.stop()
+        if self._fleet is not None:
+            await self._fleet.stop()
+        self._shelf.flush()
+        self.entry.flush()
+        if self._journal is not None:
+            self._journal.flush()
+        await asyncio.to_thread(self._on_stop)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _set_out(self) -> None:
+        """Connect to the bus and to servers elsewhere, if there are any: who has none need not load what they need."""
+        if self._cluster is not None:
+            await self._cluster.start()
+        if self._specs:
+            await self._make_fleet().start(self._specs)
+
+    def _make_fleet(self) -> Fleet:
+        if self._fleet is None:
+            from tabrelay.peers.upstreams.pool import Fleet
+
+            self._fleet = Fleet(self._registry, self._settings, self._came_up, self._sign_in)
+        return self._fleet
+
+    async def change(self, specs: Sequence[Spec]) -> None:
+        """The configuration has these servers now. Those that are as before notice nothing."""
+        for spec in specs:
+            if isinstance(spec, BrowserSpec):
+                self._registry.declare(spec.name)
+        wanted = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
+        if wanted or self._fleet is not None:
+            await self._make_fleet().change(wanted)
+
+    def _reconnect(self, name: str) -> None:
+        if self._fleet is None:
+            raise UnknownServer("The relay has no servers elsewhere.")
+        self._fleet.reconnect(name)
+
+    # -- what the drain asks ------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._switch.close()
+        self.entry.close()
+        self._librarian.close()
+        self._pairs.close()
+
+    def browsers(self) -> list[TabPeer | SocketPeer]:
+        return self._door.browsers()
+
+    def give_up(self, patience_s: float) -> None:
+        self._switch.give_up(patience_s)
+
+    # -- what the status route shows ----------------------------------------------------------------------------------
+
+    async def _status(self, principal: Principal) -> bytes:
+        """As JSON. Catalogues of many servers take several turns of the event loop."""
+        rows = await run_in_turns(describing(self._registry, self._url, principal.may_see, time.time()))
+        about = {
+            "version": __version__,
+            "build": self._assets.build,
+            "url": self._url,
+            "token_command": self._token_command,
+        }
+        more: dict[str, Any] = {"acp": self._editors.describe(principal.may_see)}
+        if self._cluster is not None:
+            rows, more["nodes"] = await self._nodes.gather(rows, principal.may_see)
+        servers = await run_in_turns(writing(rows))
+        return orjson.dumps(about)[:-1] + b',"servers":' + servers + b"," + orjson.dumps(more)[1:]
+
+
+def create_app(
+    settings: Settings,
+    *,
+    specs: Sequence[Spec] = (),
+    tokens: Tokens | None = None,
+    policy: Policy | None = None,
+    assets: Assets | None = None,
+    url: str | None = None,
+    token_command: str = "tabrelay token",
+    drain: Drain | None = None,
+    on_ask: Told = log_asking,
+    sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
+    backplane: Backplane | None = None,
+) -> Aliases:
+    """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
+
+    `specs` is what a configuration says of servers, beyond the names that the settings have.
+    `url` is the address to show to people, `token_command` how they print the token. Whoever runs `drain` before the
+    server closes its sockets lets calls finish; without one, they end as the server ends them. `on_ask` hears of pages
+    that ask to be paired; without one, the log does. `sign_in` gets tokens for servers elsewhere that want one.
+    `backplane` is the bus that this relay shares with others; without one it has that of the settings, if any.
+    """
+    tokens = tokens or Tokens(settings.home)
+    policy = policy or Policy.for_address(
+        settings.host, settings.port, settings.allow_hosts, settings.allow_origins, settings.public_url
+    )
+    resource = _resource(settings)
+    url = url or settings.public_url or f"http://{bracketed(settings.host)}:{settings.port}"
+    tracing = _tracing(settings, url)
+    drain = drain or Drain.for_settings(settings)
+    relay = Relay(
+        settings,
+        tokens=tokens,
+        policy=policy,
+        assets=assets or Assets.find(),
+        url=url,
+        token_command=token_command,
+        drain=drain,
+        on_ask=on_ask,
+        resource=resource,
+        traces=tracing or PassedOn(),
+        on_stop=(lambda: None) if tracing is None else tracing.close,
+        specs=specs,
+        sign_in=sign_in,
+        backplane=backplane or _bus(settings),
+    )
+    # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
+    plain = frozenset(settings.plain if is_loopback(settings.host) else ())
+    rates = Rates(settings.rate_s, settings.rate_burst)
+    gate = Gate(
+        relay,
+        policy,
+        tokens,
+        no_auth=settings.no_auth,
+        plain=plain,
+        rates=rates,
+        resource=resource,
+        on_refused=relay.refused,
+    )
+
+    def revoked(principals: set[str]) -> None:
+        relay.dismiss(principals)
+        gate.look()
+
+    tokens.on_revoked = revoked
+    if tracing is None:
+        app = Aliases(gate, specs, relay.change)
+        app.lane = Lane(gate, relay.entry, drain.exchanges, app.resolve)
+        return app
+    from tabrelay.server.otel import Traced
+
+    return Aliases(Traced(gate, tracing), specs, relay.change)
+
+
+def _tracing(settings: Settings, url: str) -> Tracing | None:
+    if not settings.traces:
+        return None
+    try:
+        from tabrelay.server.otel import Tracing
+    except ImportError:
+        raise ConfigError(NO_TRACES) from None
+    return Tracing(url)
+
+
+def _resource(settings: Settings) -> Resource | None:
+    if not settings.oauth_issuer:
+        return None
+    from tabrelay.admission.oauth import Resource
+    from tabrelay.admission.oauth_keys import Keys
+
+    base = parse_public_url(settings.public_url)
+    return Resource(settings.oauth_issuer, base, Keys(settings.oauth_issuer, settings.oauth_keys))
+
+
+def _bus(settings: Settings) -> Backplane | None:
+    if not settings.bus:
+        return None
+    from tabrelay.bus.nats import Access, Nats
+
+    def path(text: str) -> Path | None:
+        return Path(text).expanduser() if text else None
+
+    access = Access(credentials=path(settings.bus_credentials), ca=path(settings.bus_ca))
+    return Nats(settings.bus, access, f"tabrelay {settings.port}")
+
+
+def _journal(settings: Settings) -> Journal | None:
+    path = log_path(settings.home, settings.port, settings.call_log, "calls")
+    if path is None:
+        return None
+    return Journal(path, settings.log_max, settings.log_keep, with_arguments=settings.call_log_arguments)
+
+
+def _is_server_path(path: str) -> bool:
+    """`/notes` and what is below it, but neither `/` nor `/-/…` nor `/.well-known/…`."""
+    return len(path) > 1 and path[1] not in "-./" and path != "/favicon.ico"

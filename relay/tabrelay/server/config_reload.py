@@ -1,0 +1,92 @@
+"""Changes of the configuration files while the relay runs: looked for once (SIGHUP) or all the time (`--watch`).
+
+A file with mistakes changes nothing, and every mistake is in the log. What the files mean is for `configfile` to say,
+what is done about it for the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from tabrelay.config.reader import Config
+from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.config.specs import Spec
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0
+
+Load = Callable[[], tuple[Settings, Config]]
+Change = Callable[[Sequence[Spec]], Awaitable[None]]
+
+
+class Reloading:
+    """One per relay that has configuration files."""
+
+    def __init__(self, settings: Settings, load: Load, change: Change) -> None:
+        """`load` reads everything anew, and raises a ConfigError; `change` makes it so."""
+        self._settings = settings
+        self._load = load
+        self._change = change
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """On the running loop."""
+        if hasattr(signal, "SIGHUP"):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._spawn, self.reload)
+        if self._settings.watch:
+            self._spawn(self._watch)
+
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        async def run() -> None:
+            await work()
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self) -> None:
+        seen = self._looks()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = self._looks()
+            if now != seen:
+                seen = now
+                await self.reload()
+
+    def _looks(self) -> list[tuple[int, int, int] | None]:
+        """What tells that a file was written. One that is away for a moment is being replaced by its editor."""
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._settings.config:
+            try:
+                stat = Path(file).expanduser().stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+        return found
+
+    async def reload(self) -> None:
+        async with self._lock:
+            try:
+                settings, config = self._load()
+            except ConfigError as problem:
+                for line in str(problem).splitlines():
+                    log.error("The configuration was not taken over: %s", line)
+                return
+            for name in self._unchangeable(settings):
+                log.warning("%s was changed in the configuration: that needs a restart.", name)
+            await self._change(tuple(config.servers.values()))
+            log.warning("The configuration was read anew: %d servers.", len(config.servers))
+
+    def _unchangeable(self, settings: Settings) -> list[str]:
+        """Settings that are read once. Names of servers are not among them; what they may do is."""
+        names = [item.name for item in fields(Settings) if item.name not in ("servers", "port")]
+        return [name for name in names if getattr(settings, name) != getattr(self._settings, name)]

@@ -1,0 +1,88 @@
+"""The fast lane: a call that can start at once, and is answered at once, crosses the relay without ASGI and tasks.
+
+It decides nothing by itself. Gate and faces are asked in the order in which the ordinary way passes them; whatever they
+would refuse, wait for or look at twice goes the ordinary way from its beginning, as if nobody had looked before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tabrelay.admission.gate import Gate
+from tabrelay.admission.policy import Principal
+from tabrelay.calls.started import Again, Begun, Header
+from tabrelay.faces.mcp.endpoint import Entry
+from tabrelay.http.headers import Heading
+from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.routing.drain import Tally
+
+# A call that takes longer goes on in the ordinary way, where streams begin, and those whose token is revoked are sent
+# away. Both have time until half a second is over.
+WAIT_S: Final = 0.25
+# A server's own address and nothing more: no escapes, no query, nothing below it.
+_ADDRESS: Final = re.compile(rb"/[A-Za-z0-9][A-Za-z0-9._~-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What was found out about a request, for others that say the same of themselves. `path`: what its address stood
+    for when its principal was let in there."""
+
+    address: str
+    path: str
+    server: str
+    heading: Heading
+    principal: Principal
+    again: Again | None
+
+
+class Lane:
+    """One per relay. `waits`: who was not answered soon has to go the ordinary way."""
+
+    def __init__(self, gate: Gate, entry: Entry, exchanges: Tally, resolve: Callable[[str], str]) -> None:
+        """`exchanges` counts who is inside. `resolve`: the path that an address stands for."""
+        self.exchanges = exchanges
+        self._gate = gate
+        self._entry = entry
+        self._resolve = resolve
+        self.waits: Ticker[Any] = Ticker(WAIT_S, lambda ticket: ticket.hand_over())
+
+    def knows(self, url: bytes, headers: Sequence[Header]) -> bool:
+        """Would whoever sends this be let in? Asked when the body takes its time."""
+        if _ADDRESS.fullmatch(url) is None:
+            return False
+        principal = self._gate.recognise(self._resolve(url.decode()), Heading(headers))
+        if principal is not None:
+            self._gate.unrecognise(principal)
+        return principal is not None
+
+    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[Begun, Pass] | None:
+        """Start the call of a POST that is complete; None, and nothing was done, if it has to go the ordinary way."""
+        if _ADDRESS.fullmatch(url) is None:
+            return None
+        heading, address = Heading(headers), url.decode()
+        path = self._resolve(address)
+        principal = self._gate.recognise(path, heading)
+        if principal is None:
+            return None
+        server = path[1:]
+        begun = self._entry.begin(server, heading, principal, body)
+        if begun is None:
+            self._gate.unrecognise(principal)
+            return None
+        return begun, Pass(address, path, server, heading, principal, begun.again)
+
+    def take_again(self, known: Pass, body: bytes) -> Begun | None:
+        """The same for a request whose address and headers are those of one that was taken."""
+        principal = known.principal
+        if self._resolve(known.address) != known.path:
+            return None  # it stands for another server now: may this principal go there?
+        if not self._gate.recognise_again(principal):
+            return None
+        begun = self._entry.begin_again(known.server, known.heading, principal, body, known.again)
+        if begun is None:
+            self._gate.unrecognise(principal)
+        return begun

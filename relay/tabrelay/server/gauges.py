@@ -1,0 +1,132 @@
+"""What there is right now, as figures: browsers, servers, sessions, calls, what budgets hold. Read when somebody asks.
+
+What is counted while it happens is `meter`'s. A room that has figures of its own gives them to `Gauges.watch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from tabrelay import __version__
+from tabrelay.bus.members import Cluster
+from tabrelay.faces.mcp.endpoint import Entry
+from tabrelay.observe import process_metrics
+from tabrelay.observe.call_log import Journal
+from tabrelay.observe.call_metrics import Meter
+from tabrelay.observe.prometheus import Family, Sample, counter, gauge, render
+from tabrelay.peers.browsers.endpoint import Door
+from tabrelay.peers.nodes.remote_peer import RemotePeer
+from tabrelay.routing.drain import Drain
+from tabrelay.routing.registry import Registry
+from tabrelay.routing.switch import Switch
+from tabserver.wire.names import OF
+
+Source = Callable[[], Iterable[Family]]
+
+_STATES: Final = ("online", "offline")
+
+
+class BusGauges:
+    """What a relay knows of the bus, and of the other relays on it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._times_lost = 0
+        self._nodes_lost = 0
+        cluster.on_down.append(self._down)
+        cluster.on_lost.append(self._lost)
+
+    def _down(self) -> None:
+        self._times_lost += 1
+
+    def _lost(self, node: str) -> None:
+        self._nodes_lost += 1
+
+    def families(self) -> Iterable[Family]:
+        yield gauge("tabrelay_bus_up", "1 while the bus can be reached.", Sample(int(self._cluster.is_up)))
+        yield gauge("tabrelay_nodes", "Relays on the bus, with this one.", Sample(len(self._cluster.nodes) + 1))
+        yield counter("tabrelay_bus_lost_total", "How often the bus was lost.", Sample(self._times_lost))
+        yield counter(
+            "tabrelay_nodes_lost_total", "Other relays that stopped or fell silent.", Sample(self._nodes_lost)
+        )
+
+
+class Gauges:
+    """One per relay: everything that `/-/metrics` shows."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        *,
+        build: str,
+        registry: Registry,
+        switch: Switch,
+        door: Door,
+        entry: Entry,
+        drain: Drain,
+        journal: Journal | None,
+    ) -> None:
+        self._build = build
+        self._registry = registry
+        self._switch = switch
+        self._door = door
+        self._entry = entry
+        self._drain = drain
+        self._journal = journal
+        self._sources: list[Source] = [meter.families, self._present, self._room, process_metrics.families]
+
+    def watch(self, source: Source) -> None:
+        """From now on these figures are shown too."""
+        self._sources.append(source)
+
+    def text(self) -> str:
+        return render(family for source in self._sources for family in source())
+
+    def _present(self) -> Iterable[Family]:
+        about = (("version", __version__), ("build", self._build), ("python", platform.python_version()))
+        yield gauge("tabrelay_build_info", "Always 1; the labels say what runs.", Sample(1, about))
+        is_on = Sample(int(self._drain.is_on))
+        yield gauge("tabrelay_draining", "1 while the relay stops and takes no new calls.", is_on)
+        up = [peer.is_up for peer in self._door.browsers()]
+        browsers = (Sample(sum(up), (("state", "connected"),)), Sample(len(up) - sum(up), (("state", "away"),)))
+        yield gauge("tabrelay_browsers", "Sessions with browsers; away: without a socket, and waited for.", *browsers)
+        yield gauge("tabrelay_servers", "Names that are known, by where they live.", *self._servers())
+        yield gauge(
+            "tabrelay_sessions", "Sessions of clients that begin with initialize.", Sample(self._entry.sessions)
+        )
+        yield gauge("tabrelay_calls_in_flight", "Calls and listeners under way.", Sample(self._switch.in_flight))
+        requests = Sample(self._drain.exchanges.count)
+        yield gauge("tabrelay_http_requests_in_flight", "HTTP requests and streams being answered.", requests)
+        yield gauge("tabrelay_websockets", "Open WebSockets.", Sample(self._drain.sockets.count))
+        tasks = Sample(len(asyncio.all_tasks()))
+        yield gauge("tabrelay_tasks", "Tasks of the event loop, with the one that reads this.", tasks)
+
+    def _servers(self) -> Iterable[Sample]:
+        found = dict.fromkeys([(kind, state) for kind in ("browser", "node", "elsewhere") for state in _STATES], 0)
+        for entry in self._registry.entries():
+            if OF not in entry.name:
+                is_up = (
+                    entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
+                )
+                kind = "elsewhere" if entry.keeper is not None else "browser"
+                found["node" if isinstance(entry.peer, RemotePeer) else kind, _STATES[not is_up]] += 1
+        return [Sample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
+
+    def _room(self) -> Iterable[Family]:
+        budgets = {"links": self._door.budget, "bodies": self._entry.bodies, "calls": self._switch.budget}
+        used = [Sample(budget.used, (("budget", name),)) for name, budget in budgets.items()]
+        limits = [Sample(budget.limit, (("budget", name),)) for name, budget in budgets.items()]
+        yield gauge(
+            "tabrelay_budget_used_bytes",
+            "links: unacknowledged or unread; bodies: requests being read; calls: without an answer.",
+            *used,
+        )
+        yield gauge("tabrelay_budget_limit_bytes", "What each of them may take.", *limits)
+        waiting = Sample(self._door.waiting_bytes)
+        yield gauge("tabrelay_send_queue_bytes", "Written to browsers and not sent yet, all together.", waiting)
+        if self._journal is not None:
+            lost = Sample(self._journal.lost)
+            yield counter("tabrelay_call_log_lost_total", "Calls that the call log had no room for.", lost)

@@ -1,0 +1,243 @@
+"""Spans for OpenTelemetry: one trace from the HTTP request to the tab. Loaded only when somebody wants traces.
+
+    face (SERVER: from the gate's first look at the request to the last byte of the answer)
+      └ switch (INTERNAL: the server is found and waited for, the call watched)
+          └ link (CLIENT: at the browser or the server elsewhere), which is what these get as their parent
+
+Where spans go, and how many, is said by the usual OTEL_* variables, which the SDK reads. Names and attributes are those
+of OpenTelemetry's conventions for MCP. Arguments, results, texts of errors, addresses of resources, session ids,
+principals and tokens are never written into a span. A request that no call came of (refused, a notification, a stream)
+is one span.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Final
+
+from opentelemetry import trace as api
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tabrelay import __version__
+from tabrelay.admission.routes import route
+from tabrelay.calls.trace_context import Header, context_in_headers, context_of, write
+from tabrelay.errors import RelayError
+from tabrelay.observe.call_metrics import outcome_of
+from tabrelay.observe.log_setup import redact
+from tabserver.wire.trace_context import TraceContext
+
+FAREWELL_S: Final = 3.0  # spans that were not sent yet have this long when the relay stops
+MAX_TEXT: Final = 128
+VISIT: Final = "visit"  # in a request's state
+# What a call's span is named after. The address of a resource may hold what is nobody's business, and is left out.
+TARGETS: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
+FINE: Final = frozenset({"ok", "asks_client"})
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+
+
+class Ids(RandomIdGenerator):
+    """A span's number can be drawn before the span begins: the message that says it is written earlier."""
+
+    def __init__(self) -> None:
+        self.drawn: int | None = None
+
+    def generate_span_id(self) -> int:
+        drawn, self.drawn = self.drawn, None
+        return super().generate_span_id() if drawn is None else drawn
+
+
+class Exporter(OTLPSpanExporter):
+    """Can be told to stop by two: the SDK, which waits for it, and the relay, which does so no longer."""
+
+    _is_over = False
+
+    def shutdown(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            super().shutdown()  # type: ignore[no-untyped-call]
+
+
+class Visit:
+    """One HTTP request: when it came, and the spans of the calls in it, which end with its answer."""
+
+    __slots__ = ("began_ns", "is_over", "spans")
+
+    def __init__(self) -> None:
+        self.began_ns = time.time_ns()
+        self.is_over = False
+        self.spans: list[Span] = []
+
+
+class CallTrace:
+    """One call under way. Implements Trace."""
+
+    __slots__ = ("_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_said", "_switch", "_tracer")
+
+    def __init__(
+        self, tracer: api.Tracer, ids: Ids, face: Span, name: str, said: dict[str, Any], *, ends_face: bool
+    ) -> None:
+        """`ends_face`: the request that brought it has been answered already, as in HTTP+SSE."""
+        self._ends_face = ends_face
+        self._tracer = tracer
+        self._ids = ids
+        self._face = face
+        self._name = name
+        self._said = said
+        self._switch: Span | None = None
+        self._link: Span | None = None
+        self._link_id = RandomIdGenerator().generate_span_id()
+
+    @property
+    def context(self) -> TraceContext:
+        """What the server gets: its parent is the link's span, which begins when the call is sent."""
+        context = self._face.get_span_context()
+        parent = f"00-{context.trace_id:032x}-{self._link_id:016x}-{context.trace_flags:02x}"
+        return TraceContext(parent, context.trace_state.to_header())
+
+    def sought(self, server: str) -> None:
+        self._switch = self._tracer.start_span("switch", api.set_span_in_context(self._face))
+
+    def sent(self, place: str, kind: str) -> None:
+        self._ids.drawn = self._link_id
+        above = api.set_span_in_context(self._switch or self._face)
+        said = {**self._said, "tabrelay.place": place, "tabrelay.peer": kind}
+        self._link = self._tracer.start_span(self._name, above, SpanKind.CLIENT, said)
+        self._ids.drawn = None
+
+    def ended(self, outcome: RelayError | tuple[int | None, str]) -> None:
+        how = outcome_of(outcome)
+        code = outcome[0] if isinstance(outcome, tuple) else outcome.code
+        for span in (self._link, self._switch, self._face):
+            if span is None or not span.is_recording():
+                continue
+            if how not in FINE:
+                span.set_attribute("error.type", str(code) if how == "error" else how)
+                span.set_status(Status(StatusCode.ERROR))
+            if how not in FINE and how != "tool_error":
+                span.set_attribute("rpc.response.status_code", str(code))
+            if span is not self._face or self._ends_face:
+                span.end()
+
+
+class Tracing:
+    """Makes the spans. Implements Traces. One per relay."""
+
+    def __init__(self, url: str) -> None:
+        """`url`: which of several relays this is."""
+        self._ids = Ids()
+        self._provider = TracerProvider(resource=_resource(url), id_generator=self._ids)
+        self._exporter = Exporter()
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._tracer = self._provider.get_tracer("tabrelay", __version__)
+
+    def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> CallTrace:
+        visit: Visit = scope["state"][VISIT]
+        method = message["method"]
+        params = message.get("params")
+        target = params.get("name") if method in TARGETS and isinstance(params, dict) else None
+        said: dict[str, Any] = {"mcp.method.name": _text(method), "tabrelay.server": server}
+        if isinstance(target, str):
+            said[TARGETS[method]] = _text(target)
+        if method == "tools/call":
+            said["gen_ai.operation.name"] = "execute_tool"
+        name = f"{_text(method)} {_text(target)}" if isinstance(target, str) else _text(method)
+        parent = context_of(header, message)
+        about = {**said, "jsonrpc.request.id": _text(str(message["id"])), "network.protocol.name": "http"}
+        face = self._tracer.start_span(
+            name, _context(parent), SpanKind.SERVER, about, _links(header, parent), visit.began_ns
+        )
+        if not visit.is_over:
+            visit.spans.append(face)
+        call = CallTrace(self._tracer, self._ids, face, name, said, ends_face=visit.is_over)
+        write(message, call.context)
+        return call
+
+    def finish(self, visit: Visit, scope: Scope, status: int) -> None:
+        """The answer to a request has left."""
+        visit.is_over = True
+        if not visit.spans:
+            method = scope["method"] if scope["method"] in METHODS else "_OTHER"
+            said = {"http.request.method": method, "http.route": "/{server}"}
+            parent = context_in_headers(lambda name: _header(scope, name))
+            name = f"{method} /{{server}}"
+            visit.spans.append(
+                self._tracer.start_span(name, _context(parent), SpanKind.SERVER, said, None, visit.began_ns)
+            )
+        for span in visit.spans:
+            span.set_attribute("http.response.status_code", status)
+            if status >= 500:
+                span.set_status(Status(StatusCode.ERROR))
+            span.end()
+
+    def close(self) -> None:
+        """Send what is left, if somebody takes it; a collector that is away does not hold up the end."""
+        thread = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
+        thread.start()
+        thread.join(FAREWELL_S)
+        self._exporter.shutdown()  # or it would try again for a minute, in a thread of a relay that is no more
+
+
+class Traced:
+    """Stands around the gate, so that what it refuses has a span too."""
+
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not route("http", scope["method"], scope["path"]).speaks_rpc:
+            await self._app(scope, receive, send)
+            return
+        visit = scope.setdefault("state", {})[VISIT] = Visit()
+        status = 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            self._tracing.finish(visit, scope, status)
+
+
+def _resource(url: str) -> Resource:
+    """What the environment says counts; without a word of it, a relay is called by its own name."""
+    about = {"service.version": __version__, "service.instance.id": url}
+    if "OTEL_SERVICE_NAME" not in os.environ and "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        about["service.name"] = "tabrelay"
+    return Resource.create(about)
+
+
+def _context(parent: TraceContext | None) -> Context:
+    """Always one of its own: nothing of this process's may get in."""
+    return Context() if parent is None else _PROPAGATOR.extract(parent.to_dict(), Context())
+
+
+def _links(header: Header, parent: TraceContext | None) -> list[Link] | None:
+    """Conventions for MCP: what `_meta` says is the parent, and the HTTP request's own trace is linked."""
+    beside = context_in_headers(header)
+    if beside is None or parent is None or beside.span_id == parent.span_id:
+        return None
+    return [Link(api.get_current_span(_context(beside)).get_span_context())]
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    return next((value.decode("latin-1").strip() for name, value in scope["headers"] if name == wanted), None)
+
+
+def _text(value: str) -> str:
+    return redact(value[:MAX_TEXT])

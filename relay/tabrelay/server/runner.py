@@ -1,0 +1,256 @@
+"""Runs the application: binds the port first, then hands it to uvicorn, and stops without noise.
+
+The port is bound before anything is built, since the exact Host list needs the real one and a busy port deserves a
+better answer than a traceback. A stop signal first lets the application drain, since uvicorn would begin by closing the
+WebSockets that calls in flight are waiting for. Nothing here knows what the application does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import os
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from tabrelay.config.settings import Settings
+from tabrelay.server.connection_slots import ConnectionSlots
+from tabrelay.server.fast_request import fits
+from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.listener_close import empty_queue, stop_handshakes
+from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.system.allocator import limit_free_memory
+from tabserver.wire.frames import MAX_HEADER
+from tabserver.wire.limits import LARGEST_PART
+
+FREE_PORTS_TRIED = 100
+LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
+HEADER_ROOM = MAX_HEADER + 1024  # of a frame, beside its payload
+YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
+# while turns are long waits behind everybody who came before, a turn for each of them.
+# defence: one door for all
+DOORS = 32
+
+
+class BindError(Exception):
+    """The address can't be used. ``free_port`` is one that can, when the problem is that the port is taken."""
+
+    def __init__(self, message: str, free_port: int | None = None) -> None:
+        super().__init__(message)
+        self.free_port = free_port
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that holds the port."""
+    name = host.strip("[]")
+    try:
+        return _bind(name, port)
+    except socket.gaierror:
+        raise BindError(f"{host} is not an address or name that this computer knows.") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            free = _free_port(name, port)
+            raise BindError(f"Port {port} is taken (maybe by another tabrelay). Free: {free}.", free) from None
+        if error.errno == errno.EACCES:
+            raise BindError(f"Port {port} needs special rights. Use one above 1023.") from None
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise BindError(f"{host} is not an address of this computer.") from None
+        raise BindError(f"Can't listen on {host} port {port}: {error.strerror}.") from None
+
+
+def _bind(name: str, port: int) -> socket.socket:
+    family, kind, proto, _, address = socket.getaddrinfo(
+        name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    sock = socket.socket(family, kind, proto)
+    try:
+        if hasattr(signal, "SIGHUP"):  # POSIX; on Windows the option would let two programs share the port
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(128)  # with SO_REUSEADDR, some systems report a taken port only here
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _free_port(name: str, taken: int) -> int:
+    for port in [*range(taken + 1, min(taken + FREE_PORTS_TRIED, 65536)), 0]:
+        with contextlib.suppress(OSError), _bind(name, port) as sock:
+            return int(sock.getsockname()[1])
+    return 0
+
+
+class Runner(uvicorn.Server):
+    """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_ready: Callable[[], None],
+        drain: Callable[[], Awaitable[None]] | None = None,
+        *,
+        shares_port: bool = False,
+    ) -> None:
+        """`drain` runs after the first stop signal, while everything still works; the end comes when it returns.
+        `shares_port`: other processes accept connections from the same listening socket, and go on with it."""
+        super().__init__(config)
+        self._shares_port = shares_port
+        self._on_ready = on_ready
+        self._drain = drain
+        self._draining: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._loop = asyncio.get_running_loop()
+            self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # defence: answers when the relay stops
+        self._stop_keeping()
+        if sockets and not self.force_exit and not self._shares_port:
+            stop_handshakes(sockets[0])
+            await empty_queue(sockets[0])
+        # An event stream ends when its client goes; after a moment, we are the ones who go. Cutting the connection lets
+        # the application finish in its own way, where uvicorn would cancel it and log a traceback.
+        timer = asyncio.get_running_loop().call_later(0 if self.force_exit else LINGER_S, self._cut)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _stop_keeping(self) -> None:
+        """From now on every answer closes its connection, so that no client sends its next request on one that is
+        about to be closed."""
+        protocol: Any = self.config.http_protocol_class
+        if issubclass(protocol, LimitedHttp):
+            protocol.is_leaving = True
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, LimitedHttp):
+                connection.leave()
+
+    def _cut(self) -> None:
+        for connection in list(self.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Unlike uvicorn's: a signal that was obeyed is not raised again, so that a normal stop exits with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._stop) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self._drain is not None and self._loop is not None:
+            drain, self._drain = self._drain, None
+            self._loop.call_soon_threadsafe(self._leave, drain)
+            return
+        # The second one does not wait for anything.
+        self.force_exit = self.should_exit or self._draining is not None
+        self.should_exit = True
+
+    def _leave(self, drain: Callable[[], Awaitable[None]]) -> None:
+        async def leave() -> None:
+            self._stop_keeping()
+            try:
+                await drain()
+            finally:
+                self.should_exit = True
+
+        self._draining = asyncio.create_task(leave())
+
+
+def configure(app: Any, settings: Settings) -> uvicorn.Config:
+    """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
+    LimitedWebSocket.abort_after_s = settings.abort_after_s
+    LimitedWebSocket.budget = settings.body_budget
+    LimitedWebSocket.most_knocking = max(16, settings.max_connections // 8)
+    LimitedHttp.max_header = settings.max_header
+    LimitedHttp.max_ahead = settings.max_ahead
+    LimitedHttp.header_deadline_s = settings.header_deadline_s
+    LimitedHttp.body_deadline_s = settings.body_deadline_s
+    LimitedHttp.max_connections = settings.max_connections
+
+    class Connection(LimitedHttp):
+        lane = getattr(app, "lane", None) if settings.fast_lane and fits() else None
+        slots = ConnectionSlots()  # of this relay's connections
+
+    if settings.trusted_proxies:
+        # Outermost: what follows sees the client's own address and scheme, as the proxy says them.
+        # defence: proxies that nobody trusts
+        app = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        ws=LimitedWebSocket,
+        loop="auto",
+        ws_ping_interval=settings.ping_interval_s,
+        ws_ping_timeout=settings.ping_timeout_s,
+        ws_max_size=_largest_frame(settings),
+        ws_per_message_deflate=False,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=settings.connection_idle_s,  # type: ignore[arg-type]  # any number of seconds will do
+        timeout_graceful_shutdown=int(LINGER_S) + 2,
+    )
+
+
+def run(
+    app: Any,
+    settings: Settings,
+    sock: socket.socket,
+    on_ready: Callable[[], None],
+    drain: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve until a signal comes."""
+    runner = Runner(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
+    # defence: memory: the allocator is told to give free memory back
+    limit_free_memory()
+    calm_collector()
+    # Processes that share a port take connections one by one, so that each of them gets some.
+    runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])
+
+
+def doors(sock: socket.socket) -> list[socket.socket]:
+    """The listening socket, as often as connections may be taken from it in one turn."""
+    if not hasattr(signal, "SIGHUP"):
+        return [sock]
+    # Not `sock.dup()`: that makes the socket wait for connections, also for other processes that share it, and the one
+    # that looks when there is none any more would stand still.
+    return [sock, *(socket.socket(fileno=os.dup(sock.fileno())) for _ in range(DOORS - 1))]
+
+
+def calm_collector() -> None:
+    """What was loaded stays until the end: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
+
+
+def _largest_frame(settings: Settings) -> int:
+    """Bytes of one WebSocket message. Large messages come in slices, except from plain pages, which know no slices."""
+    slice_bytes = 4 * max(settings.max_part, LARGEST_PART)  # a character takes up to four bytes
+    return max(slice_bytes, settings.max_message if settings.plain else 0) + HEADER_ROOM

@@ -1,0 +1,431 @@
+"""WebSockets with limits: what all of them may hold of messages that are not complete, and in how many fragments one
+may come. And with a way past ASGI (`conduit`) for texts, which nearly all messages are.
+
+uvicorn's protocol knows only how large one message may be. Many that are almost complete, or one in fragments of a byte
+(or of nothing at all), would take any amount of memory all the same. What a message means is not known here.
+
+What comes is walked through frame by frame. A text in one frame is unmasked and handed on at once; one that comes in
+several reads is gathered here (`pieces`), and queued if nobody takes it at once. Every other frame (RFC 6455: control
+frames, fragments, binary, whatever breaks the rules) is left to the websockets library, which knows all there is to
+know of them: a small one as it comes, of a large one first the header, by which it may be refused, and the rest when
+all of it has come. What all sockets hold is one running total (`tally`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Final
+
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
+from websockets.http11 import Request
+from websockets.protocol import State
+
+from tabrelay.peers.browsers.asgi_bypass import CONDUIT
+from tabrelay.server.accept_limiter import Turnstile
+from tabrelay.server.buffered_bytes import Tally
+from tabrelay.server.frame_buffer import Pieces
+from tabrelay.system.patient_timer import PatientTimer
+from tabserver.wire.frames import CLOSE_SLOW
+
+try:  # compiled, where the library could be
+    from websockets.speedups import apply_mask
+except ImportError:
+    from websockets.utils import apply_mask
+
+MIB: Final = 1024 * 1024
+MAX_FRAGMENTS: Final = 1024  # of one message; browsers send few, and large ones
+MOST_FRAMES: Final = (
+    128  # of one socket in one callback of the event loop; what was read behind them waits for the next
+)
+SIP: Final = 16 * 1024  # so much is parsed at once, so that whoever sends nothing but headers is found out early
+# The first bytes of frames (RFC 6455, 5.2): a text that is complete, the mark of a mask, longer lengths.
+WHOLE_TEXT: Final = 0x81
+MASKED: Final = 0x80
+TWO_BYTES, EIGHT_BYTES = 126, 127
+# Nobody is sent away for holding so much while somebody else holds more: a small message that is not quite there.
+LITTLE: Final = SIP
+FRAGMENT: Final = 64  # what one takes beside its bytes
+OPEN: Final = State.OPEN  # in Python 3.11 a member of an enum is found by a function, each time anew
+NO_HANDSHAKE: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
+    b"connection: close\r\n\r\nThis is no WebSocket request.\n"
+)
+COME_BACK: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 48\r\n"
+    b"retry-after: 1\r\nconnection: close\r\n\r\nToo many browsers come at once. Try again soon.\n"
+)
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """One connection. The limits are the process's, so they stand on the class.
+
+    uvicorn closes a socket whose peer went silent with ``transport.close()``, which waits for a flush that can't happen
+    when the peer is gone: the connection would never be freed. This one cuts it off a moment later.
+    """
+
+    abort_after_s = 1.0
+    budget = 64 * MIB  # for what is not complete or not taken yet, of all sockets together
+    most_knocking = 128  # that wait to be let in
+    tally: ClassVar[Tally[LimitedWebSocket]] = Tally()
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._fragments = 0
+        self._fragment_bytes = 0
+        self._queued = 0  # bytes of whole messages that nobody has taken yet
+        self._held = 0  # what the tally knows of
+        self._refused = False
+        self.on_text: Callable[[str], None] | None = None
+        self._scrap = b""  # the beginning of a frame, until it is known what to do with it
+        self._others = 0  # bytes to come of a frame that is left to the library
+        self._large: Pieces | None = None  # of a large frame, behind its header
+        self._mask = b""  # of that frame, if it is a text; all others are left to the library
+        self._backlog = b""  # was read, and waits for a later callback
+        self._next: asyncio.Handle | None = None  # goes through that
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == 101:
+            extensions: Any = self.scope["extensions"]
+            extensions[CONDUIT] = self
+            # uvloop keeps what is written until the end of the turn, unless that is more than it may keep.
+            self.transport.set_write_buffer_limits(high=0)
+
+    def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated and not self.handshake_complete:
+            # RFC 6455, 4.1: a client sends nothing before it is let in. What it sent would be counted, and a socket in
+            # this state can't be closed in order.
+            self._refused = True
+            self.transport.abort()
+            return
+        if self._backlog:
+            self._backlog += data
+            self._defer()
+        elif self.handshake_initiated:
+            self._walk(self._scrap + data if self._scrap else data)
+        else:
+            self._knock(data)  # the request, and nothing beside it: no frame may come before it is answered
+        self._count()
+
+    def _knock(self, request: bytes) -> None:
+        turnstile = Turnstile.of(self.loop)
+
+        def come_in() -> None:
+            if not self.transport.is_closing():
+                self.transport.resume_reading()
+                self._drink(request)
+
+        # defence: the number of those that knock
+        if turnstile.waiting >= self.most_knocking:
+            self._turn_away(COME_BACK)
+        elif not turnstile.enter(come_in):
+            self.transport.pause_reading()
+
+    def _turn_away(self, answer: bytes) -> None:
+        self.handshake_complete = self.close_sent = self._refused = True
+        self.transport.write(answer)
+        self.transport.close()
+
+    def _walk(self, data: bytes) -> None:
+        """Frame by frame. `data` begins where a frame does, or within one that is large or left to the library."""
+        at, end, is_free, left = 0, len(data), self._is_free, MOST_FRAMES
+        self._scrap = b""
+        while at < end and not self._refused:
+            # defence: loop time: frames of one read
+            if not left:
+                self._backlog = data[at:]
+                self._defer()
+                return
+            if self._large is not None:
+                stop = min(end, at + self._large.missing)
+                self._gather(self._large, memoryview(data)[at:stop])
+                at, is_free = stop, self._is_free
+                continue
+            if self._others:
+                stop = min(end, at + self._others)
+                self._others -= stop - at
+                self._drink(data[at:stop])
+                at, is_free = stop, self._is_free
+                continue
+            left -= 1
+            start, stop = _bounds(data, at)
+            is_ours = data[at] == WHOLE_TEXT and start and data[at + 1] >= MASKED
+            if start and stop - start > SIP:
+                if is_ours and stop <= end and is_free and self._may_have(stop - start):
+                    self._hand_on(memoryview(data)[start:stop], data[start - 4 : start])
+                    at = stop
+                else:
+                    self._begin(data[at:start], stop - start)
+                    at, is_free = start, self._is_free
+            elif start == 0 or (is_ours and stop > end and is_free):
+                self._scrap = data[at:]
+                return
+            elif is_ours and is_free and self.on_text is not None:  # nearly all: what `_hand_on` does, without it
+                try:
+                    text = apply_mask(data[start:stop], data[start - 4 : start]).decode()
+                except UnicodeDecodeError:
+                    self._not_text()
+                    return
+                self.on_text(text)
+                at = stop
+            else:
+                self._others = stop - at
+
+    def _defer(self) -> None:
+        """Read no more before the backlog is empty. It waits until the application has taken what is queued."""
+        if self.transport.is_closing():
+            return
+        self.transport.pause_reading()
+        if self._next is None and not self.read_paused:
+            self._next = self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._next = None
+        data, self._backlog = self._backlog, b""
+        if self._refused or self.transport.is_closing():
+            return
+        self._walk(data)
+        if not self._backlog and not self.read_paused:
+            self.transport.resume_reading()
+        self._count()
+
+    def _may_have(self, size: int) -> bool:
+        # defence: a frame that is too large and comes at once
+        return self.on_text is not None and size <= self.config.ws_max_size
+
+    def _hand_on(self, data: bytes | memoryview, mask: bytes) -> None:
+        assert self.on_text is not None
+        try:
+            text = apply_mask(data, mask).decode()
+        except UnicodeDecodeError:
+            self._not_text()
+            return
+        self.on_text(text)
+
+    def _not_text(self) -> None:
+        """RFC 6455, 8.1: the connection fails, and no message behind this one counts."""
+        waiting = [self.queue.get_nowait() for _ in range(self.queue.qsize())]
+        for event in waiting:
+            if event["type"] != "websocket.receive":
+                self.queue.put_nowait(event)
+        self._queued = 0
+        self._give_up(CloseCode.INVALID_DATA, "a text that is not UTF-8")
+
+    def _begin(self, head: bytes, size: int) -> None:
+        """A large frame. The library is not asked only if there is nothing that it could object to."""
+        # defence: the header of a large frame
+        is_text = head[0] == WHOLE_TEXT and head[1] >= MASKED and size <= self.config.ws_max_size
+        # defence: a large text within another message
+        if is_text and not self.frames and self.conn.state is OPEN and not self.close_sent:
+            self._mask = head[-4:]
+        else:
+            self._mask = b""
+            self._drink(head)
+            if self.conn.parser_exc is not None:
+                self._others = size  # it closes the connection, and reads no more of it
+                return
+        self._large = Pieces(size)
+
+    def _gather(self, large: Pieces, data: memoryview) -> None:
+        large.add(data)
+        if large.missing:
+            return
+        self._large = None
+        if not self._mask:
+            self._sip(large.take())
+        elif self._is_free and self.on_text is not None:
+            self._hand_on(large.take(), self._mask)
+        elif not self.close_sent:
+            self.curr_msg_data_type = "text"
+            self.frames = [apply_mask(large.take(), self._mask)]
+            self.send_receive_event_to_app()
+
+    @property
+    def _is_free(self) -> bool:
+        """Does nothing that came before still wait, and is nobody about to leave?"""
+        return not self.frames and self.queue.empty() and self.conn.state is OPEN and not self.close_sent
+
+    def _drink(self, data: bytes) -> None:
+        if len(data) <= SIP:
+            self._sip(data)
+            return
+        view = memoryview(data)
+        for start in range(0, len(data), SIP):
+            if not self._refused:
+                self._sip(bytes(view[start : start + SIP]))
+
+    def _sip(self, data: bytes) -> None:
+        super().data_received(data)
+        # A request that is no handshake (it has a body, or too large a header): uvicorn neither answers nor hangs up.
+        if self.conn.handshake_exc is not None and not self.close_sent:
+            self._turn_away(b"".join(self.conn.data_to_send()) or NO_HANDSHAKE)
+
+    def handle_text(self, event: Frame) -> None:
+        self._fragment_bytes = len(event.data)
+        super().handle_text(event)
+
+    def handle_bytes(self, event: Frame) -> None:
+        self._fragment_bytes = len(event.data)
+        super().handle_bytes(event)
+
+    def handle_cont(self, event: Frame) -> None:
+        self._fragments += 1
+        # defence: fragments
+        if self._fragments > MAX_FRAGMENTS:
+            self._give_up(CloseCode.MESSAGE_TOO_BIG, "a message in too many fragments")
+            return
+        self._fragment_bytes += len(event.data) + FRAGMENT
+        super().handle_cont(event)
+
+    def send_receive_event_to_app(self) -> None:
+        self._fragments = self._fragment_bytes = 0
+        self._forget()  # what comes now is another message
+        data = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
+        self.frames = []
+        if self.close_sent:
+            return
+        self._queued += len(data)
+        # Text stays as it came until it is its turn: decoded, it may take four times as much.
+        self.queue.put_nowait({"type": "websocket.receive", self.curr_msg_data_type: data})  # type: ignore[arg-type]
+        if not self.read_paused:
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        while True:
+            message: Any = await super().receive()
+            if self._backlog:
+                self._defer()
+            if self._queued and message["type"] == "websocket.receive":
+                self._queued -= len(message.get("text") or message.get("bytes") or b"")
+                self._count()
+            if type(text := message.get("text")) is bytes:
+                try:
+                    message["text"] = text.decode()
+                except UnicodeDecodeError:
+                    self._not_text()
+                    continue
+            return message  # type: ignore[no-any-return]
+
+    def _count(self) -> None:
+        unfinished = len(self._scrap) + len(self.conn.reader.buffer) + self._fragment_bytes
+        if self._large is not None:
+            unfinished += self._large.cost
+        # defence: whole messages that nobody has taken yet
+        held = unfinished + self._queued + len(self._backlog)
+        if held == self._held:
+            return
+        if self._refused or self.disconnected:
+            self._forget()
+            return
+        self._held = held
+        self.tally.set(self, held, is_much=unfinished > LITTLE)
+        # Whoever takes longest goes: a browser that means what it says is done with a message in a moment. If nobody
+        # has more than a little, too many have that, and the last of them goes.
+        # defence: frames that never end
+        while self.tally.total > self.budget and not self._refused:
+            # defence: small frames that never end
+            (self.tally.oldest or self)._give_up(CLOSE_SLOW, "the message took too long while many others were read")
+
+    def _forget(self) -> None:
+        self._held = 0
+        self.tally.forget(self)
+
+    def _let_go(self) -> None:
+        """Of all that is not complete, now: the connection itself may take a moment to end, and after that the garbage
+        collector, which counts objects and not their size."""
+        self._forget()
+        self.frames, self._scrap, self._large, self._backlog = [], b"", None, b""
+        self._fragment_bytes = 0
+        self.conn.reader.discard()
+
+    def _give_up(self, code: int, reason: str) -> None:
+        if self._refused:
+            return
+        self._refused = True
+        self.conn.fail(code, reason)
+        self._let_go()
+        self.handle_parser_exception()
+        self.loop.call_later(self.abort_after_s, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
+        super().connection_lost(exc)
+        self._break_cycles()
+
+    def _break_cycles(self) -> None:
+        """Reference counts free the connection now. The garbage collector may find it only after an hour: its full
+        collections are rare, and a lost connection is small."""
+        if self.handshake_initiated and hasattr(self, "scope"):
+            # defence: memory: a lost socket does not refer to itself by its scope
+            self.scope["extensions"].pop(CONDUIT, None)
+        parser: Any = self.conn.parser
+        # defence: memory: the parser of a lost socket is closed
+        parser.close()
+
+    def say(self, texts: Sequence[str]) -> bool:
+        if self.close_sent or not self.writable.is_set() or self.conn.state is not OPEN:
+            return False
+        if self.transport.is_closing():
+            return False
+        written: list[bytes] = []
+        for text in texts:
+            data = text.encode()
+            size = len(data)
+            if size < TWO_BYTES:
+                head = bytes((WHOLE_TEXT, size))
+            elif size < 1 << 16:
+                head = bytes((WHOLE_TEXT, TWO_BYTES, size >> 8, size & 0xFF))
+            else:
+                head = bytes((WHOLE_TEXT, EIGHT_BYTES)) + size.to_bytes(8, "big")
+            written += (head, data)
+        self.transport.write(b"".join(written))
+        return True
+
+    async def send(self, message: ASGISendEvent) -> None:
+        # The same for a browser that reads too slowly: a close that waits for its turn would wait for ever.
+        is_close = message["type"] == "websocket.close"
+        if is_close and message.get("code") == CLOSE_SLOW and not self.writable.is_set():
+            self.transport.abort()
+            return
+        if self.conn.eof_sent and not self.handshake_complete:
+            return  # the relay stops: it was answered already
+        await super().send(message)
+        if self._backlog:
+            self._defer()
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True  # it was refused in words: that is no error to log
+
+    def send_keepalive_ping(self) -> None:
+        super().send_keepalive_ping()
+        if self.pong_timer is not None and self.ping_timeout is not None:
+            # After a stall the pong may wait unread: it is read before the socket is taken for dead.
+            self.pong_timer.cancel()
+            # defence: stalls: a pong that waited unread is read before the socket is cut
+            timer: Any = PatientTimer(self.loop, self.ping_timeout, self.keepalive_timeout)
+            self.pong_timer = timer
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.loop.call_later(self.abort_after_s, self.transport.abort)
+
+
+def _bounds(data: bytes, at: int) -> tuple[int, int]:
+    """Where the payload of the frame at `at` begins and ends, with the mask before it; 0 if its header is not whole."""
+    left = len(data) - at
+    if left < 2:
+        return 0, 0
+    size = data[at + 1] & 0x7F
+    start = at + 2
+    if size == TWO_BYTES:
+        start += 2
+        size = data[at + 2] << 8 | data[at + 3] if left >= 4 else 0
+    elif size == EIGHT_BYTES:
+        start += 8
+        size = int.from_bytes(data[at + 2 : start], "big")
+    if data[at + 1] >= MASKED:
+        start += 4
+    return (start, start + size) if start - at <= left else (0, 0)

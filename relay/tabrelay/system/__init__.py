@@ -1,0 +1,1 @@
+"""Private files, state files, processes, pipes and timers of the operating system."""

@@ -1,0 +1,108 @@
+"""A child process and everything that it started: one process group, ended as a whole.
+
+However this program ends, no group of it is left: see `process_guard`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Final
+
+from tabrelay.system.process_guard import ProcessGuard
+
+log = logging.getLogger(__name__)
+
+# Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
+LEAVE_S: Final = 0.5
+TERM_S: Final = 1.0
+KILL_S: Final = 0.5
+POLL_S: Final = 0.01
+
+_guard: Final = ProcessGuard()
+
+
+async def begin(command: str, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
+    """Raises OSError or ValueError. `more`: as for asyncio's own."""
+    process = await asyncio.create_subprocess_exec(command, *arguments, start_new_session=True, **more)
+    _guard.add(process.pid)
+    return process
+
+
+async def end(process: asyncio.subprocess.Process, leave_s: float = LEAVE_S, term_s: float = TERM_S) -> None:
+    """Until neither it nor anything it started is left; every wait has an end."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if await _gone(process, leave_s if process.returncode is None else 0):
+        return
+    kill(process.pid, signal.SIGTERM)
+    if await _gone(process, term_s):
+        return
+    kill(process.pid, signal.SIGKILL)
+    if not await _gone(process, KILL_S):
+        log.warning("Process %d is still there after SIGKILL.", process.pid)
+
+
+async def _gone(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
+    """Has the whole group ended?"""
+    return await becomes(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
+
+
+async def becomes(is_so: Callable[[], bool], timeout_s: float) -> bool:
+    """Polled: asyncio waits for the end of the pipes too, which a grandchild may keep open."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout_s
+    while not is_so():
+        if loop.time() >= until:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, or not collected yet: it is there
+    return True
+
+
+def kill(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def release(process: asyncio.subprocess.Process) -> None:
+    _guard.discard(process.pid)
+    # A survivor may hold a pipe; without this the transport would stay open, and complain when it is collected.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+def farewell(code: int | None) -> str:
+    """How it ended, in words."""
+    if code is None:
+        return "it closed its output"
+    return f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with code {code}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@atexit.register
+def leave_none() -> None:
+    """A second stop signal ends us at once, without the polite way."""
+    for group in _guard.groups:
+        kill(group, signal.SIGKILL)

@@ -1,0 +1,361 @@
+"""What a message of one era is called in the other: the per-method table, as pure functions on plain values.
+
+Both directions: a modern client (2026-07-28) at a server of the handshake era, and a client of that era at a modern
+server. A server that speaks both eras needs none of this; its messages cross unchanged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from tabrelay.payloads.json_depth import is_deeper_than
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.frames import Caller
+
+Params = dict[str, Any]
+Result = dict[str, Any]
+
+# What a modern request says of itself; a handshake server heard it once, in `initialize`. Other `_meta` keys pass.
+ENVELOPE: Final = frozenset({eras.META_VERSION, eras.META_CLIENT, eras.META_CAPABILITIES, eras.META_LOG_LEVEL})
+# A retry's answers are for the relay, which asked.
+ANSWERS: Final = ("inputResponses", "requestState")
+
+# What only modern results have.
+MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+
+MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+MAY_BE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+CACHEABLE: Final = frozenset(
+    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+# Methods that 2026-07-28 no longer has. The face refuses them too; a peer must not depend on that.
+REMOVED: Final = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+
+TASKS: Final = "io.modelcontextprotocol/tasks"
+
+LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+# Codes of the handshake era that a modern client must never see.
+RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
+
+# What `subscriptions/listen` may ask for: its key, the server's capability, the notification.
+LIST_CHANGES: Final = (
+    ("toolsListChanged", "tools", "notifications/tools/list_changed"),
+    ("promptsListChanged", "prompts", "notifications/prompts/list_changed"),
+    ("resourcesListChanged", "resources", "notifications/resources/list_changed"),
+)
+# A little less than what orjson writes.
+DEEPEST: Final = 250
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
+
+
+def text(message: Mapping[str, Any]) -> str | None:
+    """A message as one line of JSON; None if it nests deeper than can be written."""
+    try:
+        return orjson.dumps(message).decode()
+    except orjson.JSONEncodeError:
+        # What is written here is read and written again further on: it must not nest deeper than that can.
+        if is_deeper_than(message, DEEPEST):
+            return None
+    try:
+        return json.dumps(message, separators=(",", ":"))  # numbers of more than 64 bits
+    except ValueError:
+        return None
+
+
+def is_removed(method: str) -> bool:
+    """Tasks changed their whole model between the eras: they are hidden, not translated."""
+    return method in REMOVED or method.startswith("tasks/")
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def legacy_params(params: Params) -> Params:
+    """A modern request's params without what only modern requests have."""
+    kept = {key: value for key, value in params.items() if key not in ANSWERS and key != "_meta"}
+    meta = params.get("_meta")
+    if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key not in ENVELOPE}):
+        kept["_meta"] = rest
+    return kept
+
+
+def modern_params(params: Params, caller: Caller, level: str | None) -> Params:
+    """A handshake caller's params with what a modern request must say of itself."""
+    meta = params.get("_meta")
+    stamped = dict(meta) if isinstance(meta, dict) else {}
+    stamped[eras.META_VERSION] = caller.version
+    stamped[eras.META_CAPABILITIES] = dict(caller.capabilities)
+    if caller.client is not None:
+        stamped[eras.META_CLIENT] = dict(caller.client)
+    if level is not None:
+        stamped[eras.META_LOG_LEVEL] = level
+    return {**params, "_meta": stamped}
+
+
+def log_level(params: Params) -> object:
+    """The level that the request asks for; None: no log message may be sent for it."""
+    meta = params.get("_meta")
+    return meta.get(eras.META_LOG_LEVEL) if isinstance(meta, dict) else None
+
+
+def is_loud_enough(message_params: object, wanted: str | None) -> bool:
+    """May this log message go to a request that asked for `wanted`?"""
+    level = message_params.get("level") if isinstance(message_params, dict) else None
+    if wanted is None or level not in LEVELS:
+        return False
+    return LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+def progress_token(params: Mapping[str, Any]) -> object:
+    meta = params.get("_meta")
+    return meta.get("progressToken") if isinstance(meta, dict) else None
+
+
+def digest(server: str, method: str, params: Params) -> str:
+    """What a retry must have in common with the request it continues: everything but envelope, token and answers."""
+    asked = {key: value for key, value in params.items() if key not in ANSWERS and key != "_meta"}
+    return hashlib.sha256(orjson.dumps([server, method, asked], option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+# -- results and errors -----------------------------------------------------------------------------------------------
+
+
+def discover(about: Mapping[str, Any]) -> Result:
+    """`server/discover`, told from what the server said in its handshake."""
+    result: Result = {
+        "supportedVersions": list(eras.MODERN_VERSIONS),
+        "capabilities": visible_capabilities(about),
+    }
+    if isinstance(about.get("instructions"), str):
+        result["instructions"] = about["instructions"]
+    return modern_result("server/discover", result, about)
+
+
+def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Tasks are one caller's own, and have another model in each era: nobody is told of them."""
+    capabilities = about.get("capabilities")
+    if not isinstance(capabilities, dict):
+        return {}
+    seen = {name: value for name, value in capabilities.items() if name != "tasks"}
+    extensions = seen.get("extensions")
+    if isinstance(extensions, dict) and TASKS in extensions:
+        seen["extensions"] = {name: value for name, value in extensions.items() if name != TASKS}
+    return seen
+
+
+def modern_result(method: str, result: object, about: Mapping[str, Any]) -> Result:
+    """A handshake server's result, stamped. It says nothing of caching, so it is not to be cached."""
+    stamped: Result = {**result} if isinstance(result, dict) else {}
+    if method == "tools/list" and isinstance(stamped.get("tools"), list):
+        stamped["tools"] = [_without_execution(tool) for tool in stamped["tools"]]
+    stamped["resultType"] = "complete"
+    if method in CACHEABLE:
+        stamped["ttlMs"] = 0
+        stamped["cacheScope"] = "private"
+    meta = stamped.get("_meta")
+    info = about.get("serverInfo")
+    if isinstance(info, dict):
+        stamped["_meta"] = {**(meta if isinstance(meta, dict) else {}), eras.META_SERVER_INFO: info}
+    return stamped
+
+
+def _without_execution(tool: object) -> object:
+    """`execution` says how a tool wants to be run as a task, and tasks are hidden."""
+    return {key: value for key, value in tool.items() if key != "execution"} if isinstance(tool, dict) else tool
+
+
+def modern_error(error: Mapping[str, Any]) -> dict[str, Any]:
+    if error.get("code") == RESOURCE_NOT_FOUND:
+        return {**error, "code": jsonrpc.INVALID_PARAMS}
+    return dict(error)
+
+
+def url_elicitations(error: Mapping[str, Any]) -> list[Params] | None:
+    """The addresses that an error of the handshake era wants the user to visit; None if it is another error."""
+    if error.get("code") != URL_ELICITATION_REQUIRED:
+        return None
+    data = error.get("data")
+    wanted = data.get("elicitations") if isinstance(data, dict) else None
+    if not isinstance(wanted, list):
+        return []
+    return [modern_ask("elicitation/create", {"mode": "url", **item})["params"] for item in wanted if _is_url(item)]
+
+
+def _is_url(item: object) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("url"), str)
+
+
+def initialized(discovered: Mapping[str, Any], version: str) -> Result:
+    """The answer to `initialize`, told from what a modern server said of itself."""
+    meta = discovered.get("_meta")
+    info = meta.get(eras.META_SERVER_INFO) if isinstance(meta, dict) else None
+    result: Result = {
+        "protocolVersion": version,
+        "capabilities": visible_capabilities(discovered),
+        "serverInfo": info if isinstance(info, dict) else {"name": "unknown", "version": "0"},
+    }
+    if isinstance(discovered.get("instructions"), str):
+        result["instructions"] = discovered["instructions"]
+    return result
+
+
+def legacy_result(method: str, result: object) -> Result:
+    """A modern server's result without what only modern results have."""
+    kept = {key: value for key, value in result.items() if key not in MODERN_ONLY} if isinstance(result, dict) else {}
+    meta = kept.get("_meta")
+    if isinstance(meta, dict) and eras.META_SERVER_INFO in meta:
+        kept["_meta"] = {key: value for key, value in meta.items() if key != eras.META_SERVER_INFO}
+        if not kept["_meta"]:
+            del kept["_meta"]
+    if method == "tools/list" and isinstance(kept.get("tools"), list):
+        kept["tools"] = [_with_object_schema(tool) for tool in kept["tools"]]
+    if "structuredContent" in kept and not isinstance(kept["structuredContent"], dict):
+        kept["structuredContent"] = {"result": kept["structuredContent"]}
+    return kept
+
+
+def _with_object_schema(tool: object) -> object:
+    """Before 2026-07-28 structured results are objects: another value stands in one, under `result`."""
+    schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+    if not isinstance(tool, dict) or schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
+        return tool
+    return {**tool, "outputSchema": {"type": "object", "properties": {"result": schema}, "required": ["result"]}}
+
+
+def legacy_error(method: str, error: Mapping[str, Any]) -> dict[str, Any]:
+    data = error.get("data")
+    is_missing = error.get("code") == jsonrpc.INVALID_PARAMS and isinstance(data, dict) and "uri" in data
+    if method == "resources/read" and is_missing:
+        return {**error, "code": RESOURCE_NOT_FOUND}
+    return dict(error) if isinstance(error.get("code"), int) else {**error, "code": jsonrpc.INTERNAL_ERROR}
+
+
+# -- what a server asks its client ------------------------------------------------------------------------------------
+
+
+def modern_ask(method: str, params: object) -> dict[str, Any]:
+    """A server's request as an entry of `inputRequests`. What only pushed requests have goes: tokens, ids, tasks."""
+    kept = dict(params) if isinstance(params, dict) else {}
+    kept.pop("task", None)
+    meta = kept.pop("_meta", None)
+    if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key != "progressToken"}):
+        kept["_meta"] = rest
+    if method == "elicitation/create":
+        kept.pop("elicitationId", None)
+        kept.setdefault("mode", "form")
+    return {"method": method, "params": kept}
+
+
+def legacy_ask(method: str, params: object) -> Params | None:
+    """An entry of `inputRequests` as the request of a handshake server."""
+    if not isinstance(params, dict):
+        return None
+    asked = dict(params)
+    if method == "elicitation/create":
+        if asked.get("mode") == "url":
+            # Nobody will say that it is done, but the form wants one.
+            asked.setdefault("elicitationId", secrets.token_hex(8))
+        else:
+            asked.pop("mode", None)  # the first revision with elicitation knew forms only, and had no word for it
+    return asked
+
+
+def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
+    """What a client would have to be capable of to be asked this, if it is not; None if it may be asked."""
+    asked = params if isinstance(params, dict) else {}
+    if method == "roots/list":
+        return None if isinstance(capabilities.get("roots"), dict) else {"roots": {}}
+    if method == "sampling/createMessage":
+        sampling = capabilities.get("sampling")
+        if not isinstance(sampling, dict):
+            return {"sampling": {}}
+        needs_tools = "tools" in asked or "toolChoice" in asked
+        return {"sampling": {"tools": {}}} if needs_tools and not isinstance(sampling.get("tools"), dict) else None
+    elicitation = capabilities.get("elicitation")
+    mode = "url" if asked.get("mode") == "url" else "form"
+    if not isinstance(elicitation, dict):
+        return {"elicitation": {mode: {}}}
+    # The first revision with elicitation knew forms only, and an empty object still means them.
+    is_able = isinstance(elicitation.get(mode), dict) or (mode == "form" and "url" not in elicitation)
+    return None if is_able else {"elicitation": {mode: {}}}
+
+
+def fits(method: str, params: object, answer: Mapping[str, Any]) -> bool:
+    """Can this be the answer to that question?"""
+    if method == "roots/list":
+        return isinstance(answer.get("roots"), list)
+    if method == "sampling/createMessage":
+        return "role" in answer and "content" in answer
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        return False
+    schema = params.get("requestedSchema") if isinstance(params, dict) else None
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    required = schema.get("required", []) if isinstance(schema, dict) else []
+    if not isinstance(fields, dict) or not isinstance(required, list):
+        return False
+    return bool(content) and set(required) <= content.keys() <= fields.keys()
+
+
+# -- subscriptions ----------------------------------------------------------------------------------------------------
+
+
+def honoured(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a `subscriptions/listen` filter that this server can keep."""
+    capabilities = visible_capabilities(about)
+
+    def can(name: str, feature: str) -> bool:
+        capability = capabilities.get(name)
+        return isinstance(capability, dict) and capability.get(feature) is True
+
+    kept: dict[str, Any] = {}
+    for key, name, _method in LIST_CHANGES:
+        if wanted.get(key) is True and can(name, "listChanged"):
+            kept[key] = True
+    uris = wanted.get("resourceSubscriptions")
+    if isinstance(uris, list) and uris and can("resources", "subscribe"):
+        kept["resourceSubscriptions"] = [uri for uri in uris if isinstance(uri, str)]
+    return kept
+
+
+def is_wanted(message: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Does this notification belong on a listen stream with that filter?"""
+    method, params = message.get("method"), message.get("params")
+    if method == RESOURCE_UPDATED:
+        uri = params.get("uri") if isinstance(params, dict) else None
+        return isinstance(uri, str) and covers(kept.get("resourceSubscriptions", ()), uri)
+    return any(method == name and kept.get(key) is True for key, _capability, name in LIST_CHANGES)
+
+
+def covers(subscriptions: Sequence[str], uri: str) -> bool:
+    """A server may report a part of what was subscribed to, so everything below a subscribed URI counts."""
+    return any(uri == wanted or uri.startswith(wanted.rstrip("/") + "/") for wanted in subscriptions)
+
+
+def tagged(message: Mapping[str, Any], id: jsonrpc.RequestId) -> dict[str, Any]:
+    """A notification as it stands on a listen stream: it names the request that wanted it."""
+    params = message.get("params")
+    kept = dict(params) if isinstance(params, dict) else {}
+    meta = kept.get("_meta")
+    kept["_meta"] = {**(meta if isinstance(meta, dict) else {}), eras.META_SUBSCRIPTION: id}
+    return jsonrpc.notification(str(message.get("method")), kept)
+
+
+def untagged(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A notification of a listen stream as one that belongs to no request."""
+    params = message.get("params")
+    kept = dict(params) if isinstance(params, dict) else {}
+    meta = kept.pop("_meta", None)
+    if isinstance(meta, dict) and (
+        rest := {key: value for key, value in meta.items() if key != eras.META_SUBSCRIPTION}
+    ):
+        kept["_meta"] = rest
+    return jsonrpc.notification(str(message.get("method")), kept or None)

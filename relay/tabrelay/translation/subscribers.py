@@ -1,0 +1,127 @@
+"""What all callers of one server share: who listens to what belongs to no call, log levels, resource subscriptions.
+
+The server has one level and one set of subscriptions; each caller gets what it asked for. Knows no transport.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Set
+from typing import Any, Final
+
+from tabrelay.calls.calls import Notice
+from tabrelay.payloads.list_checks import MAX_URI
+from tabrelay.translation import messages
+from tabserver.wire import jsonrpc
+
+MAX_SUBSCRIPTIONS: Final = 256  # of one caller
+MAX_URIS: Final = 4096  # of all callers of one server
+MAX_ANNOUNCED: Final = 16 * 1024  # characters of a notification to many callers; a longer one loses its other params
+
+
+class Audience:
+    """The callers of one server, by channel."""
+
+    def __init__(self) -> None:
+        self._sinks: dict[str, Callable[[Notice], None]] = {}
+        self._levels: dict[str, str] = {}
+        self._subscribers: dict[str, set[str]] = {}
+        self._counts: Counter[str] = Counter()  # subscriptions of each caller
+
+    @property
+    def level(self) -> str | None:
+        """The most talkative level that a caller asked for."""
+        return min(self._levels.values(), key=messages.LEVELS.index, default=None)
+
+    @property
+    def uris(self) -> list[str]:
+        return list(self._subscribers)
+
+    @property
+    def is_empty(self) -> bool:
+        """Does nobody listen?"""
+        return not self._sinks
+
+    def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
+        self._sinks[channel] = sink
+
+    def hush(self) -> None:
+        """Nobody listens any more."""
+        self._sinks.clear()
+
+    def leave(self, channel: str) -> list[str]:
+        """A caller is gone; gives back the URIs that nobody wants to hear of now."""
+        self._sinks.pop(channel, None)
+        self._levels.pop(channel, None)
+        return [uri for uri in self.uris if self.unsubscribe(channel, uri)]
+
+    def level_of(self, channel: str) -> str | None:
+        return self._levels.get(channel)
+
+    def set_level(self, channel: str, level: str) -> None:
+        self._levels[channel] = level
+
+    def may_hear(self, channel: str, params: object) -> bool:
+        """Did this caller ask for log messages of that level?"""
+        level = self._levels.get(channel)
+        return level is None or messages.is_loud_enough(params, level)
+
+    def refusal(self, channel: str, uri: str) -> str | None:
+        """Why this caller can't subscribe to that; None if it can."""
+        if len(uri) > MAX_URI:
+            return f"The URI has {len(uri):,} characters, and at most {MAX_URI:,} can be subscribed to."
+        if channel in self._subscribers.get(uri, ()):
+            return None
+        # defence: bounds: subscriptions of one caller
+        if self._counts[channel] >= MAX_SUBSCRIPTIONS:
+            return f"This session has {MAX_SUBSCRIPTIONS} subscriptions already. Unsubscribe from one first."
+        # defence: bounds: subscriptions of all callers
+        if uri not in self._subscribers and len(self._subscribers) >= MAX_URIS:
+            return f"Clients of this server have subscribed to {MAX_URIS:,} resources already. Try again later."
+        return None
+
+    def subscribe(self, channel: str, uri: str) -> bool:
+        """True for the first subscription to this resource. Call `refusal` first."""
+        channels = self._subscribers.setdefault(uri, set())
+        if channel not in channels:
+            channels.add(channel)
+            self._counts[channel] += 1
+        return len(channels) == 1
+
+    def unsubscribe(self, channel: str, uri: str) -> bool:
+        """True if nobody wants to hear of it any more."""
+        channels = self._subscribers.get(uri, set())
+        if channel in channels:
+            channels.discard(channel)
+            self._counts[channel] -= 1
+            if not self._counts[channel]:
+                del self._counts[channel]
+        if not channels:
+            self._subscribers.pop(uri, None)
+        return not channels
+
+    def announce(self, message: dict[str, Any]) -> None:
+        """Lists concern everybody, a resource those who asked; anything else is nobody's for certain."""
+        method, params = message["method"], message.get("params")
+        uri = params.get("uri") if isinstance(params, dict) else None
+        if method.endswith("/list_changed"):
+            channels: Set[str] = self._sinks.keys()
+            brief = jsonrpc.notification(method)
+        elif method == messages.RESOURCE_UPDATED and isinstance(uri, str) and len(uri) <= MAX_URI:
+            channels, brief = self._subscribed_to(uri), jsonrpc.notification(method, {"uri": uri})
+        else:
+            return
+        text = messages.text(message)
+        # Each caller gets a copy of its own.
+        # defence: loop time: notifications for many callers
+        notice = Notice(text if text is not None and len(text) <= MAX_ANNOUNCED else messages.text(brief) or "")
+        for sink in [sink for channel, sink in self._sinks.items() if channel in channels]:
+            sink(notice)
+
+    def _subscribed_to(self, uri: str) -> Set[str]:
+        """The callers that want to hear of this resource."""
+        found: set[str] = set()
+        for wanted, channels in self._subscribers.items():
+            if messages.covers((wanted,), uri):
+                found |= channels
+        return found

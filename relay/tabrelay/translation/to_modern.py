@@ -1,0 +1,372 @@
+"""Answers callers of the handshake era with a modern server.
+
+Each call becomes one modern request, stamped with what its caller said in `initialize`. When the server answers it with
+questions, they are asked on the caller's stream, in the caller's own way, and the request is made again with what it
+said. What a session has set (level, subscriptions) is kept here; one listen stream of the relay's own serves them all.
+
+Knows no transport. The peer that owns it gives it legacy calls, and gets modern ones back through `Modern`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import orjson
+
+from tabrelay.calls.calls import Call, Notice, Pending, Reply
+from tabrelay.errors import RelayError
+from tabrelay.translation import messages
+from tabrelay.translation.subscribers import Audience
+from tabserver.wire import eras, jsonrpc
+from tabserver.wire.eras import Era
+from tabserver.wire.frames import Caller
+
+MAX_ROUNDS: Final = 10
+MAX_QUESTIONS: Final = 64  # in one round
+RELISTEN_S: Final = 1.0
+DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides then, and this is what most would say
+UNKNOWN: Final = frozenset({"server/discover", "subscriptions/listen"})
+
+
+class Modern(Protocol):
+    """A peer whose server speaks 2026-07-28, as the interpreter uses it: only ever with modern callers."""
+
+    @property
+    def discovered(self) -> dict[str, Any]:
+        """The server's DiscoverResult."""
+
+    @property
+    def is_modern(self) -> bool:
+        """Is the server there, and a modern one?"""
+
+    def start(self, pending: Pending) -> None: ...
+
+    def cancel(self, pending: Pending, why: str) -> None: ...
+
+
+class Talk:
+    """A legacy call, over all the rounds that it takes."""
+
+    def __init__(self, outer: Pending, params: messages.Params) -> None:
+        self.outer = outer
+        self.params = params
+        self.round: Round | None = None
+        self.rounds = 0
+        self.state: object = None
+        self.asks: dict[str, str] = {}  # our id -> the server's key
+        self.answers: dict[str, Any] = {}
+
+
+class Round(Pending):
+    """One modern request of a talk."""
+
+    __slots__ = ("talk", "whose")
+
+    def __init__(self, call: Call, talk: Talk, whose: Interpreter) -> None:
+        super().__init__(call)
+        self.talk = talk
+        self.whose = whose
+
+    def notify(self, notice: Notice) -> None:
+        if not self.is_done:
+            self.talk.outer.notify(notice)
+
+    def finish(self, reply: Reply) -> None:
+        """Raises ValueError when it can't be read, and is not finished then."""
+        reply.release()
+        if not self.is_done:
+            message = reply.message()
+            self.is_done = True
+            self.whose.answered(self.talk, message)
+
+    def fail(self, error: RelayError) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.whose.ended(self.talk)
+            self.talk.outer.fail(error)
+
+
+class Ear(Pending):
+    """The listen stream that serves all sessions."""
+
+    __slots__ = ("whose",)
+
+    def __init__(self, call: Call, whose: Interpreter) -> None:
+        super().__init__(call)
+        self.whose = whose
+
+    def notify(self, notice: Notice) -> None:
+        self.whose.heard(self, orjson.loads(notice.payload))
+
+    def finish(self, reply: Reply) -> None:
+        reply.release()
+        self._over()
+
+    def fail(self, error: RelayError) -> None:
+        self._over()
+
+    def _over(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.whose.deaf(self)
+
+
+class Interpreter:
+    """One per upstream; used while its server is a modern one."""
+
+    def __init__(self, peer: Modern, client: dict[str, Any]) -> None:
+        """`client`: who the relay is, when it listens for others."""
+        self._peer = peer
+        self._loop = asyncio.get_running_loop()
+        self._audience = Audience()
+        self._talks: dict[Pending, Talk] = {}
+        self._asked: dict[str, Talk] = {}
+        self._ids = itertools.count(1)
+        # Channels of our own: no caller's, and no other upstream's.
+        self._prefix = f"own-{secrets.token_hex(3)}"
+        self._relay = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "relay", client, {})
+        self._ear: Ear | None = None
+        self._heard: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- what the peer hands over -------------------------------------------------------------------------------------
+
+    def start(self, outer: Pending) -> None:
+        """Put a legacy call on its way. Raises a RelayError when nothing was sent."""
+        method, params = outer.call.method, outer.call.message().get("params")
+        params = params if isinstance(params, dict) else {}
+        if method == "initialize":
+            outer.answer(messages.initialized(self._peer.discovered, outer.call.caller.version))
+        elif method == "ping":
+            outer.answer({})
+        elif method == "logging/setLevel":
+            self._set_level(outer, params.get("level"))
+        elif method in ("resources/subscribe", "resources/unsubscribe"):
+            self._subscribe(outer, params.get("uri"))
+        elif method in UNKNOWN or method.startswith("tasks/"):
+            outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not available here.')
+        else:
+            talk = self._talks[outer] = Talk(outer, params)
+            try:
+                self._ask_server(talk)
+            except RelayError:
+                self.ended(talk)
+                raise
+
+    def cancel(self, outer: Pending, why: str) -> bool:
+        """The caller has gone or waited too long; False if the call is not here."""
+        talk = self._talks.get(outer)
+        if talk is None:
+            return False
+        self.ended(talk)
+        if talk.round is not None and not talk.round.is_done:
+            talk.round.is_done = True
+            self._peer.cancel(talk.round, why)
+        return True
+
+    def notify(self, channel: str, message: dict[str, Any]) -> None:
+        """A caller's notification, or its response to a question."""
+        method, params = message.get("method"), message.get("params")
+        if method is None and jsonrpc.is_request_id(message.get("id")):
+            self._told(channel, message)
+        elif method == "notifications/cancelled" and isinstance(params, dict):
+            for outer in self.of(channel):
+                if outer.call.id == params.get("requestId"):
+                    self.cancel(outer, "the client cancelled it")
+                    outer.refuse(jsonrpc.REQUEST_CANCELLED, "The request was cancelled.")
+
+    def find(self, channel: str, id: jsonrpc.RequestId) -> Pending | None:
+        return next((outer for outer in self.of(channel) if outer.call.id == id), None)
+
+    def of(self, channel: str) -> list[Pending]:
+        return [outer for outer in self._talks if outer.call.channel == channel]
+
+    def end(self, channel: str) -> None:
+        """A session ends; its calls were cancelled."""
+        self._audience.leave(channel)
+        self._relisten()
+
+    def listen(self, channel: str, sink: Callable[[Notice], None]) -> None:
+        self._audience.listen(channel, sink)
+        self._relisten()
+
+    # -- a call -------------------------------------------------------------------------------------------------------
+
+    def _ask_server(self, talk: Talk) -> None:
+        call, talk.rounds = talk.outer.call, talk.rounds + 1
+        caller = Caller(
+            Era.MODERN, eras.MODERN_VERSIONS[0], call.caller.principal, call.caller.client, call.caller.capabilities
+        )
+        level = self._audience.level_of(call.channel) or DEFAULT_LEVEL
+        params = messages.modern_params(talk.params, caller, level if self._can("logging") else None)
+        if talk.rounds > 1:
+            params["inputResponses"] = talk.answers
+            if talk.state is not None:
+                params["requestState"] = talk.state
+        talk.answers = {}
+        request = jsonrpc.request(call.id, call.method, params)
+        inner = Call(self._channel(), call.id, call.method, orjson.dumps(request).decode(), caller)
+        inner.values = request
+        talk.round = Round(inner, talk, self)
+        try:
+            self._peer.start(talk.round)
+        finally:
+            inner.values = None
+
+    def answered(self, talk: Talk, message: dict[str, Any]) -> None:
+        """The server's answer: it may be questions."""
+        result = message.get("result")
+        if isinstance(result, dict) and result.get("resultType") == "input_required":
+            self._question(talk, result)
+            return
+        self.ended(talk)
+        error = message.get("error")
+        if isinstance(error, dict):
+            error = messages.legacy_error(talk.outer.call.method, error)
+            talk.outer.refuse(error["code"], str(error.get("message", "")), error.get("data"))
+        else:
+            talk.outer.answer(messages.legacy_result(talk.outer.call.method, result))
+
+    def ended(self, talk: Talk) -> None:
+        self._talks.pop(talk.outer, None)
+        for id in talk.asks:
+            self._asked.pop(id, None)
+
+    # -- asking the client --------------------------------------------------------------------------------------------
+
+    def _question(self, talk: Talk, result: dict[str, Any]) -> None:
+        asked = result.get("inputRequests")
+        asked = asked if isinstance(asked, dict) else {}
+        talk.state = result.get("requestState")
+        problem = self._problem(talk, asked)
+        if problem is not None:
+            self.ended(talk)
+            talk.outer.refuse(jsonrpc.INVALID_REQUEST, problem)
+            return
+        for key, request in asked.items():
+            id = f"ask-{next(self._ids)}"
+            talk.asks[id] = key
+            self._asked[id] = talk
+            ask = messages.legacy_ask(request["method"], request.get("params"))
+            talk.outer.notify(Notice(orjson.dumps(jsonrpc.request(id, request["method"], ask)).decode()))
+        if not asked:
+            self._again(talk)
+
+    def _problem(self, talk: Talk, asked: dict[str, Any]) -> str | None:
+        """Why these questions can't be asked."""
+        if talk.rounds >= MAX_ROUNDS:
+            return f"The server asked more than {MAX_ROUNDS - 1} times without an end."
+        if len(asked) > MAX_QUESTIONS:
+            return f"The server asks {len(asked):,} questions at once, and at most {MAX_QUESTIONS} are passed on."
+        if not asked and talk.state is None:
+            return "The server wants an answer, and asks nothing."
+        for request in asked.values():
+            method = request.get("method") if isinstance(request, dict) else None
+            if method not in messages.MAY_BE_ASKED:
+                return "The server asks something that a client can't be asked."
+            if messages.lacking(talk.outer.call.caller.capabilities, method, request.get("params")) is not None:
+                return f"The server asks for {method}, and this client can't do that."
+        return None
+
+    def _told(self, channel: str, message: dict[str, Any]) -> None:
+        talk = self._asked.get(message["id"])
+        if talk is None or talk.outer.call.channel != channel:
+            return
+        del self._asked[message["id"]]
+        key, error = talk.asks.pop(message["id"]), message.get("error")
+        if isinstance(error, dict):
+            self.ended(talk)
+            text = str(error.get("message", "the client could not answer"))
+            talk.outer.refuse(jsonrpc.INVALID_REQUEST, f"The server's question was not answered: {text}")
+            return
+        talk.answers[key] = message.get("result", {})
+        if not talk.asks:
+            self._again(talk)
+
+    def _again(self, talk: Talk) -> None:
+        try:
+            self._ask_server(talk)
+        except RelayError as error:
+            self.ended(talk)
+            talk.outer.fail(error)
+
+    # -- what a session sets, and listening ---------------------------------------------------------------------------
+
+    def _set_level(self, outer: Pending, level: object) -> None:
+        if level not in messages.LEVELS:
+            outer.refuse(jsonrpc.INVALID_PARAMS, f"level must be one of {', '.join(messages.LEVELS)}.")
+        elif not self._can("logging"):
+            outer.refuse(jsonrpc.METHOD_NOT_FOUND, "The server has no logging.")
+        else:
+            self._audience.set_level(outer.call.channel, str(level))
+            outer.answer({})
+
+    def _subscribe(self, outer: Pending, uri: object) -> None:
+        if not isinstance(uri, str):
+            outer.refuse(jsonrpc.INVALID_PARAMS, "params.uri is missing.")
+            return
+        if outer.call.method == "resources/subscribe":
+            if (refusal := self._audience.refusal(outer.call.channel, uri)) is not None:
+                outer.refuse(jsonrpc.INVALID_PARAMS, refusal)
+                return
+            self._audience.subscribe(outer.call.channel, uri)
+        else:
+            self._audience.unsubscribe(outer.call.channel, uri)
+        outer.answer({})
+        self._relisten()
+
+    def _can(self, capability: str) -> bool:
+        return capability in messages.visible_capabilities(self._peer.discovered)
+
+    def came_up(self) -> None:
+        """The server is there (again): it knows nothing of what was listened to before."""
+        self._ear = None
+        self._heard = set()
+        self._relisten()
+
+    def _relisten(self, delay_s: float = 0.0) -> None:
+        """Soon, and once for many changes that come together."""
+        if self._timer is None and self._peer.is_modern:
+            self._timer = self._loop.call_later(delay_s, self._listen)
+
+    def _listen(self) -> None:
+        self._timer = None
+        wanted = {key: True for key, _capability, _method in messages.LIST_CHANGES}
+        filter = messages.honoured({**wanted, "resourceSubscriptions": self._audience.uris}, self._peer.discovered)
+        is_needed = bool(filter) and (not self._audience.is_empty or bool(self._audience.uris))
+        # A server may be asked for more than was honoured: then asking again changes nothing.
+        key = {orjson.dumps(filter, option=orjson.OPT_SORT_KEYS).decode()} if is_needed else set()
+        if not self._peer.is_modern or key == self._heard:
+            return
+        before, self._ear, self._heard = self._ear, None, key
+        if is_needed:
+            params = messages.modern_params({"notifications": filter}, self._relay, None)
+            id = next(self._ids)
+            request = jsonrpc.request(id, "subscriptions/listen", params)
+            call = Call(self._channel(), id, "subscriptions/listen", orjson.dumps(request).decode(), self._relay)
+            self._ear = Ear(call, self)
+            try:
+                self._peer.start(self._ear)
+            except RelayError:
+                self.deaf(self._ear)
+        if before is not None and not before.is_done:
+            before.is_done = True
+            self._peer.cancel(before, "another stream took its place")
+
+    def heard(self, ear: Ear, message: dict[str, Any]) -> None:
+        if ear is self._ear and message.get("method") != "notifications/subscriptions/acknowledged":
+            self._audience.announce(messages.untagged(message))
+
+    def deaf(self, ear: Ear) -> None:
+        """The stream ended. If the server is still there, it is listened to again."""
+        if ear is self._ear:
+            self._ear = None
+            self._heard = set()
+            self._relisten(RELISTEN_S)
+
+    def _channel(self) -> str:
+        return f"{self._prefix}-{next(self._ids)}"
