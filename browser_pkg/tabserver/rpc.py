@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
@@ -121,3 +123,15 @@ def dump(value: Any) -> str:
     """One line of real JSON, which is what the link carries: no raw newline, no NaN, no half of a surrogate pair."""
     text = _WRITER.encode(value)
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> str:
+    """That there is no such thing, and what was probably meant."""
+    known = [str(item.get("name")) for item in offered]
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        hint = f" Did you mean {' or '.join(json.dumps(word, ensure_ascii=False) for word in near)}?"
+    else:
+        hint = f" There are: {', '.join(known[:10])}{', …' if len(known) > 10 else ''}." if known else ""
+    shown = json.dumps(name[:128], ensure_ascii=False)
+    return f"Unknown {noun} {shown}.{hint or f' No {noun}s are offered right now.'}"

@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tabrelay.acp import conductor, relay_client
 from tabrelay.acp.relay_client import Access
-from tabrelay.admission.policy import CALL
 from tabrelay.admission.token_store import MAX_NAMED
 from tabrelay.admission.tokens import Tokens
+from tabrelay.calls.principal import CALL
 from tabrelay.cli.main import main
 from tabrelay.cli.status import text
 from tabrelay.faces.mcp.acp_sessions import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors

@@ -18,8 +18,9 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from tabrelay.admission.gate import Gate
-from tabrelay.admission.policy import Policy, Principal
+from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
+from tabrelay.calls.principal import Principal
 from tests.support.asgi import Answer, dial, request
 
 HOST = ("Host", "127.0.0.1:4747")

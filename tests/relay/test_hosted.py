@@ -21,8 +21,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from tabrelay.admission.oauth_keys import LIFE_S, PAUSE_S, Keys, KeysError
-from tabrelay.admission.policy import Policy, PolicyError
+from tabrelay.admission.policy import Policy
 from tabrelay.config.settings import ConfigError, Settings
+from tabrelay.http.addresses import PolicyError
 from tests.support.issuer import USER, Issuer, elliptic_key, other_key, query, shared_key
 from tests.support.relay import RunningRelay
 from tests.support.terminator import Terminator

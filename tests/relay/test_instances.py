@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from tabrelay.admission.policy import CALL, SERVE
 from tabrelay.bridge.target import NameTarget, TargetError
+from tabrelay.calls.principal import CALL, SERVE
 from tabrelay.cli.status import text
 from tabrelay.config.reader import effective
 from tabrelay.config.settings import ConfigError, Settings

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tabrelay.admission.policy import CALL
+from tabrelay.calls.principal import CALL
 from tabrelay.config.specs import BrowserSpec
 from tabrelay.http.headers import Heading
 from tabrelay.routing.deadline_queue import Ticker

@@ -17,9 +17,10 @@ from tabrelay import __version__
 from tabrelay.admission.gate import Gate
 from tabrelay.admission.pairing import Asking
 from tabrelay.admission.pairing_codes import PERSON_TTL_S
-from tabrelay.admission.policy import Policy, Principal, Refuse
+from tabrelay.admission.policy import Policy, Refuse
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.assets.files import Assets
+from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import PER_MINUTE, Reports
 from tabrelay.faces.web.pairing import Pairs
 from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, pages

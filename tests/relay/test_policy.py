@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tabrelay.admission.policy import Policy, PolicyError, Principal, allows, is_loopback, parse_origin, unauthorized
+from tabrelay.admission.policy import Policy, allows, unauthorized
+from tabrelay.calls.principal import Principal
+from tabrelay.http.addresses import PolicyError, is_loopback, parse_origin
 
 LOCAL = Policy.for_address("127.0.0.1", 4747)
 

@@ -12,9 +12,10 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from tabrelay.admission.policy import MANAGE, SERVE, Policy
+from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls import proof
+from tabrelay.calls.principal import MANAGE, SERVE
 from tabrelay.calls.proof import AnswerReader, Challenge, ClientProof, Issuer, Unproven, key_of, serve_key
 from tabrelay.http import loopback
 from tabrelay.server.runner import BindError, bind

@@ -17,8 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from tabrelay.admission.active_requests import LOOK_S, Visit, Visits
-from tabrelay.admission.policy import Principal
 from tabrelay.admission.tokens import Tokens
+from tabrelay.calls.principal import Principal
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Parted, Received
 from tabserver.wire.frames import BEARER_PREFIX, Kind

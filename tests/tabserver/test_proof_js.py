@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.admission.policy import MANAGE, SERVE
+from tabrelay.calls.principal import MANAGE, SERVE
 from tabrelay.server.runner import bind
 from tests.support.node import node
 from tests.support.relay import RunningRelay

@@ -15,8 +15,7 @@ from ..handlers.questions import Answer
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import Target, read_target
 from ..handlers.tools import UnknownTool, failure, text_result
-from ..hints import unknown
-from ..rpc import Refusal, read_level
+from ..rpc import Refusal, read_level, unknown
 from ..schema.shapes import show
 from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp

@@ -15,8 +15,7 @@ from ..handlers.execute import nothing_to_cancel
 from ..handlers.signature import InvalidArguments
 from ..handlers.target import Target
 from ..handlers.tools import ToolError, UnknownTool, failure, text_result
-from ..hints import unknown
-from ..rpc import load
+from ..rpc import load, unknown
 from ..schema.shapes import show
 from ..wire.eras import Era
 from ..wire.static_tools import STATIC_NAMES, TAB_PIN, TABS_LIST, TOOL_CALL, TOOLS_LIST, is_static

@@ -12,7 +12,6 @@ from typing import Any, Final
 import httpx2
 
 from tabrelay.acp.declarations import HEADER
-from tabrelay.admission.policy import CALL
 from tabrelay.admission.token_store import PASSING
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
@@ -20,6 +19,7 @@ from tabrelay.bridge.http import Upstream
 from tabrelay.bridge.outbound import Limits, Outbound
 from tabrelay.bridge.proven_connection import ProvenConnections
 from tabrelay.bridge.target import NameTarget
+from tabrelay.calls.principal import CALL
 from tabrelay.calls.proof import Unproven, key_of
 
 log = logging.getLogger("tabrelay.acp")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from starlette.types import Message, Receive
 
-from tabrelay.admission.policy import Principal
+from tabrelay.calls.principal import Principal
 from tabserver.wire.frames import CLOSE_UNAUTHORIZED
 
 LOOK_S: Final = 0.5  # what another process revoked is noticed after this at the latest

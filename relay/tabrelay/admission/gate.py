@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay.admission.active_requests import Visits
-from tabrelay.admission.policy import CALL, METRICS, SERVE, Policy, Principal, Refuse, allows, too_often, unauthorized
+from tabrelay.admission.policy import Policy, Refuse, allows, too_often, unauthorized
 from tabrelay.admission.rate_limiter import Rates
 from tabrelay.admission.responses import Outgoing, is_preflight
 from tabrelay.admission.routes import Route, route
 from tabrelay.admission.tokens import Tokens
+from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
 from tabrelay.calls.started import BEGUN
 from tabrelay.http.headers import Heading
 from tabserver.wire.frames import SUBPROTOCOL

@@ -17,8 +17,9 @@ from typing import Any, Final
 import jwt
 
 from tabrelay.admission.oauth_keys import ALGORITHMS, Keys
-from tabrelay.admission.policy import CALL, SERVE, Principal, Refuse
+from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import MCP, WELL_KNOWN
+from tabrelay.calls.principal import CALL, SERVE, Principal
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 

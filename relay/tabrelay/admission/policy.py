@@ -7,47 +7,23 @@ some local server. This module reads no request, no file and no clock, and does 
 
 from __future__ import annotations
 
-import ipaddress
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tabserver.wire.names import server_of
-
-CALL = "call"  # an MCP client that calls tools
-SERVE = "serve"  # a browser that offers them
-METRICS = "metrics"  # whoever watches the relay: reads its figures, and nothing else
-MANAGE = "manage"  # the relay's own page: decides who is paired
-ADMIN = "admin"  # the token file's own token: may mint pairing codes
-
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-DEFAULT_PORTS = {"http": 80, "https": 443}
-
-_LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
-_NAME = re.compile(rf"(?P<name>\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>\d{{1,5}}))?")
-
-
-class PolicyError(ValueError):
-    """An --allow-host or --allow-origin value that can't be used; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Whoever stands behind a request; everything that is owned is owned by one of these."""
-
-    id: str
-    scopes: frozenset[str]
-    origin: str | None = None
-    servers: frozenset[str] | None = None  # None: every server
-    # What it came in with, so that it can be sent away when that is revoked or over. Neither says who it is.
-    credential: str | None = field(default=None, compare=False, repr=False)  # a token's digest
-    expires: float | None = field(default=None, compare=False, repr=False)  # seconds since 1970
-
-    def may_see(self, server: str) -> bool:
-        """A server, or one browser of it."""
-        return self.servers is None or server in self.servers or server_of(server) in self.servers
+from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
+from tabrelay.http.addresses import (
+    _NAME,
+    DEFAULT_PORTS,
+    LOOPBACK_NAMES,
+    PolicyError,
+    bracketed,
+    is_wildcard,
+    parse_origin,
+    parse_public_url,
+)
+from tabrelay.payloads.printable_text import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,67 +165,6 @@ def too_often(wait_s: float) -> Refuse:
         (("Retry-After", str(seconds)),),
         retry_after_ms=math.ceil(wait_s * 1000),
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Is this bind address reachable from this computer only?"""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def is_wildcard(host: str) -> bool:
-    """Does this bind address mean every interface?"""
-    try:
-        return host == "" or ipaddress.ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return False
-
-
-def bracketed(host: str) -> str:
-    """A host as it stands in a URL: IPv6 addresses in brackets."""
-    bare = host.strip("[]").lower()
-    return f"[{bare}]" if ":" in bare else bare
-
-
-def parse_origin(value: str) -> str:
-    """The serialised origin a browser would send for ``value``: lower case, no default port, no path."""
-    parts = urlsplit(value.strip())
-    try:
-        port = parts.port
-    except ValueError:
-        raise PolicyError(f'--allow-origin "{shown(value)}": the port is not a number.') from None
-    if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise PolicyError(f'--allow-origin "{shown(value)}": write it as scheme://host:port, e.g. https://app.example')
-    name = bracketed(parts.hostname)
-    if parts.username is not None or not _NAME.fullmatch(name):
-        raise PolicyError(f'--allow-origin "{shown(value)}": only exact hosts are possible, no wildcards.')
-    suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
-    return f"{parts.scheme}://{name}{suffix}"
-
-
-def parse_public_url(value: str) -> str:
-    """The address of a relay behind a proxy: an origin, and with encryption unless it is on this computer."""
-    wrong = f'--public-url "{shown(value)}"'
-    try:
-        origin = parse_origin(value)
-    except PolicyError as problem:
-        why = str(problem).partition(": ")[2]
-        raise PolicyError(f"{wrong}: {why}") from None
-    parts = urlsplit(origin)
-    if parts.scheme not in DEFAULT_PORTS:
-        raise PolicyError(f"{wrong}: it must begin with https://")
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise PolicyError(f"{wrong}: without encryption everybody on the way can read the tokens. Use https://")
-    return origin
-
-
-def shown(value: str, most: int = 100) -> str:
-    """Text of a stranger, made safe to repeat in a message: printable ASCII, bounded."""
-    return "".join(c if " " <= c <= "~" and c not in '"\\<>' else "?" for c in value[:most])
 
 
 def _split_host(value: str) -> tuple[str, int | None]:

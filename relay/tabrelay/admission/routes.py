@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from tabrelay.admission.policy import ADMIN, CALL, MANAGE, METRICS, SERVE
+from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE
 from tabrelay.calls.proof import ROUTE as PROVE
 
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.admission.policy import SERVE, Principal
 from tabrelay.calls import proof
+from tabrelay.calls.principal import SERVE, Principal
 from tabrelay.system import private_files
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.admission.pairing_codes import Code, CodeProblem, Codes
-from tabrelay.admission.policy import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
 from tabrelay.admission.token_store import Grant, GrantError, Grants, Holder, holders
 from tabrelay.calls import proof
+from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
 from tabrelay.system import private_files
 from tabrelay.system.private_files import StateError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit, urlunsplit
 
-from tabrelay.admission.policy import is_loopback
+from tabrelay.http.addresses import is_loopback
 
 
 class TargetError(ValueError):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tabrelay.admission.policy import Principal
 from tabrelay.calls.calls import Pending, Reply
+from tabrelay.calls.principal import Principal
 
 # Where it stands in the scope of a request that the ordinary way carries on with. No client can put anything there.
 BEGUN: Final = "tabrelay.calls.started"

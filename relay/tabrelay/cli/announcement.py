@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tabrelay.admission.policy import is_loopback
+from tabrelay.http.addresses import is_loopback
 
 
 @dataclass(frozen=True, slots=True)

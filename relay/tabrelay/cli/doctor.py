@@ -195,7 +195,7 @@ def _port(patient: Patient) -> Findings:
 
 
 def _origins(patient: Patient) -> Findings:
-    from tabrelay.admission.policy import PolicyError, parse_origin
+    from tabrelay.http.addresses import PolicyError, parse_origin
 
     for value in patient.settings.allow_origins:
         try:

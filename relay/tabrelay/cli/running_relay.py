@@ -125,7 +125,7 @@ def address(home: Path) -> str | None:
 
 def base_url(host: str, port: int) -> str:
     """The address to show: a relay that listens everywhere is reached here under its loopback address."""
-    from tabrelay.admission.policy import bracketed, is_wildcard
+    from tabrelay.http.addresses import bracketed, is_wildcard
 
     name = ("[::1]" if ":" in host else "127.0.0.1") if is_wildcard(host) else bracketed(host)
     return f"http://{name}" if port == 80 else f"http://{name}:{port}"

@@ -86,10 +86,11 @@ def _serve(args: argparse.Namespace) -> int:
 
 def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any = None) -> int:
     """Bind, build, run. Returns when a signal stopped the relay."""
-    from tabrelay.admission.policy import Policy, is_loopback
+    from tabrelay.admission.policy import Policy
     from tabrelay.admission.tokens import Tokens
     from tabrelay.cli.announcement import question
     from tabrelay.http import loopback
+    from tabrelay.http.addresses import is_loopback
     from tabrelay.observe import log_setup
     from tabrelay.server.workers import Crew, Post
     from tabrelay.system.open_browser import Opener
@@ -187,12 +188,13 @@ def _check(settings: Any, tokens: Any) -> None:
     from tabrelay.admission.tokens import StateError
     from tabrelay.assets.files import Assets, AssetsMissing
     from tabrelay.config.settings import ConfigError
+    from tabrelay.http.addresses import PolicyError, is_loopback
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name
 
-    if settings.no_auth and not policy.is_loopback(settings.host):
+    if settings.no_auth and not is_loopback(settings.host):
         raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
-    if settings.plain and not policy.is_loopback(settings.host):
+    if settings.plain and not is_loopback(settings.host):
         raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
     try:
         settings.check_whole()
@@ -209,7 +211,7 @@ def _check(settings: Any, tokens: Any) -> None:
         )
         Assets.find().check()
         tokens.master()
-    except (ConfigError, ServerNameError, policy.PolicyError, AssetsMissing, StateError) as problem:
+    except (ConfigError, ServerNameError, PolicyError, AssetsMissing, StateError) as problem:
         raise Stop(str(problem)) from None
 
 

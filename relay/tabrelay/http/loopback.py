@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from tabrelay.admission.policy import LOOPBACK_NAMES, bracketed, is_wildcard
+from tabrelay.http.addresses import LOOPBACK_NAMES, bracketed, is_wildcard
 
 V4, V6 = "127.0.0.1", "::1"
 # The system has no such address, so no program can listen there.

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from tabrelay.admission.policy import shown
 from tabrelay.payloads.confusables import skeleton
 from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
 from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.printable_text import shown
 from tabserver.wire import jsonrpc
 
 MAX_NAME: Final = 128  # characters; MCP's own limit for tools

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tabrelay.admission.policy import shown
 from tabrelay.admission.rate_limiter import Rates
 from tabrelay.calls.calls import Call, Peer
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.payloads.list_checks import Flaw, told
+from tabrelay.payloads.printable_text import shown
 from tabrelay.routing.capacity import Room
 from tabrelay.routing.catalogue_store import Catalogue, Record, Shelf
 from tabrelay.routing.drain import unavailable

@@ -16,13 +16,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay import __version__
 from tabrelay.admission.gate import Gate
-from tabrelay.admission.policy import Policy, Principal, bracketed, is_loopback, parse_public_url
+from tabrelay.admission.policy import Policy
 from tabrelay.admission.rate_limiter import Rates
 from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
 from tabrelay.bus.bus import Backplane
 from tabrelay.bus.members import Cluster
 from tabrelay.calls.calls import Pending
+from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import PassedOn, Traces
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.config.specs import BrowserSpec, HttpSpec, Spec
@@ -44,6 +45,7 @@ from tabrelay.faces.web.pairing import Pairs, Told, log_asking
 from tabrelay.faces.web.proving import Proving
 from tabrelay.faces.web.reconnects import Reconnects
 from tabrelay.faces.web.routes import pages
+from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
 from tabrelay.observe.call_log import Journal
 from tabrelay.observe.call_metrics import Meter
 from tabrelay.observe.log_setup import log_path

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.admission.gate import Gate
-from tabrelay.admission.policy import Principal
+from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import Again, Begun, Header
 from tabrelay.faces.mcp.endpoint import Entry
 from tabrelay.http.headers import Heading

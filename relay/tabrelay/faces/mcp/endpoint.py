@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tabrelay.admission.policy import Principal
 from tabrelay.admission.routes import MCP
+from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import BEGUN, Again, Begun
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings

@@ -12,8 +12,8 @@ from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qs
 
-from tabrelay.admission.policy import Principal
 from tabrelay.calls.calls import Reply
+from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError, RelayUnavailable
 from tabrelay.faces.mcp.body import NOTHING, Mailbox

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.admission.policy import Principal
 from tabrelay.calls.calls import Call, Reply
+from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import Traces
 from tabrelay.errors import BadAnswer, BadRequest, Busy, ServerOffline
 from tabrelay.faces.mcp.jsonrpc import check_about

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.admission.policy import Principal
 from tabrelay.calls.calls import LISTS, Call, Pending, Reply
+from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import Again, Begun
 from tabrelay.calls.trace_context import Trace, Traces
 from tabrelay.config.settings import Settings

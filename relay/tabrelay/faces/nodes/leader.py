@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tabrelay.admission.policy import Principal
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.members import Cluster
+from tabrelay.calls.principal import Principal
 
 PATHS: Final = frozenset({"/-/pair", "/-/ask", "/-/ask/answer", "/-/pairs", "/-/codes"})
 REDEEM: Final = "/-/pair"

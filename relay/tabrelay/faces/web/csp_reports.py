@@ -15,7 +15,8 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
-from tabrelay.admission.policy import Policy, shown
+from tabrelay.admission.policy import Policy
+from tabrelay.payloads.printable_text import shown
 
 log = logging.getLogger(__name__)
 

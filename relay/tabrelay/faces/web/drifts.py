@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tabrelay.admission.policy import Principal
+from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
 
 

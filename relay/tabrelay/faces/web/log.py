@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tabrelay.admission.policy import Principal
+from tabrelay.calls.principal import Principal
 
 OFF: dict[str, Any] = {"is_on": False, "has_arguments": False, "mark": "", "calls": []}
 

@@ -19,8 +19,10 @@ from starlette.requests import ClientDisconnect
 
 from tabrelay.admission.pairing import Asking, Pairing, State, canonical
 from tabrelay.admission.pairing_codes import PERSON_TTL_S, CodeProblem
-from tabrelay.admission.policy import SERVE, Policy, PolicyError, parse_origin
+from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import StateError, Tokens
+from tabrelay.calls.principal import SERVE
+from tabrelay.http.addresses import PolicyError, parse_origin
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from tabrelay.admission.policy import Principal
+from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
 
 

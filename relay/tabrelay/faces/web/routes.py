@@ -15,9 +15,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from tabrelay import __version__
-from tabrelay.admission.policy import Principal, Refuse, is_loopback
+from tabrelay.admission.policy import Refuse
 from tabrelay.assets.files import LOADER, Asset, Assets, AssetsMissing
+from tabrelay.calls.principal import Principal
 from tabrelay.faces.web.csp_reports import ROUTE as REPORTS
+from tabrelay.http.addresses import is_loopback
 from tabserver.wire.errors import ServerNameError
 from tabserver.wire.names import check_server_name
 

@@ -13,8 +13,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from tabrelay.admission.policy import Principal, Refuse
+from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Peer, Pending
+from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import Meter

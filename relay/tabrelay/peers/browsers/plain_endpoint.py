@@ -10,8 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from tabrelay.admission.policy import Principal, Refuse
+from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Peer
+from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.peers.browsers.peer import TabPeer
 from tabrelay.peers.browsers.plain_peer import SocketPeer

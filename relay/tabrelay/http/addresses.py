@@ -1,0 +1,80 @@
+"""Hosts, origins and URLs: loopback and wildcard addresses, and the values of command line flags that name them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from tabrelay.payloads.printable_text import shown
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?"
+
+
+_NAME = re.compile(rf"(?P<name>\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::(?P<port>\d{{1,5}}))?")
+
+
+class PolicyError(ValueError):
+    """An --allow-host or --allow-origin value that can't be used; the text says why."""
+
+
+def is_loopback(host: str) -> bool:
+    """Is this bind address reachable from this computer only?"""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_wildcard(host: str) -> bool:
+    """Does this bind address mean every interface?"""
+    try:
+        return host == "" or ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
+def bracketed(host: str) -> str:
+    """A host as it stands in a URL: IPv6 addresses in brackets."""
+    bare = host.strip("[]").lower()
+    return f"[{bare}]" if ":" in bare else bare
+
+
+def parse_origin(value: str) -> str:
+    """The serialised origin a browser would send for ``value``: lower case, no default port, no path."""
+    parts = urlsplit(value.strip())
+    try:
+        port = parts.port
+    except ValueError:
+        raise PolicyError(f'--allow-origin "{shown(value)}": the port is not a number.') from None
+    if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise PolicyError(f'--allow-origin "{shown(value)}": write it as scheme://host:port, e.g. https://app.example')
+    name = bracketed(parts.hostname)
+    if parts.username is not None or not _NAME.fullmatch(name):
+        raise PolicyError(f'--allow-origin "{shown(value)}": only exact hosts are possible, no wildcards.')
+    suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
+    return f"{parts.scheme}://{name}{suffix}"
+
+
+def parse_public_url(value: str) -> str:
+    """The address of a relay behind a proxy: an origin, and with encryption unless it is on this computer."""
+    wrong = f'--public-url "{shown(value)}"'
+    try:
+        origin = parse_origin(value)
+    except PolicyError as problem:
+        why = str(problem).partition(": ")[2]
+        raise PolicyError(f"{wrong}: {why}") from None
+    parts = urlsplit(origin)
+    if parts.scheme not in DEFAULT_PORTS:
+        raise PolicyError(f"{wrong}: it must begin with https://")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise PolicyError(f"{wrong}: without encryption everybody on the way can read the tokens. Use https://")
+    return origin
