@@ -19,7 +19,7 @@ import httpx2
 from playwright.async_api import Browser, Page
 from playwright.async_api import Error as PlaywrightError
 
-from tabrelay.admission.token_store import Grant
+from tabrelay.admission.token_store import IssuedToken
 from tabrelay.admission.tokens import Tokens
 from tests.support.chaos import ChaosProxy, Cut
 from tests.support.relay import ACCEPT, modern
@@ -142,7 +142,7 @@ async def change_tokens(url: str, home: Path, server: str, outcomes: Counter[str
         await asyncio.sleep(TOKEN_EVERY_S)
         tokens, name = Tokens(home), f"soak-{next(Caller.numbers)}"
 
-        def is_meant(grant: Grant, name: str = name) -> bool:
+        def is_meant(grant: IssuedToken, name: str = name) -> bool:
             return grant.name == name
 
         token = await asyncio.to_thread(tokens.make, name, {"call"}, [server])

@@ -131,14 +131,14 @@ def pytest_configure(config: pytest.Config) -> None:
         return token
 
     private_files.new_secret = new_secret
-    mint = pairing_codes.Codes.mint
+    mint = pairing_codes.PairingCodes.mint
 
     def minted(self: Any, *args: Any) -> str:
         code = mint(self, *args)
         register(code)
         return code
 
-    pairing_codes.Codes.mint = minted  # type: ignore[assignment]
+    pairing_codes.PairingCodes.mint = minted  # type: ignore[assignment]
     handle, os.environ[ELSEWHERE] = tempfile.mkstemp(prefix="tabrelay-secrets-")
     os.close(handle)
     read = CaptureFixture.readouterr

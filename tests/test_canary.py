@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tabrelay.admission.pairing_codes import Codes
+from tabrelay.admission.pairing_codes import PairingCodes
 from tabrelay.system import private_files
 from tests import canary
 from tests.support.demo import Demo
@@ -37,7 +37,7 @@ def test_a_token_is_found_as_a_websocket_carries_it() -> None:
 
 
 def test_codes_and_signed_tokens_are_secrets_too() -> None:
-    code = Codes().mint(None, 60.0, 0.0)
+    code = PairingCodes().mint(None, 60.0, 0.0)
     canary.saw("here", f"http://127.0.0.1/#pair={code}&x")
     assert canary.leaks() == ["here"]
     canary.register("eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJlLW9mLWl0")

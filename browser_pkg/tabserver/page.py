@@ -29,7 +29,7 @@ from .handlers.target import Target
 from .handlers.toolbox import Toolbox, default_toolbox
 from .handlers.tools import text_result
 from .handlers.uri_templates import check_uri
-from .mcp.caller_state import States
+from .mcp.caller_state import CallerStates
 from .rpc import Refusal
 from .wire.frames import Caller
 from .wire.jsonrpc import RequestId
@@ -39,7 +39,7 @@ Start = Callable[[Request, Done], Cancel]
 Item = dict[str, Any]
 
 # For all that this page offers: a caller is the same for every one of them.
-_states: Final = States(browser.now_s)
+_states: Final = CallerStates(browser.now_s)
 
 
 def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **options: Any) -> Any:

@@ -15,13 +15,13 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tabrelay.acp import conductor, relay_client
-from tabrelay.acp.relay_client import Access
+from tabrelay.acp.relay_client import RelayClient
 from tabrelay.admission.token_store import MAX_NAMED
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL
 from tabrelay.cli.main import main
 from tabrelay.cli.status import text
-from tabrelay.faces.mcp.acp_sessions import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, Editors
+from tabrelay.faces.mcp.acp_sessions import FORGET_S, MAX_CALLED, MAX_CONDUCTORS, AcpSessions
 from tabserver import Context
 from tabserver.handlers.toolbox import Toolbox, tool
 from tests.support.acp import WAIT_S, NoRelay, Stage, is_free
@@ -76,7 +76,7 @@ async def scene(home: Path, *, names: tuple[str, ...] = (), **options: Any) -> A
     tools = Tools()
     async with RunningRelay(home) as relay, CPythonWorker(relay.url, relay.token, "notes", tools):
         await relay.has_read("notes")
-        async with Stage(Access(home, lambda: relay.url, names), **options) as stage:
+        async with Stage(RelayClient(home, lambda: relay.url, names), **options) as stage:
             yield Scene(relay, tools, stage)
 
 
@@ -157,7 +157,7 @@ async def test_a_page_that_is_closed_and_opened_again_is_the_same_server_of_a_se
     call = {"name": "whose", "arguments": {}, "_meta": META}
     async with (
         RunningRelay(tmp_path, away_wait_s=0.1, grace_s=0.1) as relay,
-        Stage(Access(tmp_path, lambda: relay.url)) as stage,
+        Stage(RelayClient(tmp_path, lambda: relay.url)) as stage,
     ):
         await stage.greet()
         async with CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -184,7 +184,7 @@ async def test_a_relay_that_is_restarted_during_a_session_hears_of_it_again(
     monkeypatch.setattr(conductor, "REPORT_S", 0.1)
     call = {"name": "whose", "arguments": {}, "_meta": META}
     url = ""
-    async with Stage(Access(tmp_path, lambda: url)) as stage:
+    async with Stage(RelayClient(tmp_path, lambda: url)) as stage:
         await stage.greet()
         for number in range(2):
             async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -584,7 +584,7 @@ async def test_no_more_than_64_requests_in_envelopes_run_at_a_time(tmp_path: Pat
 
 
 async def test_a_relay_that_is_gone_is_a_failed_backend(tmp_path: Path) -> None:
-    async with Stage(Access(tmp_path, lambda: "http://127.0.0.1:1", ("notes",))) as stage:
+    async with Stage(RelayClient(tmp_path, lambda: "http://127.0.0.1:1", ("notes",))) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()
         inner = {"serverId": server["serverId"], "requestId": "1", "method": "tools/list", "params": {"_meta": META}}
@@ -600,7 +600,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with Stage(Access(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
+    async with Stage(RelayClient(Path("/nowhere"), lambda: "http://127.0.0.1:1")) as stage:
         await stage.greet()
         assert warnings(caplog) == [], "an editor that only looks whether the agent is there needs no relay"
         assert await stage.open() == []
@@ -611,7 +611,7 @@ async def test_without_a_relay_the_agent_works_as_ever_and_the_user_is_told_once
 
 async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after(tmp_path: Path) -> None:
     url = "http://127.0.0.1:1"
-    async with Stage(Access(tmp_path, lambda: url)) as stage:
+    async with Stage(RelayClient(tmp_path, lambda: url)) as stage:
         await stage.greet()
         assert await stage.open() == []
         async with RunningRelay(tmp_path) as relay, CPythonWorker(relay.url, relay.token, "notes", Tools()):
@@ -626,7 +626,7 @@ async def test_a_relay_that_is_started_later_serves_the_sessions_that_come_after
 async def test_a_relay_that_does_not_know_the_token_is_said_to_refuse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with scene(tmp_path / "one") as set, Stage(Access(tmp_path / "two", lambda: set.relay.url)) as stage:
+    async with scene(tmp_path / "one") as set, Stage(RelayClient(tmp_path / "two", lambda: set.relay.url)) as stage:
         Tokens(tmp_path / "two").master()
         await stage.greet()
         assert await stage.open() == []
@@ -652,7 +652,7 @@ async def test_somebody_else_at_the_relays_port_does_no_harm(tmp_path: Path, sai
 
     other = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    async with other, Stage(Access(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
+    async with other, Stage(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
         await stage.greet()
         assert await stage.open() == []
 
@@ -672,7 +672,7 @@ async def test_whoever_has_the_relays_port_and_says_nothing_holds_a_session_up_o
 
     other = await asyncio.start_server(drip, "127.0.0.1", 0)
     port = other.sockets[0].getsockname()[1]
-    async with other, Stage(Access(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
+    async with other, Stage(RelayClient(tmp_path, lambda: f"http://127.0.0.1:{port}")) as stage:
         await stage.greet()
         assert await stage.open() == []
 
@@ -686,7 +686,7 @@ def report(id: str) -> Any:
 
 def test_a_conductor_that_says_nothing_for_a_while_is_forgotten() -> None:
     now = 0.0
-    editors = Editors(lambda: now)
+    editors = AcpSessions(lambda: now)
     editors.report("one", report("x"))
     now += FORGET_S
     assert [row["server_id"] for row in editors.describe(lambda name: True)] == ["x"]
@@ -695,7 +695,7 @@ def test_a_conductor_that_says_nothing_for_a_while_is_forgotten() -> None:
 
 
 def test_the_relay_keeps_no_more_conductors_than_it_can() -> None:
-    editors = Editors(lambda: 0.0)
+    editors = AcpSessions(lambda: 0.0)
     for number in range(MAX_CONDUCTORS):
         editors.report(str(number), report(str(number)))
     with pytest.raises(ValueError):
@@ -704,7 +704,7 @@ def test_the_relay_keeps_no_more_conductors_than_it_can() -> None:
 
 
 def test_the_relay_remembers_no_more_of_those_who_called_than_it_can() -> None:
-    editors = Editors(lambda: 0.0)
+    editors = AcpSessions(lambda: 0.0)
     for number in range(MAX_CALLED + 1):
         editors.stamp(f"id{number} c", {"id": 1, "method": "x", "params": {}})
     editors.stamp("x" * 5000, {"id": 1, "method": "x", "params": {}})
@@ -714,7 +714,7 @@ def test_the_relay_remembers_no_more_of_those_who_called_than_it_can() -> None:
 
 
 def test_who_may_not_see_a_server_does_not_see_its_sessions() -> None:
-    editors = Editors(lambda: 0.0)
+    editors = AcpSessions(lambda: 0.0)
     editors.report("one", report("x"))
     assert editors.describe(lambda name: name != "notes") == []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.acp.child import Component, ComponentError
+from tabrelay.acp.child import ChildError, ChildProcess
 from tests.support.acp_child import AGENT, Child, Tools
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.program import all_children, children, gone, memory, quiet
@@ -153,8 +153,8 @@ async def test_an_agent_that_can_not_be_started_is_said_with_what_to_do(
     else:
         program.write_text(text)
         program.chmod(mode)
-    unstarted = Component([str(program)])
-    with pytest.raises(ComponentError) as problem:
+    unstarted = ChildProcess([str(program)])
+    with pytest.raises(ChildError) as problem:
         await unstarted.start()
     assert said in str(problem.value) and str(program) in str(problem.value)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tabrelay.acp import editor_connection, local_port, requests
-from tabrelay.acp.dialects import G2, Profile
-from tabrelay.acp.message import Frame, Ids
-from tabrelay.acp.requests import Peer
+from tabrelay.acp.dialects import G2, Dialect
+from tabrelay.acp.message import AcpMessage, RequestIds
+from tabrelay.acp.requests import RequestTable
 from tests.support.acp import ACP, URL, WAIT_S, Plug, Stage
 
 SHAPES = [(None, URL), (G2, URL), (None, ACP)]
@@ -64,7 +64,7 @@ async def nothing_more(stage: Stage) -> None:
 @pytest.mark.parametrize(("profile", "declared"), SHAPES, ids=NAMES)
 @pytest.mark.parametrize("why", ["hung up", "closed", "too slow"])
 async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
-    profile: Profile | None, declared: Any, why: str, monkeypatch: pytest.MonkeyPatch
+    profile: Dialect | None, declared: Any, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "too slow":
         monkeypatch.setattr(editor_connection, "CONNECT_S", 0.1)
@@ -84,7 +84,7 @@ async def test_a_connection_that_is_made_after_it_was_given_up_is_ended_once(
 @pytest.mark.parametrize(("profile", "declared"), SHAPES, ids=NAMES)
 @pytest.mark.parametrize("refusal", [{"error": {"code": -32602, "message": "no"}}, {"result": {}}, {"result": None}])
 async def test_one_that_is_refused_after_it_was_given_up_is_not_ended(
-    profile: Profile | None, declared: Any, refusal: Any
+    profile: Dialect | None, declared: Any, refusal: Any
 ) -> None:
     async with Stage(profile=profile) as stage:
         _, asked = await asked_to_connect(stage, declared)
@@ -136,19 +136,19 @@ async def test_one_whose_session_is_closed_just_when_its_client_leaves_is_ended_
 
 async def test_an_answer_that_comes_before_the_cancellation_is_noticed_is_looked_at_all_the_same() -> None:
     sent: asyncio.Queue[bytes] = asyncio.Queue()
-    late: list[Frame] = []
+    late: list[AcpMessage] = []
 
-    async def too_late(frame: Frame) -> None:
+    async def too_late(frame: AcpMessage) -> None:
         late.append(frame)
 
-    other = Peer(sent.put, Ids())
+    other = RequestTable(sent.put, RequestIds())
     task = asyncio.create_task(other.request("connect", None, late=too_late))
     async with asyncio.timeout(WAIT_S):
-        asked = Frame.read(await sent.get())
+        asked = AcpMessage.read(await sent.get())
     for _ in range(5):
         await asyncio.sleep(0)
     task.cancel()
-    found = Frame.read(b'{"id":%s,"result":{}}' % asked.id_text.encode())
+    found = AcpMessage.read(b'{"id":%s,"result":{}}' % asked.id_text.encode())
     assert other.asked(found)
     await other.resolve(found)
     assert late == [found]

@@ -386,13 +386,13 @@ class Pondering(NoRelay):
 
 async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
     ports = []
-    start = local_port.Listener.start
+    start = local_port.LocalPort.start
 
-    async def noted(self: local_port.Listener) -> None:
+    async def noted(self: local_port.LocalPort) -> None:
         await start(self)
         ports.append(self.port)
 
-    monkeypatch.setattr(local_port.Listener, "start", noted)
+    monkeypatch.setattr(local_port.LocalPort, "start", noted)
     relay = Pondering("notes")
     async with Stage(relay) as stage:
         await stage.greet()
@@ -412,7 +412,7 @@ async def test_an_agent_that_dies_while_its_session_is_made_leaves_no_port(monke
 
 class Absent(PlayedComponent):
     async def start(self) -> None:
-        raise child.ComponentError("There is no such program.")
+        raise child.ChildError("There is no such program.")
 
 
 async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_answered() -> None:
@@ -507,7 +507,7 @@ async def test_a_port_that_can_not_be_had_costs_the_server_and_not_the_session(
 
     async with Stage(NoRelay("notes")) as stage:
         await stage.greet()
-        monkeypatch.setattr(local_port.Listener, "start", fail)
+        monkeypatch.setattr(local_port.LocalPort, "start", fail)
         assert await stage.open({"name": "mine", "command": "x", "args": [], "env": []}) == [
             {"name": "mine", "command": "x", "args": [], "env": []}
         ]

@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
-from tabrelay.acp.message import Frame
-from tabrelay.acp.router import Abandon, Answer, Close, Down, Effect, Mcp, Open, Router, Settle, Up
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.router import (
+    AbandonSession,
+    CloseServer,
+    Effect,
+    ForwardMcp,
+    OpenServer,
+    ResolveRequest,
+    Router,
+    SendDown,
+    SendUp,
+    SettleSession,
+)
 from tests.support.acp import ACP, URL, Stage
 
 STDIO = '{"name":"files","command":"/bin/x","args":[],"env":[],"odd":1.50E+2,"_meta":{"\\u0061":[ ]}}'
@@ -23,10 +34,10 @@ class Rules:
         owns, asked = self._owns, self._asked
         self.router = Router(owns, owns, asked, asked)
 
-    def _owns(self, frame: Frame) -> bool:
+    def _owns(self, frame: AcpMessage) -> bool:
         return frame.params.get("connectionId") in self.ours or frame.params.get("serverId") in self.ours
 
-    def _asked(self, frame: Frame) -> bool:
+    def _asked(self, frame: AcpMessage) -> bool:
         return frame.id in self.asked
 
     def above(self, **message: Any) -> list[Effect]:
@@ -36,12 +47,12 @@ class Rules:
         return self.router.below(line(**message))
 
 
-def line(**message: Any) -> Frame:
-    return Frame.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
+def line(**message: Any) -> AcpMessage:
+    return AcpMessage.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
 
 def shown(effects: list[Effect]) -> list[Any]:
-    return [json.loads(effect.raw) if isinstance(effect, Up | Down) else type(effect) for effect in effects]
+    return [json.loads(effect.raw) if isinstance(effect, SendUp | SendDown) else type(effect) for effect in effects]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +70,8 @@ def shown(effects: list[Effect]) -> list[Any]:
 )
 def test_lines_pass_as_they_came_in_both_directions(raw: bytes) -> None:
     rules = Rules()
-    assert rules.router.above(Frame.read(raw)) == [Down(raw)]
-    assert rules.router.below(Frame.read(raw)) == [Up(raw)]
+    assert rules.router.above(AcpMessage.read(raw)) == [SendDown(raw)]
+    assert rules.router.below(AcpMessage.read(raw)) == [SendUp(raw)]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +123,7 @@ def test_an_agent_that_takes_servers_over_acp_is_known_and_its_answer_passes(res
     rules = Rules()
     rules.above(id=0, method="initialize")
     frame = line(id=0, result=result)
-    assert rules.router.below(frame) == [Up(frame.raw)]
+    assert rules.router.below(frame) == [SendUp(frame.raw)]
     assert rules.router.is_native and rules.router.takes_http
 
 
@@ -136,9 +147,9 @@ def test_only_the_answer_to_initialize_is_changed() -> None:
     rules = Rules()
     rules.above(id=0, method="initialize")
     error = line(id=0, error={"code": -32000, "message": "no"})
-    assert rules.router.below(error) == [Up(error.raw)]
+    assert rules.router.below(error) == [SendUp(error.raw)]
     later = line(id=0, result={"protocolVersion": 1})
-    assert rules.router.below(later) == [Up(later.raw)]
+    assert rules.router.below(later) == [SendUp(later.raw)]
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume", "session/fork"])
@@ -148,8 +159,8 @@ def test_servers_over_acp_are_found_in_every_request_that_opens_a_session(method
         f'{{"id":1,"method":"{method}","params":{{"sessionId":"old","mcpServers":'
         f'[{STDIO}, {json.dumps(URL)} ,{json.dumps(ACP)}],"cwd":"/","x":1.0}}}}'
     ).encode()
-    [effect] = rules.router.above(Frame.read(raw))
-    assert isinstance(effect, Open)
+    [effect] = rules.router.above(AcpMessage.read(raw))
+    assert isinstance(effect, OpenServer)
     found = effect.opening.declared
     assert {place: (one.style, one.id, one.name) for place, one in found.items()} == {
         1: ("url", "acp:7d0", "tab"),
@@ -163,7 +174,7 @@ def test_servers_over_acp_are_found_in_every_request_that_opens_a_session(method
 
 def test_servers_are_added_where_none_were_declared() -> None:
     [effect] = Rules().above(id=1, method="session/resume", params={"sessionId": "s"})
-    assert isinstance(effect, Open)
+    assert isinstance(effect, OpenServer)
     assert json.loads(effect.opening.rewritten({}, ["{}"]))["params"] == {"sessionId": "s", "mcpServers": [{}]}
 
 
@@ -180,36 +191,36 @@ def test_the_session_is_known_before_the_editor_hears_of_it() -> None:
     rules = Rules()
     [effect] = rules.above(id=1, method="session/new", params={"mcpServers": []})
     settled, up = rules.below(id=1, result={"sessionId": "s1"})
-    assert isinstance(effect, Open) and settled == Settle(effect.opening, "s1") and isinstance(up, Up)
+    assert isinstance(effect, OpenServer) and settled == SettleSession(effect.opening, "s1") and isinstance(up, SendUp)
 
 
 def test_a_loaded_session_has_the_id_of_its_request() -> None:
     rules = Rules()
     rules.above(id=1, method="session/load", params={"sessionId": "s9", "mcpServers": []})
     settled, _ = rules.below(id=1, result=None)
-    assert isinstance(settled, Settle) and settled.session == "s9"
+    assert isinstance(settled, SettleSession) and settled.session == "s9"
 
 
 def test_a_fork_has_the_id_that_the_agent_gives_it() -> None:
     rules = Rules()
     rules.above(id=1, method="session/fork", params={"sessionId": "old", "mcpServers": []})
     settled, _ = rules.below(id=1, result={"sessionId": "new"})
-    assert isinstance(settled, Settle) and settled.session == "new"
+    assert isinstance(settled, SettleSession) and settled.session == "new"
 
 
 def test_a_refused_session_is_abandoned() -> None:
     rules = Rules()
     rules.above(id=1, method="session/new", params={"mcpServers": []})
     abandoned, up = rules.below(id=1, error={"code": -32000, "message": "auth"})
-    assert isinstance(abandoned, Abandon) and isinstance(up, Up)
+    assert isinstance(abandoned, AbandonSession) and isinstance(up, SendUp)
 
 
 def test_a_session_is_closed_when_the_agent_agrees() -> None:
     rules = Rules()
     rules.above(id=1, method="session/close", params={"sessionId": "s1"})
     rules.above(id=2, method="session/close", params={"sessionId": "s2"})
-    assert rules.below(id=1, result={})[0] == Close("s1")
-    assert [type(effect) for effect in rules.below(id=2, error={"code": 1, "message": "no"})] == [Up]
+    assert rules.below(id=1, result={})[0] == CloseServer("s1")
+    assert [type(effect) for effect in rules.below(id=2, error={"code": 1, "message": "no"})] == [SendUp]
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/prompt", "initialize", "session/close"])
@@ -219,33 +230,33 @@ def test_an_id_that_still_opens_a_session_is_not_taken_for_another_request(metho
     [refused] = shown(rules.above(id=1, method=method, params={"mcpServers": [], "sessionId": "x"}))
     assert (refused["id"], refused["error"]["code"]) == (1, -32600)
     settled, _ = rules.below(id=1, result={"sessionId": "s1"})
-    assert isinstance(first, Open) and settled == Settle(first.opening, "s1")
-    assert [type(effect) for effect in rules.above(id=1, method="session/new", params={})] == [Open]
+    assert isinstance(first, OpenServer) and settled == SettleSession(first.opening, "s1")
+    assert [type(effect) for effect in rules.above(id=1, method="session/new", params={})] == [OpenServer]
 
 
 def test_editor_and_agent_may_use_the_same_ids() -> None:
     rules = Rules()
     rules.above(id=1, method="session/new", params={"mcpServers": []})
     asked = line(id=1, method="fs/read_text_file", params={})
-    assert rules.router.below(asked) == [Up(asked.raw)]
+    assert rules.router.below(asked) == [SendUp(asked.raw)]
     answer = line(id=1, result={"content": "x"})
-    assert rules.router.above(answer) == [Down(answer.raw)]
-    assert [type(one) for one in rules.below(id=1, result={"sessionId": "s"})] == [Settle, Up]
+    assert rules.router.above(answer) == [SendDown(answer.raw)]
+    assert [type(one) for one in rules.below(id=1, result={"sessionId": "s"})] == [SettleSession, SendUp]
 
 
 def test_ids_of_different_types_are_different_ids() -> None:
     rules = Rules()
     rules.above(id=1, method="session/new", params={"mcpServers": []})
-    assert [type(effect) for effect in rules.below(id="1", result={"sessionId": "x"})] == [Up]
-    assert [type(effect) for effect in rules.below(id=1, result={"sessionId": "x"})] == [Settle, Up]
+    assert [type(effect) for effect in rules.below(id="1", result={"sessionId": "x"})] == [SendUp]
+    assert [type(effect) for effect in rules.below(id=1, result={"sessionId": "x"})] == [SettleSession, SendUp]
 
 
 def test_answers_to_the_conductor_go_to_nobody_else() -> None:
     rules = Rules()
     rules.asked.add("relay:1")
-    assert [type(effect) for effect in rules.above(id="relay:1", result={})] == [Answer]
-    assert [type(effect) for effect in rules.below(id="relay:1", result={})] == [Answer]
-    assert [type(effect) for effect in rules.below(id="relay:2", result={})] == [Up]
+    assert [type(effect) for effect in rules.above(id="relay:1", result={})] == [ResolveRequest]
+    assert [type(effect) for effect in rules.below(id="relay:1", result={})] == [ResolveRequest]
+    assert [type(effect) for effect in rules.below(id="relay:2", result={})] == [SendUp]
 
 
 @pytest.mark.parametrize("method", ["mcp/message", "_mcp/message", "_mcp/request", "mcp/connect", "mcp/disconnect"])
@@ -254,11 +265,11 @@ def test_mcp_messages_of_others_pass_a_native_agent_untouched(method: str) -> No
     rules.router.is_native = True
     rules.ours.add("ours")
     frame = line(id=5, method=method, params={"connectionId": "c", "serverId": "s"})
-    assert rules.router.above(frame) == [Down(frame.raw)]
-    assert rules.router.below(frame) == [Up(frame.raw)]
+    assert rules.router.above(frame) == [SendDown(frame.raw)]
+    assert rules.router.below(frame) == [SendUp(frame.raw)]
     mine = line(id=5, method=method, params={"connectionId": "ours"})
-    assert rules.router.above(mine) == [Mcp(mine, True)]
-    assert rules.router.below(mine) == [Mcp(mine, False)]
+    assert rules.router.above(mine) == [ForwardMcp(mine, True)]
+    assert rules.router.below(mine) == [ForwardMcp(mine, False)]
 
 
 def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
@@ -268,7 +279,7 @@ def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
     rules.above(id=3, method="session/list", params={})
     rules.below(id=3, result={})
     effects = rules.router.ended("The agent is gone.")
-    assert isinstance(effects[0], Abandon)
+    assert isinstance(effects[0], AbandonSession)
     assert [message["id"] for message in shown(effects[1:])] == ["p", 2]
     assert rules.router.ended("again") == []
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.acp import editor_connection, legacy_agent, line_writer
-from tabrelay.acp.dialects import G1, G2, G3, G4, Profile
+from tabrelay.acp.dialects import G1, G2, G3, G4, Dialect
 from tests.support.acp import ACP, URL, WAIT_S, NoRelay, PlayedComponent, Plug, Stage, is_free
 
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
@@ -556,7 +556,7 @@ async def test_the_override_counts_more_than_what_is_declared() -> None:
 
 
 async def test_a_client_that_does_not_read_is_hung_up_on_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_writer.Outlet.__init__, "__defaults__", (0.2,))
+    monkeypatch.setattr(line_writer.LineWriter.__init__, "__defaults__", (0.2,))
     monkeypatch.setattr(line_writer, "MAX_BYTES", 1 << 20)
     async with Stage() as stage:
         await stage.greet()
@@ -701,7 +701,7 @@ async def test_no_more_calls_go_out_in_envelopes_than_their_provider_takes(era: 
     ],
 )
 async def test_the_override_decides_how_a_server_is_named_however_it_was_declared(
-    profile: Profile, declared: Any, method: str, params: Any
+    profile: Dialect, declared: Any, method: str, params: Any
 ) -> None:
     async with Stage(profile=profile) as stage:
         await stage.greet()

@@ -11,10 +11,10 @@ import pytest
 
 from tabrelay.acp import browser_servers, concurrency, line_writer, relay_client, relay_session
 from tabrelay.acp import connection as conversation
-from tabrelay.acp.concurrency import Turns
+from tabrelay.acp.concurrency import OrderedDelivery
 from tabrelay.acp.dialects import G4, MAX_ACTIVE
-from tabrelay.acp.message import Frame
-from tabrelay.acp.relay_client import Access
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.relay_client import RelayClient
 from tabrelay.bridge import bridge
 from tests.support.acp import ACP, URL, NoRelay, Plug, Stage
 
@@ -295,9 +295,9 @@ class Desk:
     def __init__(self, places: int) -> None:
         self.begun: list[Any] = []
         self.refused: list[Any] = []
-        self.turns = Turns(places, self._begin, self._write)
+        self.turns = OrderedDelivery(places, self._begin, self._write)
 
-    async def _begin(self, frame: Frame) -> None:
+    async def _begin(self, frame: AcpMessage) -> None:
         await asyncio.sleep(0)
         self.begun.append(frame.id)
         if frame.method == "broken":
@@ -308,7 +308,7 @@ class Desk:
 
     def enter(self, id: Any, size: int = 0, method: str = "x") -> asyncio.Task[None]:
         message = {"id": id, "method": method, "params": {"text": "x" * size}}
-        return asyncio.create_task(self.turns.enter(Frame.read(json.dumps(message).encode())))
+        return asyncio.create_task(self.turns.enter(AcpMessage.read(json.dumps(message).encode())))
 
 
 async def settled() -> None:
@@ -403,7 +403,7 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
 
     still = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{still.sockets[0].getsockname()[1]}"
-    async with still, Stage(Access(tmp_path, lambda: url, ("notes",))) as stage:
+    async with still, Stage(RelayClient(tmp_path, lambda: url, ("notes",))) as stage:
         await stage.greet(acp=True)
         [server] = await stage.open()
         stage.agent.send(id=1, method="mcp/connect", params={"serverId": server["serverId"]})

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import httpx2
 import pytest
 
-from tabrelay.bus.memory import Hub, Memory
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tests.support.relay import RunningRelay, events
 from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker
@@ -21,7 +21,7 @@ from tests.support.worker import SyntheticWorker
 class Pair:
     """Nodes that share a state directory and a bus."""
 
-    def __init__(self, a: RunningRelay, b: RunningRelay, hub: Hub) -> None:
+    def __init__(self, a: RunningRelay, b: RunningRelay, hub: MemoryBroker) -> None:
         self.a = a
         self.b = b
         self.hub = hub
@@ -121,10 +121,10 @@ class Stream:
 @asynccontextmanager
 async def meeting(tmp_path: Path, **settings: Any) -> AsyncIterator[Pair]:
     """Two relays that know each other."""
-    hub = Hub()
+    hub = MemoryBroker()
     async with (
-        RunningRelay(tmp_path, backplane=Memory(hub), **settings) as a,
-        RunningRelay(tmp_path, backplane=Memory(hub), **settings) as b,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), **settings) as a,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), **settings) as b,
     ):
         await a.knows(nodes=2)
         await b.knows(nodes=2)

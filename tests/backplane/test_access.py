@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
-from tabrelay.bus.nats import Access, Nats
-from tabrelay.bus.nats_credentials import Credentials
+from tabrelay.bus.nats import NatsAuth, NatsBus
+from tabrelay.bus.nats_credentials import NatsCredentials
 from tabrelay.config.settings import ConfigError
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ async def test_a_bus_over_tls_is_believed_if_its_certificate_is(tmp_path: Path) 
     config = f'tls {{ cert_file: "{cert}", key_file: "{key}" }}\n'
     async with NatsServer(tmp_path / "nats", config=config) as bus:
         url = f"tls://127.0.0.1:{bus.port}"
-        believer, doubter = Nats((url,), Access(ca=cert), "test"), Nats((url,), Access(), "test")
+        believer, doubter = NatsBus((url,), NatsAuth(ca=cert), "test"), NatsBus((url,), NatsAuth(), "test")
         for end in (believer, doubter):
             await end.start()
         try:
@@ -117,7 +117,10 @@ async def test_a_file_with_credentials_lets_a_relay_in_and_nobody_else(tmp_path:
         f"------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{secret}\n------END USER NKEY SEED------\n"
     )
     async with NatsServer(tmp_path / "nats", config=config) as bus:
-        member, stranger = Nats((bus.url,), Access(credentials=credentials), "test"), Nats((bus.url,), Access(), "test")
+        member, stranger = (
+            NatsBus((bus.url,), NatsAuth(credentials=credentials), "test"),
+            NatsBus((bus.url,), NatsAuth(), "test"),
+        )
         for end in (member, stranger):
             await end.start()
         try:
@@ -154,6 +157,6 @@ def test_a_file_that_can_never_let_a_relay_in_says_so(tmp_path: Path, text: str,
     file = tmp_path / "relay.creds"
     file.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=what) as said:
-        Credentials(file)
+        NatsCredentials(file)
     assert str(file) in str(said.value)
     assert "BEGIN" not in str(said.value)

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import pytest
 
-from tabrelay.bus.bus import Backplane, BusDown, Message
-from tabrelay.bus.memory import Hub, Memory
-from tabrelay.bus.nats import Access, Nats
+from tabrelay.bus.bus import Bus, BusDown, BusMessage
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
+from tabrelay.bus.nats import NatsAuth, NatsBus
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
 
@@ -20,7 +20,7 @@ from tests.support.waiting import until
 class Bench(Protocol):
     """A bus that a test can take away and give back."""
 
-    def connect(self) -> Backplane: ...
+    def connect(self) -> Bus: ...
 
     async def cut(self) -> None: ...
 
@@ -29,10 +29,10 @@ class Bench(Protocol):
 
 class MemoryBench:
     def __init__(self) -> None:
-        self._hub = Hub()
+        self._hub = MemoryBroker()
 
-    def connect(self) -> Backplane:
-        return Memory(self._hub)
+    def connect(self) -> Bus:
+        return MemoryBus(self._hub)
 
     async def cut(self) -> None:
         self._hub.cut()
@@ -45,8 +45,8 @@ class NatsBench:
     def __init__(self, server: NatsServer) -> None:
         self._server = server
 
-    def connect(self) -> Backplane:
-        return Nats((self._server.url,), Access(), "test")
+    def connect(self) -> Bus:
+        return NatsBus((self._server.url,), NatsAuth(), "test")
 
     async def cut(self) -> None:
         await self._server.kill()
@@ -67,7 +67,7 @@ async def bench(request: pytest.FixtureRequest, server: NatsServer) -> Bench:
 
 
 @pytest.fixture
-async def ends(bench: Bench) -> AsyncIterator[tuple[Backplane, Backplane]]:
+async def ends(bench: Bench) -> AsyncIterator[tuple[Bus, Bus]]:
     async with AsyncExitStack() as stack:
         made = []
         for _ in range(2):
@@ -79,7 +79,7 @@ async def ends(bench: Bench) -> AsyncIterator[tuple[Backplane, Backplane]]:
         yield made[0], made[1]
 
 
-async def answers(end: Backplane, subject: str, timeout_s: float = 1) -> bytes | None:
+async def answers(end: Bus, subject: str, timeout_s: float = 1) -> bytes | None:
     """The first answer; None if nobody listens, and nothing at all if somebody had just stopped."""
     heard: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
 
@@ -97,9 +97,9 @@ async def answers(end: Backplane, subject: str, timeout_s: float = 1) -> bytes |
         close()
 
 
-async def test_a_message_reaches_everyone_who_listens(ends: tuple[Backplane, Backplane]) -> None:
+async def test_a_message_reaches_everyone_who_listens(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    heard: list[Message] = []
+    heard: list[BusMessage] = []
     for end in (a, b):
         end.listen("t.all", heard.append)
     await until_listening(a, b)
@@ -108,7 +108,7 @@ async def test_a_message_reaches_everyone_who_listens(ends: tuple[Backplane, Bac
     await until(lambda: [message.data for message in heard] == [b"hello", b"hello"])
 
 
-async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Backplane, Backplane]) -> None:
+async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     heard: list[bytes] = []
     b.listen("t.order", lambda message: heard.append(message.data))
@@ -120,7 +120,7 @@ async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Backplan
     assert heard == sent
 
 
-async def until_listening(a: Backplane, b: Backplane) -> None:
+async def until_listening(a: Bus, b: Bus) -> None:
     """What `b` wished to hear before is heard from now on: its wishes are in order too."""
     close = b.listen("t.ping", lambda message: b.answer(message.reply, b"pong"))
 
@@ -131,25 +131,25 @@ async def until_listening(a: Backplane, b: Backplane) -> None:
     close()
 
 
-async def until_nobody(end: Backplane, subject: str) -> None:
+async def until_nobody(end: Bus, subject: str) -> None:
     async def is_nobody() -> bool:
         return await answers(end, subject) is None
 
     await until(is_nobody)
 
 
-async def test_a_question_is_answered_by_whoever_listens(ends: tuple[Backplane, Backplane]) -> None:
+async def test_a_question_is_answered_by_whoever_listens(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     b.listen("t.ask", lambda message: b.answer(message.reply, b"here: " + message.data))
     await until_listening(a, b)
     assert await answers(a, "t.ask", 10) == b"here: ?"
 
 
-async def test_that_nobody_listens_is_known_at_once(ends: tuple[Backplane, Backplane]) -> None:
+async def test_that_nobody_listens_is_known_at_once(ends: tuple[Bus, Bus]) -> None:
     assert await answers(ends[0], "t.nobody", 10) is None
 
 
-async def test_whoever_stops_listening_is_nobody(ends: tuple[Backplane, Backplane]) -> None:
+async def test_whoever_stops_listening_is_nobody(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     close = b.listen("t.brief", lambda message: b.answer(message.reply, b"yes"))
     await until_listening(a, b)
@@ -158,7 +158,7 @@ async def test_whoever_stops_listening_is_nobody(ends: tuple[Backplane, Backplan
     await until_nobody(a, "t.brief")
 
 
-async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Backplane, Backplane]) -> None:
+async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Bus, Bus]) -> None:
     third = bench.connect()
     await third.start()
     await until(lambda: third.is_up)
@@ -168,7 +168,7 @@ async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Backplane,
     await until_nobody(ends[0], "t.third")
 
 
-async def test_what_is_too_large_is_refused_and_what_fits_arrives_whole(ends: tuple[Backplane, Backplane]) -> None:
+async def test_what_is_too_large_is_refused_and_what_fits_arrives_whole(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     heard: list[bytes] = []
     b.listen("t.large", lambda message: heard.append(message.data))
@@ -181,11 +181,11 @@ async def test_what_is_too_large_is_refused_and_what_fits_arrives_whole(ends: tu
 
 
 @pytest.mark.parametrize("bench", ["nats"], indirect=True)  # in memory, a fault is the test's own, and must be seen
-async def test_a_handler_that_fails_hears_the_next_message(ends: tuple[Backplane, Backplane]) -> None:
+async def test_a_handler_that_fails_hears_the_next_message(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     heard: list[bytes] = []
 
-    def hear(message: Message) -> None:
+    def hear(message: BusMessage) -> None:
         heard.append(message.data)
         raise RuntimeError("a fault")
 
@@ -196,9 +196,7 @@ async def test_a_handler_that_fails_hears_the_next_message(ends: tuple[Backplane
     await until(lambda: heard == [b"1", b"2"])
 
 
-async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(
-    bench: Bench, ends: tuple[Backplane, Backplane]
-) -> None:
+async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench: Bench, ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     states: list[bool] = []
     a.on_state = states.append
@@ -221,7 +219,7 @@ async def test_a_bus_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None
     server = NatsServer(tmp_path)
     await server.start()
     await server.kill()
-    end = Nats((server.url,), Access(), "test")
+    end = NatsBus((server.url,), NatsAuth(), "test")
     await end.start()
     try:
         await until(lambda: end.problem is not None)

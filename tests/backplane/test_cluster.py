@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.members import MISSED, Cluster
-from tabrelay.bus.memory import Hub, Memory
+from tabrelay.bus.members import MISSED, Membership
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabserver.wire.events import Opened, Violation
 from tests.backplane.conftest import Pair
 from tests.support.waiting import until
@@ -20,12 +20,12 @@ BEAT_S = 0.05
 class Member:
     """One node, and what it heard."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: MemoryBroker) -> None:
         self.beats = 0
         self.heard: list[str | None] = []
         self.lost: list[str] = []
-        self.bus = Memory(hub)
-        self.cluster = Cluster(self.bus, b"key", self._about, BEAT_S)
+        self.bus = MemoryBus(hub)
+        self.cluster = Membership(self.bus, b"key", self._about, BEAT_S)
         self.cluster.handle("word", lambda node, header, payload: self.heard.append(payload))
         self.cluster.on_lost.append(self.lost.append)
 
@@ -44,7 +44,7 @@ class Party:
     """Two nodes on a bus."""
 
     def __init__(self) -> None:
-        self.hub = Hub()
+        self.hub = MemoryBroker()
         self.a, self.b = Member(self.hub), Member(self.hub)
 
     async def beat(self, times: int) -> None:
@@ -135,14 +135,14 @@ async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) ->
 
 async def test_headers_of_any_shape_leave_a_relay_on_the_bus(pair: Pair) -> None:
     """Whatever another relay, of a later version perhaps, sends in them."""
-    stranger = Cluster(Memory(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    stranger = Membership(MemoryBus(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
     await stranger.start()
     async with pair.worker(pair.a, "notes"):
         await _harass(pair, stranger)
     await stranger.stop()
 
 
-async def _harass(pair: Pair, stranger: Cluster) -> None:
+async def _harass(pair: Pair, stranger: Membership) -> None:
     await pair.b.has_found("notes")
     names = ("a", "c", "i", "m", "o", "why", "tab", "error", "code", "again", "gen", "rows", "server", "since", "from")
     for op in ("call", "cancel", "say", "end", "listen", "done", "fail", "note", "pin", "refused", "heard", "lost"):
@@ -161,7 +161,7 @@ async def _harass(pair: Pair, stranger: Cluster) -> None:
 
 async def test_a_channel_or_a_caller_that_no_frame_can_carry_reaches_no_browser(pair: Pair) -> None:
     """Channel ids are written into frames without escapes."""
-    stranger = Cluster(Memory(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    stranger = Membership(MemoryBus(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
     await stranger.start()
     async with pair.worker(pair.a, "notes") as worker:
         await pair.b.has_found("notes")

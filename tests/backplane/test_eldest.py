@@ -10,9 +10,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from tabrelay.bus.members import Cluster
-from tabrelay.bus.memory import Hub, Memory
-from tabrelay.faces.nodes.leader import Eldest
+from tabrelay.bus.members import Membership
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
+from tabrelay.faces.nodes.leader import LeaderProxy
 from tests.support.waiting import until
 
 
@@ -33,12 +33,12 @@ class Duo:
     """Two nodes on one bus. The first is the elder."""
 
     def __init__(self) -> None:
-        self.hub = Hub()
-        self.elder, self.younger = (Cluster(Memory(self.hub), b"key", beat_s=0.2) for _ in range(2))
+        self.hub = MemoryBroker()
+        self.elder, self.younger = (Membership(MemoryBus(self.hub), b"key", beat_s=0.2) for _ in range(2))
         self.elder.since -= 10
         self.room = Room()
-        Eldest(self.room, self.elder)
-        self.face = Eldest(Room(), self.younger)
+        LeaderProxy(self.room, self.elder)
+        self.face = LeaderProxy(Room(), self.younger)
 
     async def ask(self) -> tuple[int, bytes]:
         """A request at the younger one: status and body of the answer."""

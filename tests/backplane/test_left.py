@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bus import envelope
-from tabrelay.bus.bus import Message
+from tabrelay.bus.bus import BusMessage
 from tabserver.wire.events import Closed, Received
 from tests.backplane.conftest import Pair, Stream, ending, meeting
 from tests.support.relay import RunningRelay, modern
@@ -69,7 +69,7 @@ async def test_calls_that_are_refused_one_after_the_other_are_all_told(
         await worker.hang_up()
         await until(lambda: has_no_browser(hasty.b))
         hasty.hub.mend()
-        said: list[tuple[Message, Any]] = []
+        said: list[tuple[BusMessage, Any]] = []
         monkeypatch.setattr(hasty.hub, "deliver", lambda message, on_nobody: said.append((message, on_nobody)))
         calls = [asyncio.create_task(hasty.a.call("notes", "echo")) for _ in range(3)]
         await until(lambda: sum(envelope.unpack(message.data)[0]["op"] == "call" for message, _ in said) == 3)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.members import Cluster
-from tabrelay.bus.memory import Memory
+from tabrelay.bus.members import Membership
+from tabrelay.bus.memory import MemoryBus
 from tabrelay.faces.mcp.event_store import holder
 from tabrelay.faces.mcp.session_store import digest
 from tabserver import Context, tool
@@ -191,7 +191,7 @@ async def test_a_stream_is_nobody_elses_at_another_relay_either(pair: Pair) -> N
 async def test_a_relay_lends_a_stream_only_to_whom_it_belongs(pair: Pair) -> None:
     """Whoever asks on the bus has checked that already, and is not believed."""
     steps, answers = Steps(), asyncio.Queue[dict[str, Any]]()
-    other = Cluster(Memory(pair.hub), pair.b.tokens.session_key())
+    other = Membership(MemoryBus(pair.hub), pair.b.tokens.session_key())
     other.handle("lent", lambda node, header, payload: answers.put_nowait(header))
     await other.start()
     async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):

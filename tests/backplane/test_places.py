@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.memory import Memory
+from tabrelay.bus.memory import MemoryBus
 from tests.backplane.conftest import Pair, Stream, answer_of, ending, meeting, open_session
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ async def trio(tmp_path: Path) -> AsyncIterator[tuple[Pair, RunningRelay]]:
     settings: dict[str, Any] = {"away_wait_s": 2.0}
     async with (
         meeting(tmp_path, **settings) as pair,
-        RunningRelay(tmp_path, backplane=Memory(pair.hub), **settings) as third,
+        RunningRelay(tmp_path, backplane=MemoryBus(pair.hub), **settings) as third,
     ):
         await third.knows(nodes=3)
         yield pair, third

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bus.memory import Hub, Memory
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
 from tabserver.wire import jsonrpc
@@ -105,11 +105,11 @@ async def test_a_browser_that_leaves_with_the_call_is_told_as_unknown(pair: Pair
 
 
 async def test_a_busy_browser_refuses_with_nothing_delivered(tmp_path: Path) -> None:
-    hub = Hub()
+    hub = MemoryBroker()
     limit: dict[str, Any] = {"in_flight_server": 1}
     async with (
-        RunningRelay(tmp_path, backplane=Memory(hub), **limit) as a,
-        RunningRelay(tmp_path, backplane=Memory(hub), **limit) as b,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), **limit) as a,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), **limit) as b,
         SyntheticWorker(b.url, b.token, "notes") as worker,
     ):
         await a.has_found("notes")

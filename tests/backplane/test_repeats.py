@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tabrelay.bus.redelivery import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Repeats
+from tabrelay.bus.redelivery import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Redelivery
 
 
-def said(repeats: Repeats, node: str, now: float = 0.0) -> list[str | None]:
+def said(repeats: Redelivery, node: str, now: float = 0.0) -> list[str | None]:
     return [kept.payload for kept in repeats.due(node, now)]
 
 
 def test_what_was_said_is_due_to_those_it_was_for_in_its_order() -> None:
-    repeats = Repeats(10.0)
+    repeats = Redelivery(10.0)
     repeats.keep(frozenset({"b"}), {"op": "x"}, "1", 0.0)
     repeats.keep(frozenset({"c"}), {"op": "x"}, "2", 0.0)
     repeats.keep(frozenset({"b", "c"}), {"op": "x"}, "3", 0.0)
@@ -18,7 +18,7 @@ def test_what_was_said_is_due_to_those_it_was_for_in_its_order() -> None:
 
 
 def test_nobody_gets_what_nobody_waits_for_any_more() -> None:
-    repeats = Repeats(10.0)
+    repeats = Redelivery(10.0)
     repeats.keep(frozenset({"b"}), {}, "old", 0.0)
     repeats.keep(frozenset({"b"}), {}, "new", 8.0)
     assert said(repeats, "b", 10.0) == ["old", "new"]
@@ -28,7 +28,7 @@ def test_nobody_gets_what_nobody_waits_for_any_more() -> None:
 
 
 def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
-    repeats = Repeats(10.0)
+    repeats = Redelivery(10.0)
     for number in range(MOST + 5):
         repeats.keep(frozenset({"b"}), {}, str(number), 0.0)
     assert said(repeats, "b")[:1] == ["5"]

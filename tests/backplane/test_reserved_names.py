@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from tabrelay.peers.nodes.locator import _is_better
-from tabrelay.peers.nodes.remote_peer import Place, RemotePeer
+from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
 from tabserver.wire.events import Parted
 from tests.backplane.conftest import Pair, meeting
 from tests.relay.test_reserved_names import dial_without_greeting, greet, is_away, stranger
@@ -80,7 +80,7 @@ async def test_a_third_relay_takes_a_browser_in_its_grace_for_the_holder(
     principal: str, state: str, is_reserved: bool, is_adopted: bool
 ) -> None:
     known = RemotePeer.__new__(RemotePeer)
-    known.place = Place("notes", "node-a", 1, "w1", "same")
+    known.place = BrowserLocation("notes", "node-a", 1, "w1", "same")
     known.is_there, known.is_reserved = False, is_reserved
-    newer = Place("notes", "node-b", 2 if principal == "other" else 0, "w2", principal)
+    newer = BrowserLocation("notes", "node-b", 2 if principal == "other" else 0, "w2", principal)
     assert _is_better(newer, {"state": state, "reserved": True}, known) is is_adopted

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tabrelay.bus.memory import Hub, Memory
-from tabrelay.faces.mcp.session_store import Diary, digest
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
+from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests import canary
@@ -39,7 +39,7 @@ async def test_a_session_that_was_ended_at_one_relay_is_dead_at_the_others(pair:
 
 
 def test_what_is_told_late_does_not_undo_the_end_of_a_session() -> None:
-    diary = Diary(None)
+    diary = SessionStore(None)
     diary.end("id", 20.0)
     assert diary.learn(digest("id"), {"last_used": 30, "level": "debug"}) is None
     page = diary.find("id")
@@ -81,10 +81,10 @@ async def test_a_stream_of_2024_takes_messages_at_any_relay(pair: Pair) -> None:
 
 
 async def test_a_pairing_code_of_one_relay_is_good_once_and_at_any_of_them(tmp_path: Path) -> None:
-    hub, url = Hub(), "https://relay.test"
+    hub, url = MemoryBroker(), "https://relay.test"
     async with (
-        RunningRelay(tmp_path, backplane=Memory(hub), public_url=url) as a,
-        RunningRelay(tmp_path, backplane=Memory(hub), public_url=url) as b,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), public_url=url) as a,
+        RunningRelay(tmp_path, backplane=MemoryBus(hub), public_url=url) as b,
     ):
         await a.knows(nodes=2)
         await b.knows(nodes=2)

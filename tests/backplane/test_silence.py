@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.bus.bus import BusDown, Message
-from tabrelay.bus.nats import Access, Nats
+from tabrelay.bus.bus import BusDown, BusMessage
+from tabrelay.bus.nats import NatsAuth, NatsBus
 from tests.support.nats import NatsServer
 from tests.support.waiting import until
 
@@ -93,40 +93,40 @@ async def ways(server: NatsServer) -> AsyncIterator[list[Way]]:
         yield [await stack.enter_async_context(Way(server)) for _ in range(2)]
 
 
-async def stop(end: Nats) -> None:
+async def stop(end: NatsBus) -> None:
     stopping = asyncio.create_task(end.stop())
     await asyncio.wait((stopping,), timeout=STOP_S)
     assert stopping.done()
     await stopping
 
 
-def send_much(end: Nats) -> None:
+def send_much(end: NatsBus) -> None:
     """More than all that is between the two can hold."""
     with pytest.raises(BusDown, match="that much"):
         while True:
             end.send("t.much", bytes(256 * 1024))
 
 
-def listen_much(end: Nats) -> None:
+def listen_much(end: NatsBus) -> None:
     """No single wish is large, and all of them together are as many as nats-py writes down and more."""
     for number in range(12_000):
         end.listen(f"t.{'x' * 1200}.{number}", lambda message: None)
 
 
-def do_nothing(end: Nats) -> None:
+def do_nothing(end: NatsBus) -> None:
     pass
 
 
 @pytest.mark.parametrize("burden", [send_much, listen_much, do_nothing])
 async def test_a_server_that_falls_silent_is_left_for_another(
-    server: NatsServer, ways: list[Way], burden: Callable[[Nats], None]
+    server: NatsServer, ways: list[Way], burden: Callable[[NatsBus], None]
 ) -> None:
-    end = Nats(tuple(way.url for way in ways), Access(), "test", ping_s=PING_S)
+    end = NatsBus(tuple(way.url for way in ways), NatsAuth(), "test", ping_s=PING_S)
     states: list[bool] = []
     end.on_state = states.append
     heard: list[bytes] = []
 
-    def hear(message: Message) -> None:
+    def hear(message: BusMessage) -> None:
         heard.append(message.data)
 
     end.listen("t.heard", hear)
@@ -152,8 +152,8 @@ async def test_a_server_that_falls_silent_is_left_for_another(
 
 
 @pytest.mark.parametrize("burden", [send_much, listen_much])
-async def test_a_relay_whose_bus_is_silent_can_stop(ways: list[Way], burden: Callable[[Nats], None]) -> None:
-    end = Nats((ways[0].url,), Access(), "test")
+async def test_a_relay_whose_bus_is_silent_can_stop(ways: list[Way], burden: Callable[[NatsBus], None]) -> None:
+    end = NatsBus((ways[0].url,), NatsAuth(), "test")
     await end.start()
     await until(lambda: end.is_up)
     ways[0].hush()

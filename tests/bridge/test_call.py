@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bridge.client import Client, ClientError
+from tabrelay.bridge.client import McpClient, RequestFailed
 from tabrelay.bridge.credentials import Fixed
-from tabrelay.bridge.http import Upstream as Http
-from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.http import HttpEndpoint as Http
+from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.target import UrlTarget
 from tabserver import Context, Elicit, Image, ToolError
 from tabserver.handlers.toolbox import Toolbox, tool
@@ -275,9 +275,9 @@ async def test_a_check_of_an_older_server_shakes_hands(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def client(server: Upstream) -> AsyncIterator[Client]:
-    outbound = Outbound(Http(UrlTarget(server.url)), Fixed(None, "No."), {}, Limits(timeout_ms=10_000))
-    async with Client(outbound) as talk:
+async def client(server: Upstream) -> AsyncIterator[McpClient]:
+    outbound = Outbound(Http(UrlTarget(server.url)), Fixed(None, "No."), {}, OutboundLimits(timeout_ms=10_000))
+    async with McpClient(outbound) as talk:
         yield talk
     await outbound.close()
 
@@ -296,7 +296,7 @@ async def test_a_server_that_asks_for_ever_is_left() -> None:
     more = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
     async with Upstream({"tools/call": result(more)}) as server, client(server) as talk:
         await talk.greet()
-        with pytest.raises(ClientError, match="10 times"):
+        with pytest.raises(RequestFailed, match="10 times"):
             await talk.call("x", {})
         assert len(server.all("tools/call")) == 10
 

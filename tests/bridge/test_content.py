@@ -29,7 +29,7 @@ RESULT: dict[str, Any] = {
 
 
 def show(value: dict[str, Any], format: str, folder: Path, name: str = "shot") -> str:
-    return render.result(value, format, render.Folder(folder, name))
+    return render.result(value, format, render.OutputFolder(folder, name))
 
 
 def test_a_result_as_text_has_its_pictures_in_files(tmp_path: Path) -> None:

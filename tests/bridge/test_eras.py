@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bridge.outbound import Limits
+from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.stdio import BridgeHere, request
 from tests.support.upstream import Reply, Upstream, result, status
 
@@ -155,7 +155,7 @@ async def test_a_subscription_may_be_silent_for_longer_than_the_timeout_and_ends
         gone.set()
 
     async with Upstream({"subscriptions/listen": listen}) as server:
-        async with BridgeHere(server.url, limits=Limits(timeout_ms=500)) as bridge:
+        async with BridgeHere(server.url, limits=OutboundLimits(timeout_ms=500)) as bridge:
             await bridge.send(modern("subscriptions/listen"))
             assert await bridge.next() == notice
         async with asyncio.timeout(10):

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.bridge.sse_parser import Event, Events, EventTooLarge
+from tabrelay.bridge.sse_parser import EventTooLarge, SseEvent, SseParser
 
 LINES = ["data: ä€𝄞", "data: x", "", ": c", "id: é", "event: e", "retry: 5"]
 
 
-def read(*chunks: bytes, limit: int = 1000) -> tuple[list[Event], Events]:
-    events = Events(limit)
+def read(*chunks: bytes, limit: int = 1000) -> tuple[list[SseEvent], SseParser]:
+    events = SseParser(limit)
     found = [event for chunk in chunks for event in events.feed(chunk)]
     last = events.close()
     return (found if last is None else [*found, last]), events
@@ -21,17 +21,17 @@ def read(*chunks: bytes, limit: int = 1000) -> tuple[list[Event], Events]:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_lines_may_end_in_three_ways(end: bytes) -> None:
     found, _ = read(end.join([b": hello", b"event: message", b"data: one", b"", b"data:two", b"data: three", b"", b""]))
-    assert found == [Event("message", b"one"), Event("message", b"two\nthree")]
+    assert found == [SseEvent("message", b"one"), SseEvent("message", b"two\nthree")]
 
 
 def test_one_blank_after_the_colon_is_left_out_and_no_more() -> None:
     found, _ = read(b"data:  x\n\n")
-    assert found == [Event("message", b" x")]
+    assert found == [SseEvent("message", b" x")]
 
 
 def test_an_event_that_the_end_cut_off_is_given_but_its_id_does_not_count() -> None:
     found, events = read(b"id: 1\ndata: a\n\nid: 2\ndata: b")
-    assert found == [Event("message", b"a"), Event("message", b"b")]
+    assert found == [SseEvent("message", b"a"), SseEvent("message", b"b")]
     assert events.last_id == "1"
 
 
@@ -44,7 +44,7 @@ def test_an_event_without_data_only_says_where_we_are() -> None:
 
 def test_fields_that_make_no_sense_are_left_out() -> None:
     found, events = read(b"\xef\xbb\xbfdata: x\nretry: soon\nid: a\0b\nwhat: ever\nretry\n\n")
-    assert found == [Event("message", b"x")]
+    assert found == [SseEvent("message", b"x")]
     assert (events.last_id, events.retry_ms) == (None, None)
 
 
@@ -75,10 +75,10 @@ def test_the_limit_is_for_one_event_and_comments_are_none() -> None:
 
 
 def test_a_stream_that_goes_on_begins_with_a_whole_event() -> None:
-    events = Events(1000)
-    assert list(events.feed(b"id: 1\ndata: a\n\nid: 2\ndata: hal")) == [Event("message", b"a")]
+    events = SseParser(1000)
+    assert list(events.feed(b"id: 1\ndata: a\n\nid: 2\ndata: hal")) == [SseEvent("message", b"a")]
     events.restart()
-    assert list(events.feed(b"id: 2\ndata: half\n\n")) == [Event("message", b"half")]
+    assert list(events.feed(b"id: 2\ndata: half\n\n")) == [SseEvent("message", b"half")]
     assert events.last_id == "2"
 
 

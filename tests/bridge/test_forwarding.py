@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tabrelay.bridge import bridge
-from tabrelay.bridge.outbound import Limits
+from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.stdio import BridgeHere, request, until
 from tests.support.upstream import Reply, Upstream, cut, hang, result, status
 
@@ -279,7 +279,7 @@ async def test_an_event_over_the_limit_ends_the_stream_and_the_request_is_told()
         finally:
             gone.set()
 
-    limits = Limits(timeout_ms=10_000, max_event=1 << 20)
+    limits = OutboundLimits(timeout_ms=10_000, max_event=1 << 20)
     async with Upstream({"x": flood}) as server, BridgeHere(server.url, limits=limits) as bridge:
         error = (await bridge.ask("x"))["error"]
         assert error["code"] == -32000
@@ -291,7 +291,7 @@ async def test_an_event_over_the_limit_ends_the_stream_and_the_request_is_told()
 
 
 def test_the_limit_is_eight_mebibytes_and_the_timeout_five_minutes() -> None:
-    assert Limits() == Limits(timeout_ms=300_000, max_event=8 * 1024 * 1024)
+    assert OutboundLimits() == OutboundLimits(timeout_ms=300_000, max_event=8 * 1024 * 1024)
 
 
 async def stream_without_answer(reply: Reply) -> None:
@@ -402,7 +402,7 @@ async def silent_stream(reply: Reply) -> None:
 
 @pytest.mark.parametrize("handler", [hang, silent_stream], ids=["no-head", "silent-stream"])
 async def test_silence_ends_with_an_error_after_the_timeout(handler: Any) -> None:
-    limits = Limits(timeout_ms=700)
+    limits = OutboundLimits(timeout_ms=700)
     async with Upstream({"tools/list": handler}) as server, BridgeHere(server.url, limits=limits) as bridge:
         error = (await bridge.ask("tools/list"))["error"]
         assert error["code"] == -32000
@@ -420,7 +420,7 @@ async def test_a_stream_that_goes_on_may_take_longer_than_the_timeout() -> None:
         await reply.answer("late")
         await reply.end()
 
-    limits = Limits(timeout_ms=2000)
+    limits = OutboundLimits(timeout_ms=2000)
     async with Upstream({"x": drip}) as server, BridgeHere(server.url, limits=limits) as bridge:
         assert (await bridge.ask("x"))["result"] == "late"
 

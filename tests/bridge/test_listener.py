@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bridge.outbound import Limits
+from tabrelay.bridge.outbound import OutboundLimits
 from tests.support.stdio import BridgeHere, QuickClock, until
 from tests.support.upstream import Reply, Upstream, cut, hang, status
 
@@ -59,7 +59,7 @@ async def test_it_takes_no_part_in_the_timeout() -> None:
         await reply.event(NOTICE)
         await hang(reply)
 
-    async with Upstream({"GET": late}) as server, listening(server, limits=Limits(timeout_ms=1000)) as bridge:
+    async with Upstream({"GET": late}) as server, listening(server, limits=OutboundLimits(timeout_ms=1000)) as bridge:
         await bridge.initialize()
         assert await bridge.next() == NOTICE
         assert len(server.all("GET")) == 1

@@ -20,8 +20,8 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
 from tabrelay.bridge.oauth.credentials import OAuth
-from tabrelay.bridge.oauth.sdk_flow import Flow, Wish
-from tabrelay.bridge.oauth.token_store import Record, Store
+from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenWish
+from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn
 from tests.support.authority import Authority
 from tests.support.stdio import BridgeChild, BridgeHere, QuickClock, request
 from tests.support.upstream import Reply, Upstream, status
@@ -49,8 +49,8 @@ async def bridge(
     server: Authority, home: Path, clock: Clock | None = None, ask: Any = None, **wish: Any
 ) -> AsyncIterator[BridgeHere]:
     credentials = OAuth(
-        Store(home / "oauth", server.url),
-        lambda: Wish(server.url, **wish),
+        OAuthStore(home / "oauth", server.url),
+        lambda: TokenWish(server.url, **wish),
         ask or Asked(),
         is_early=wish.get("grant") == "client_credentials",
         clock=clock,
@@ -180,7 +180,7 @@ async def test_an_address_that_does_not_lead_to_the_web_is_never_opened(tmp_path
         # What is no web address at all the SDK takes for no address, and tries the usual one.
         assert all(url.startswith(f"{server.base}/authorize?") for url in ask.urls)
     with pytest.raises(OAuthFlowError, match="can't be used"):
-        Flow(Wish(server.url), Record(), QuickClock(), ask)._check(endpoint)
+        SignInFlow(TokenWish(server.url), StoredSignIn(), QuickClock(), ask)._check(endpoint)
 
 
 async def test_tokens_are_not_sent_over_plain_http_to_other_computers(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def test_several_bridges_of_one_user_ask_once(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path) -> None:
-    store, clock = Store(tmp_path, "x"), QuickClock()
+    store, clock = OAuthStore(tmp_path, "x"), QuickClock()
     code = (
         "import asyncio, sys, pathlib\n"
         "from tabrelay.bridge.oauth.token_store import Store\n"
@@ -273,14 +273,14 @@ async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path)
 
 
 def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
-    store = Store(tmp_path, "x")
-    store.save(Record("t", 1.0))
+    store = OAuthStore(tmp_path, "x")
+    store.save(StoredSignIn("t", 1.0))
     assert store.load().access_token == "t"
     [path] = tmp_path.glob("*.json")
     for text in ("", "[]", '{"what": 1}', "\x00"):
         path.write_text(text)
-        assert store.load() == Record()
-    assert Store(tmp_path, "y").load() == Record()
+        assert store.load() == StoredSignIn()
+    assert OAuthStore(tmp_path, "y").load() == StoredSignIn()
 
 
 # -- where the browser comes back to -----------------------------------------------------------------------------------
@@ -377,6 +377,6 @@ async def test_a_refusal_of_the_wrong_kind_is_not_a_reason_to_ask(tmp_path: Path
 
 async def test_credentials_that_can_not_be_kept_say_where(tmp_path: Path) -> None:
     (tmp_path / "oauth").write_text("in the way")
-    credentials = OAuth(Store(tmp_path / "oauth", "x"), lambda: Wish("http://127.0.0.1:9/"), agree)
+    credentials = OAuth(OAuthStore(tmp_path / "oauth", "x"), lambda: TokenWish("http://127.0.0.1:9/"), agree)
     with pytest.raises(CredentialsError, match="oauth"):
         await credentials._obtain(None, None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tabrelay.bridge.backoff import LONGEST_RETRY_AFTER_S, Again, read_retry_after
+from tabrelay.bridge.backoff import LONGEST_RETRY_AFTER_S, RetryAfter, read_retry_after
 from tests.support.stdio import BridgeHere, QuickClock
 from tests.support.upstream import Upstream, result, status
 
@@ -17,7 +17,7 @@ NOW = 1_800_000_000.0
 @pytest.mark.parametrize("jump_s", [-86_400, -3600, -1, 0, 1, 3600, 86_400])
 def test_a_date_to_come_back_at_is_never_waited_for_longer_than_a_minute(jump_s: int) -> None:
     retry_after_s = read_retry_after(formatdate(NOW + 2, usegmt=True), NOW + jump_s)
-    wait_s = Again(1, is_repeatable=True).after_status(503, retry_after_s)
+    wait_s = RetryAfter(1, is_repeatable=True).after_status(503, retry_after_s)
     assert wait_s is None or 0 <= wait_s <= LONGEST_RETRY_AFTER_S
 
 

@@ -6,8 +6,8 @@ import re
 from types import SimpleNamespace
 from typing import Any, Final
 
-from tabrelay.routing.deadline_queue import Ticker
-from tabrelay.routing.drain import Tally
+from tabrelay.routing.deadline_queue import DeadlineQueue
+from tabrelay.routing.drain import InFlightCounter
 
 _ADDRESS: Final = re.compile(rb"/[a-z]+")
 
@@ -19,8 +19,8 @@ def has_one_host(headers: Any) -> bool:
 class FakeLane:
     def __init__(self, requests: list[tuple[bytes, bytes, bytes]]) -> None:
         self._requests = requests
-        self.exchanges = Tally(lambda: None)
-        self.waits: Ticker[Any] = Ticker(60.0, lambda ticket: ticket.hand_over())
+        self.exchanges = InFlightCounter(lambda: None)
+        self.waits: DeadlineQueue[Any] = DeadlineQueue(60.0, lambda ticket: ticket.hand_over())
 
     def knows(self, url: bytes, headers: Any) -> bool:
         return True

@@ -17,7 +17,7 @@ import h11
 import uvicorn
 from uvicorn.server import ServerState
 
-from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.http_protocol import HttpProtocol
 from tests.fuzz.fast_path import FakeLane, has_one_host
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
@@ -27,11 +27,11 @@ MAX_HEADER: Final = 4 * 1024
 MAX_AHEAD: Final = 64 * 1024
 
 
-class WithLane(LimitedHttp):
+class WithLane(HttpProtocol):
     max_header = MAX_HEADER
 
 
-class WithoutLane(LimitedHttp):
+class WithoutLane(HttpProtocol):
     max_header = MAX_HEADER
     lane = None
 
@@ -54,7 +54,7 @@ async def _both(reads: list[bytes]) -> tuple[End, End]:
     return await _by_relay(reads, WithLane), await _by_relay(reads, WithoutLane)
 
 
-async def _by_relay(reads: list[bytes], kind: type[LimitedHttp]) -> End:
+async def _by_relay(reads: list[bytes], kind: type[HttpProtocol]) -> End:
     """The requests in order, the status of each answer, and how many requests can be compared with h11's."""
     app = _Application()
     lane = FakeLane(app.requests)

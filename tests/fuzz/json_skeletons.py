@@ -28,7 +28,7 @@ _LONE: Final = re.compile(r"[\ud800-\udfff]")
 def check(data: bytes) -> None:
     pieces = sliced(data)
     text = b"".join(pieces).decode("utf-8", "replace")
-    made = json_skeleton.Gist(10**9)
+    made = json_skeleton.JsonSkeleton(10**9)
     with patch.object(json_skeleton, "SHORT", SHORT):
         for start, end in _cuts(pieces, text):
             made.add(text[start:end])

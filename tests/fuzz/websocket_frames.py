@@ -23,7 +23,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError
 
 from tabrelay.peers.browsers.asgi_bypass import conduit_of
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tests.fuzz.slicing import sliced
 from tests.fuzz.transport import FakeTransport, settle
 
@@ -59,10 +59,15 @@ async def _both(reads: list[bytes]) -> tuple[Heard, Heard]:
 async def _by_relay(reads: list[bytes], *, is_direct: bool) -> Heard:
     app = _Application(is_direct)
     config = uvicorn.Config(
-        app, ws=LimitedWebSocket, lifespan="off", log_config=None, ws_max_size=MAX_MESSAGE, ws_per_message_deflate=False
+        app,
+        ws=WebSocketProtocol,
+        lifespan="off",
+        log_config=None,
+        ws_max_size=MAX_MESSAGE,
+        ws_per_message_deflate=False,
     )
     config.load()
-    connection, transport = LimitedWebSocket(config, ServerState(), {}), FakeTransport()
+    connection, transport = WebSocketProtocol(config, ServerState(), {}), FakeTransport()
     connection.connection_made(transport)
     connection.data_received(REQUEST)
     await settle(lambda: app.is_accepted)

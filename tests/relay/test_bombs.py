@@ -19,17 +19,17 @@ from websockets.typing import Subprotocol
 
 from tabrelay.calls.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
 from tabrelay.config.settings import Settings
-from tabrelay.faces.mcp.event_store import Memory, Stream
+from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.payloads.json_weight import PIECE, Weight, is_heavy
-from tabrelay.server.http_protocol import LimitedHttp
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.server.http_protocol import HttpProtocol
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Closed, Received, Violation
 from tabserver.wire.frames import CLOSE_SLOW, CLOSE_TOO_BIG, SUBPROTOCOL, Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker, bearer
 
@@ -60,7 +60,7 @@ async def closed(socket: ClientConnection) -> int | None:
 
 
 def held() -> int:
-    return LimitedWebSocket.tally.total
+    return WebSocketProtocol.tally.total
 
 
 async def until(is_so: Any) -> None:
@@ -142,7 +142,7 @@ async def test_a_message_in_crumbs_ends_the_connection(tmp_path: Path, fragment:
             assert json.loads(await socket.recv())["t"] == "welcome"
 
 
-def accepter(budget: Budget) -> Link[str]:
+def accepter(budget: MemoryBudget) -> Link[str]:
     link: Link[str] = Link.accepter(Terms(sid="s", epoch="e", build="b"), Limits(), budget=budget)
     link.connected(0.0)
     link.receive('{"t":"hello","v":[1,1],"build":"b","server":"notes","inst":"w1","rx":0}', None, 0.0)
@@ -161,7 +161,7 @@ async def test_text_that_is_none_ends_the_connection_and_no_other(tmp_path: Path
 
 
 def test_a_letter_that_widens_all_the_others_is_paid_for() -> None:
-    budget = Budget(40_000, slack=0)
+    budget = MemoryBudget(40_000, slack=0)
     link = accepter(budget)
     for index in range(4):
         head: dict[str, Any] = {"t": "part", "s": index + 1, "a": 0, "f": 1, "q": index, "n": 9}
@@ -175,7 +175,7 @@ def test_a_letter_that_widens_all_the_others_is_paid_for() -> None:
 
 @pytest.mark.parametrize("size", [3_000, 1_200_000])
 def test_what_waits_for_a_browser_is_paid_for_and_given_back(size: int) -> None:
-    budget = Budget(5_000_000, slack=0)
+    budget = MemoryBudget(5_000_000, slack=0)
     link = accepter(budget)
     link.send("c", Kind.REQ, "x" * size + WIDE, 0.0, id=1, caller=CALLER)
     assert budget.used >= 4 * size
@@ -305,8 +305,8 @@ async def test_a_notice_that_is_being_written_counts_until_it_is_and_wide_letter
 
 
 def test_streams_that_are_held_open_and_not_read_have_a_limit_together() -> None:
-    memory = Memory(most_bytes=1_000_000)
-    crowd = [Stream(f"s{number}", memory) for number in range(20)]
+    memory = EventStore(most_bytes=1_000_000)
+    crowd = [EventStream(f"s{number}", memory) for number in range(20)]
     for stream in crowd:
         stream.reader = object()
         for _ in range(3):
@@ -316,7 +316,7 @@ def test_streams_that_are_held_open_and_not_read_have_a_limit_together() -> None
 
 
 async def test_an_answer_that_nobody_fetches_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LimitedHttp, "stall_s", 0.3)
+    monkeypatch.setattr(HttpProtocol, "stall_s", 0.3)
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes") as worker:
 
         def talk(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:

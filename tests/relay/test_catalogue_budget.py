@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
-from tabrelay.faces.mcp.param_header_cache import MAX_SIZE, MirrorCache
-from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.faces.mcp.param_header_cache import MAX_SIZE, ParamHeaderCache
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Received
 from tests.support.relay import RunningRelay
@@ -116,7 +116,7 @@ async def test_of_a_list_without_end_and_a_long_introduction_the_relay_keeps_a_b
 
 
 def test_the_cache_of_repeated_arguments_is_bounded_and_knows_another_catalogue() -> None:
-    cache = MirrorCache()
+    cache = ParamHeaderCache()
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "h" * 1_000}}}
     other = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "Other"}}}
     for number in range(3 * MAX_SIZE // 1_000):
@@ -129,7 +129,7 @@ def test_the_cache_of_repeated_arguments_is_bounded_and_knows_another_catalogue(
 
 
 def test_a_catalogue_that_is_larger_than_the_budget_is_not_kept() -> None:
-    registry = Registry(Shelf(None), catalogue_budget=10_000)
+    registry = Registry(CatalogueStore(None), catalogue_budget=10_000)
     registry.declare("notes")
     registry.keep_catalogue("notes", Catalogue({}, tools=(tool(1, {"description": "x" * 20_000}),)))
     assert registry.find("notes").catalogue is None

@@ -28,7 +28,7 @@ from tabrelay.cli.main import _parser, main
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.observe import log_setup
 from tabrelay.server.runner import BindError, bind
-from tabrelay.system.open_browser import Opener, has_display
+from tabrelay.system.open_browser import PageOpener, has_display
 from tests.support.recorder import Wiretap
 
 WAIT_S = 30.0
@@ -300,7 +300,7 @@ def test_scripts_get_one_json_line() -> None:
 
 def test_the_browser_is_given_a_private_file_and_never_the_code(tmp_path: Path) -> None:
     opened: list[str] = []
-    opener = Opener(tmp_path, opened.append)
+    opener = PageOpener(tmp_path, opened.append)
     opener.open("http://127.0.0.1:4747/#pair=c0de", keep_s=3600)
     file = tmp_path / "open.html"
     assert "http://127.0.0.1:4747/#pair=c0de" in file.read_text()

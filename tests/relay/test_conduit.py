@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from tabrelay.peers.browsers.asgi_bypass import conduit_of
-from tabrelay.server.websocket_protocol import SIP, LimitedWebSocket
+from tabrelay.server.websocket_protocol import SIP, WebSocketProtocol
 from tests.support.waiting import until
 
 KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="
@@ -67,7 +67,7 @@ class Transport(asyncio.Transport):
 class Stage:
     """One WebSocket, and an application that writes down what it hears, by the conduit (if it may) or by ASGI."""
 
-    def __init__(self, *, by_conduit: bool, kind: type[LimitedWebSocket] = LimitedWebSocket) -> None:
+    def __init__(self, *, by_conduit: bool, kind: type[WebSocketProtocol] = WebSocketProtocol) -> None:
         self._by_conduit = by_conduit
         self._kind = kind
         self.heard: list[tuple[str, object]] = []
@@ -123,7 +123,7 @@ class Stage:
 
 
 async def outcome(
-    pieces: list[bytes], *, by_conduit: bool, kind: type[LimitedWebSocket] = LimitedWebSocket
+    pieces: list[bytes], *, by_conduit: bool, kind: type[WebSocketProtocol] = WebSocketProtocol
 ) -> tuple[list[tuple[str, object]], bytes, bool, int]:
     async with Stage(by_conduit=by_conduit, kind=kind) as stage:
         for piece in pieces:
@@ -172,7 +172,7 @@ def test_the_same_is_heard_and_said_with_and_without_it(pieces: list[bytes]) -> 
     asyncio.run(both())
 
 
-class ByLibrary(LimitedWebSocket):
+class ByLibrary(WebSocketProtocol):
     """Leaves every byte to the websockets library."""
 
     def data_received(self, data: bytes) -> None:
@@ -252,24 +252,24 @@ async def test_a_large_text_byte_by_byte_takes_no_more_than_its_size() -> None:
     size = 40_000
     text = frame(TEXT, b"x" * size)
     async with Stage(by_conduit=True) as stage:
-        before = LimitedWebSocket.tally.total
+        before = WebSocketProtocol.tally.total
         for at in range(len(text) - 1):
             stage.protocol.data_received(text[at : at + 1])
-            assert LimitedWebSocket.tally.total - before <= size
+            assert WebSocketProtocol.tally.total - before <= size
         assert stage.heard == []
         stage.protocol.data_received(text[-1:])
         await stage.settle()
         assert stage.heard == [("text", "x" * size)]
-        assert LimitedWebSocket.tally.total == before
+        assert WebSocketProtocol.tally.total == before
 
 
 async def test_what_is_whole_counts_until_it_is_taken() -> None:
     async with Stage(by_conduit=False) as stage:
-        before = LimitedWebSocket.tally.total
+        before = WebSocketProtocol.tally.total
         stage.protocol.data_received(frame(TEXT, b"x" * 40_000) + frame(TEXT, b"y" * 50_000))
-        assert LimitedWebSocket.tally.total - before == 90_000
+        assert WebSocketProtocol.tally.total - before == 90_000
         await stage.settle()
-        assert LimitedWebSocket.tally.total == before
+        assert WebSocketProtocol.tally.total == before
         assert len(stage.heard) == 2
 
 

@@ -12,12 +12,12 @@ import pytest
 from tabrelay.bus.envelope import MAX_MESSAGES, Assembly, BadEnvelope
 from tabrelay.calls.calls import Call
 from tabrelay.faces.mcp import modern
-from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, Editors
+from tabrelay.faces.mcp.acp_sessions import MAX_CALLED, MAX_CONDUCTORS, MAX_CONNECTIONS, MAX_ROWS, AcpSessions
 from tabrelay.observe import log_setup
-from tabrelay.observe.call_metrics import MAX_KNOWN, Meter
+from tabrelay.observe.call_metrics import MAX_KNOWN, CallMetrics
 from tabrelay.payloads.list_checks import MAX_URI
-from tabrelay.peers.upstreams.question_order import MAX_HABITS, Habits
-from tabrelay.translation.subscribers import MAX_SUBSCRIPTIONS, MAX_URIS, Audience
+from tabrelay.peers.upstreams.question_order import MAX_HABITS, AskHistory
+from tabrelay.translation.subscribers import MAX_SUBSCRIPTIONS, MAX_URIS, Subscribers
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -30,7 +30,7 @@ CALLER = Caller(Era.MODERN, "2026-07-28", "token:me", {"name": "c", "version": "
 
 
 def test_a_caller_subscribes_to_so_many_resources_and_all_of_a_server_to_so_many() -> None:
-    audience = Audience()
+    audience = Subscribers()
 
     def subscribe(channel: str, uri: str) -> str | None:
         refusal = audience.refusal(channel, uri)
@@ -77,7 +77,7 @@ async def test_of_browsers_that_are_gone_no_table_of_calls_is_kept(tmp_path: Pat
 
 
 def test_what_conductors_report_is_bounded() -> None:
-    editors = Editors(clock=lambda: 0.0)
+    editors = AcpSessions(clock=lambda: 0.0)
     server = {"server": "notes", "server_id": "s", "connections": [f"c{number}" for number in range(10_000)]}
     editors.report("one", {"agent": "a", "sessions": [{"session": "x", "servers": [server]}]})
     [row] = editors.describe(lambda name: True)
@@ -107,7 +107,7 @@ def test_a_node_has_so_many_messages_that_are_not_whole() -> None:
 
 
 def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
-    meter = Meter(most_servers=3)
+    meter = CallMetrics(most_servers=3)
     for number in range(2 * MAX_KNOWN):
         call = Call("c", 1, f"made/up{number}", "{}", CALLER)
         meter.ended(f"s{number}", call, 0.1, (None, ""))
@@ -116,7 +116,7 @@ def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
 
 
 def test_habits_of_tools_are_so_many() -> None:
-    habits = Habits()
+    habits = AskHistory()
     for number in range(2 * MAX_HABITS):
         habits.learn(f"tools/call t{number}", asks=False)
     assert len(habits._asks) == MAX_HABITS

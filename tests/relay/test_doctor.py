@@ -182,7 +182,7 @@ def test_without_a_screen_it_says_how_to_go_on(
 def test_a_check_that_falls_ill_does_not_end_the_others(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def _ill(patient: doctor.Patient) -> Any:
+    def _ill(patient: doctor.DiagnosedRelay) -> Any:
         raise ZeroDivisionError
 
     monkeypatch.setattr(doctor, "CHECKS", (_ill, *doctor.CHECKS))

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from tabrelay.errors import RelayUnavailable
-from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabserver.wire.events import Closed, Parted, Received
@@ -127,7 +127,7 @@ async def test_a_second_signal_stops_the_relay_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_waits_for_a_browser_is_refused_when_the_relay_stops(tmp_path: Path) -> None:
-    registry = Registry(Shelf(tmp_path / "servers.json"), declared=["notes"])
+    registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"])
     waiting = asyncio.create_task(registry.reach("notes", 600))
     await asyncio.wait([waiting], timeout=0)  # one turn: it waits now
     registry.close()

@@ -16,19 +16,19 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
-from tabrelay.admission.rate_limiter import MAX_KNOWN, Rates
+from tabrelay.admission.rate_limiter import MAX_KNOWN, RateLimiter
 from tabrelay.calls.calls import MAX_UNREAD_SIZE, Call, Notice, Pending
-from tabrelay.faces.mcp.event_store import MAX_STREAM, Memory, Stream
+from tabrelay.faces.mcp.event_store import MAX_STREAM, EventStore, EventStream
 from tabrelay.faces.web.pairing import MOST_HELD
-from tabrelay.routing.catalogue_store import Catalogue, Record, Shelf
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.registry import Registry
-from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.http_protocol import HttpProtocol
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Violation
 from tabserver.wire.frames import BEARER_PREFIX, SUBPROTOCOL, Caller, Greeting, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 from tests.support.raw import RawConnection
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
@@ -38,7 +38,7 @@ from tests.support.worker import SyntheticWorker
 
 
 def test_a_bucket_empties_at_once_and_fills_at_its_rate() -> None:
-    rates = Rates(per_s=10, burst=3)
+    rates = RateLimiter(per_s=10, burst=3)
     assert [rates.take("me", 100.0) for _ in range(3)] == [0, 0, 0]
     assert rates.take("me", 100.0) == pytest.approx(0.1)
     assert rates.take("you", 100.0) == 0
@@ -49,12 +49,12 @@ def test_a_bucket_empties_at_once_and_fills_at_its_rate() -> None:
 
 
 def test_without_a_rate_nobody_is_counted() -> None:
-    rates = Rates(0, 0)
+    rates = RateLimiter(0, 0)
     assert not any(rates.take("me", 1.0) for _ in range(1000))
 
 
 def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
-    rates = Rates(1, 1)
+    rates = RateLimiter(1, 1)
     for number in range(MAX_KNOWN + 500):
         rates.take(str(number), 1.0)
     assert len(rates._buckets) == MAX_KNOWN
@@ -132,7 +132,7 @@ async def test_connections_that_read_nothing_keep_nobody_out(tmp_path: Path) -> 
         def are_deaf() -> int:
             assert relay._server is not None
             found = relay._server.server_state.connections
-            return sum(isinstance(each, LimitedHttp) and each._stall is not None for each in found)
+            return sum(isinstance(each, HttpProtocol) and each._stall is not None for each in found)
 
         await until(lambda: are_deaf() == 3)
         assert (await relay.http.get("/-/healthz")).status_code == 200
@@ -172,9 +172,9 @@ def half_sent(relay: RunningRelay, path: str) -> bytes:
     return "\r\n".join([*lines, "Content-Length: 20", "", "{"]).encode()
 
 
-def slots_of(relay: RunningRelay) -> list[LimitedHttp]:
+def slots_of(relay: RunningRelay) -> list[HttpProtocol]:
     assert relay._server is not None
-    return [each for each in relay._server.server_state.connections if isinstance(each, LimitedHttp)]
+    return [each for each in relay._server.server_state.connections if isinstance(each, HttpProtocol)]
 
 
 @pytest.mark.parametrize("path", OPEN_ROUTES)
@@ -330,8 +330,8 @@ def test_notices_that_nobody_reads_are_bounded_in_size_and_the_last_one_stays() 
 
 
 def test_a_stream_that_is_read_slowly_is_bounded_too() -> None:
-    memory = Memory()
-    stream = Stream("s", memory)
+    memory = EventStore()
+    stream = EventStream("s", memory)
     stream.reader = object()
     for _ in range(100):
         stream.add(b"x" * 1_000_000)
@@ -341,7 +341,7 @@ def test_a_stream_that_is_read_slowly_is_bounded_too() -> None:
     assert memory.held == 0
 
 
-def accepter(budget: Budget, **limits: Any) -> Link[str]:
+def accepter(budget: MemoryBudget, **limits: Any) -> Link[str]:
     terms = Terms(sid="s", epoch="e", build="b", grace_ms=1000, max_message=10_000)
     link: Link[str] = Link.accepter(terms, Limits(max_message=10_000, **limits), budget=budget)
     link.connected(0.0)
@@ -364,7 +364,7 @@ def slices(link: Link[str], frame: int, count: int, size: int, first: int = 1) -
 
 
 def test_messages_that_are_never_finished_have_a_limit_over_all_links() -> None:
-    budget = Budget(20_000)
+    budget = MemoryBudget(20_000)
     links = [accepter(budget) for _ in range(64)]
     objections = [slices(link, 1, 10, 1_000) for link in links]
     assert budget.used <= budget.most == 30_000
@@ -376,7 +376,7 @@ def test_messages_that_are_never_finished_have_a_limit_over_all_links() -> None:
 
 
 def test_a_message_that_is_too_large_ends_the_session() -> None:
-    link = accepter(Budget(1_000_000))
+    link = accepter(MemoryBudget(1_000_000))
     [objection] = slices(link, 1, 13, 1_000)[:1]
     assert objection == Violation("a message of more than 10,000 characters", too_much=True)
 
@@ -418,7 +418,7 @@ async def test_a_browser_that_sends_too_much_is_closed_with_1009_and_the_next_on
 
 def test_the_registry_forgets_the_longest_unseen_names_and_never_the_declared() -> None:
     now = [0.0]
-    registry = Registry(Shelf(None), declared=["mine"], most=4, wall=lambda: now[0])
+    registry = Registry(CatalogueStore(None), declared=["mine"], most=4, wall=lambda: now[0])
     for number in range(10):
         now[0] += 1
         registry.declare(f"n{number}").last_seen = now[0]
@@ -430,7 +430,7 @@ def test_the_registry_forgets_the_longest_unseen_names_and_never_the_declared() 
 
 
 def test_catalogues_have_a_limit_together() -> None:
-    registry = Registry(Shelf(None), catalogue_budget=1_000_000)
+    registry = Registry(CatalogueStore(None), catalogue_budget=1_000_000)
     large = Catalogue({}, tools=({"name": "t", "description": "x" * 300_000},))
     for number in range(10):
         registry.declare(f"n{number}").last_seen = float(number)
@@ -455,31 +455,31 @@ async def test_names_that_come_by_the_thousand_are_not_a_write_each(tmp_path: Pa
     path = tmp_path / "servers.json"
     shelf = CountingShelf(path, most=20_000)
     for number in range(2000):
-        shelf.remember(f"s{number}", Record(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
+        shelf.remember(f"s{number}", StoredServer(Catalogue({"serverInfo": {"name": "x"}}), last_seen=float(number)))
         if number % 50 == 0:
             await asyncio.sleep(0)
     assert shelf.writes < 200
     shelf.flush()
-    assert len(Shelf(path).load()) == 2000
-    assert Shelf(path).load()["s1999"].last_seen == 1999.0
+    assert len(CatalogueStore(path).load()) == 2000
+    assert CatalogueStore(path).load()["s1999"].last_seen == 1999.0
 
 
 async def test_what_waits_to_be_written_is_written_soon_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "servers.json"
-    shelf = Shelf(path)
-    shelf.remember("alone", Record())
-    await until(lambda: set(Shelf(path).load()) == {"alone"})
-    shelf.remember("next", Record())
-    shelf.remember("last", Record(last_seen=1.0))
+    shelf = CatalogueStore(path)
+    shelf.remember("alone", StoredServer())
+    await until(lambda: set(CatalogueStore(path).load()) == {"alone"})
+    shelf.remember("next", StoredServer())
+    shelf.remember("last", StoredServer(last_seen=1.0))
     shelf.forget("alone")
-    await until(lambda: set(Shelf(path).load()) == {"next", "last"})
+    await until(lambda: set(CatalogueStore(path).load()) == {"next", "last"})
 
 
-class CountingShelf(Shelf):
+class CountingShelf(CatalogueStore):
     """Counts how often it writes."""
 
     writes = 0
 
-    def rows(self) -> dict[str, Record]:
+    def rows(self) -> dict[str, StoredServer]:
         self.writes += 1
         return super().rows()

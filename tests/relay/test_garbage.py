@@ -15,8 +15,8 @@ import pytest
 from websockets.server import ServerProtocol
 
 from tabrelay.calls.calls import Call
-from tabrelay.peers.browsers.writer import Writer
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.peers.browsers.writer import SocketWriter
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
@@ -74,7 +74,7 @@ def calls() -> int:
 
 
 def sockets() -> int:
-    return sum(type(each) in (LimitedWebSocket, ServerProtocol, Writer) for each in gc.get_objects())
+    return sum(type(each) in (WebSocketProtocol, ServerProtocol, SocketWriter) for each in gc.get_objects())
 
 
 def slowly(worker: SyntheticWorker, event: Received[str], message: dict[str, Any]) -> None:

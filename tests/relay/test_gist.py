@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tabrelay.payloads import json_skeleton
-from tabrelay.payloads.json_skeleton import Gist
+from tabrelay.payloads.json_skeleton import JsonSkeleton
 
 # What makes a difference in JSON, and what is easily mistaken for it.
 BITS = [
@@ -64,7 +64,7 @@ TEXTS = (
 
 
 def gist_of(text: str, cuts: list[int]) -> str | None:
-    made = Gist(MOST)
+    made = JsonSkeleton(MOST)
     cuts = sorted(min(cut, len(text)) for cut in cuts)
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
         made.add(text[start:end])
@@ -116,7 +116,7 @@ def test_long_strings_in_one_slice_are_taken_out_too() -> None:
 
 
 def test_what_can_not_become_json_any_more_is_not_looked_at_further() -> None:
-    made = Gist(MOST)
+    made = JsonSkeleton(MOST)
     made.add('{"text": "' + "x" * 50 + "\x01")
     assert made.is_bad
     made.add('"}')

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tabrelay.server.http_protocol import LimitedHttp
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.server.http_protocol import HttpProtocol
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
 from tabserver.wire.frames import SUBPROTOCOL, Kind
@@ -39,9 +39,9 @@ class Stage:
         return await self.lines[-1].open()
 
     @property
-    def connections(self) -> list[LimitedHttp]:
+    def connections(self) -> list[HttpProtocol]:
         assert self.relay._server is not None
-        return [each for each in self.relay._server.server_state.connections if isinstance(each, LimitedHttp)]
+        return [each for each in self.relay._server.server_state.connections if isinstance(each, HttpProtocol)]
 
     async def has_half_a_header(self) -> None:
         await until(lambda: any(each._head.data or each._ahead for each in self.connections))
@@ -195,7 +195,7 @@ async def test_what_a_browser_sends_before_it_is_let_in_harms_nobody_else(
         async with asyncio.timeout(20):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
-        assert LimitedWebSocket.tally.total == 0
+        assert WebSocketProtocol.tally.total == 0
         large = {**DONE, "content": [{"type": "text", "text": "y" * 60_000}]}
         worker.on_call = lambda worker, event, message: worker.send(
             event, Kind.RES, jsonrpc.result_message(message["id"], large)

@@ -20,7 +20,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from tabrelay.admission.oauth_keys import LIFE_S, PAUSE_S, Keys, KeysError
+from tabrelay.admission.oauth_keys import LIFE_S, PAUSE_S, JwksCache, JwksError
 from tabrelay.admission.policy import Policy
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.http.addresses import PolicyError
@@ -319,7 +319,7 @@ class Remote:
     async def fetch(self, url: str) -> Any:
         self.fetched.append(url)
         if self.fails:
-            raise KeysError("no")
+            raise JwksError("no")
         if url.endswith("/jwks"):
             return {"keys": [key.as_dict(private=False) if hasattr(key, "as_dict") else key for key in self.keys]}
         return {"issuer": self.issuer, "jwks_uri": "https://issuer.example/jwks"}
@@ -335,7 +335,7 @@ class Now:
 
 async def test_keys_are_fetched_once_then_again_when_a_new_one_is_named_and_never_too_often() -> None:
     remote, now = Remote(elliptic_key("a")), Now()
-    keys = Keys("https://issuer.example", fetch=remote.fetch, clock=now)
+    keys = JwksCache("https://issuer.example", fetch=remote.fetch, clock=now)
     await asyncio.gather(*(keys.prepare("a") for _ in range(20)))
     assert keys.find("a") is not None and len(remote.fetched) == 2  # metadata, keys
     remote.keys = [elliptic_key("b")]
@@ -351,7 +351,7 @@ async def test_keys_are_fetched_once_then_again_when_a_new_one_is_named_and_neve
 
 async def test_keys_that_cannot_be_renewed_count_for_an_hour_and_then_no_longer() -> None:
     remote, now = Remote(elliptic_key("a")), Now()
-    keys = Keys("https://issuer.example", "https://issuer.example/jwks", fetch=remote.fetch, clock=now)
+    keys = JwksCache("https://issuer.example", "https://issuer.example/jwks", fetch=remote.fetch, clock=now)
     await keys.prepare("a")
     remote.fails = True
     now.time += LIFE_S - 1
@@ -365,12 +365,12 @@ async def test_keys_that_cannot_be_renewed_count_for_an_hour_and_then_no_longer(
 async def test_who_answers_for_another_issuer_and_what_is_no_public_key_is_not_believed() -> None:
     remote = Remote(elliptic_key("a"))
     remote.issuer = "https://evil.example"
-    keys = Keys("https://issuer.example", fetch=remote.fetch)
+    keys = JwksCache("https://issuer.example", fetch=remote.fetch)
     await keys.prepare("a")
     assert keys.find("a") is None
     odd = [{"kty": "oct", "k": "c2VjcmV0", "kid": "a"}, {"kty": "RSA"}, 7, {"kty": "EC", "crv": "P-521", "kid": "x"}]
     remote = Remote(*odd, elliptic_key("b"))
-    keys = Keys("https://issuer.example", fetch=remote.fetch)
+    keys = JwksCache("https://issuer.example", fetch=remote.fetch)
     await keys.prepare("a")
     assert keys.find("a") is None and keys.find("b") is not None
 

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tabrelay.faces.mcp.offline_answers import LISTS, recall_legacy, recall_modern
-from tabrelay.faces.mcp.subscriptions import Wishes
-from tabrelay.payloads.list_checks import Bounds, read_about, sift
-from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.faces.mcp.subscriptions import SubscriptionFilter
+from tabrelay.payloads.list_checks import ListBounds, read_about, sift
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
 from tabrelay.routing.tool_drift import Baseline
@@ -85,7 +85,7 @@ rows = st.fixed_dictionaries(
 @given(rows)
 def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: dict[str, Any]) -> None:
     catalogue = Catalogue.from_dict(row)
-    registry = Registry(Shelf(None), declared=("notes", "other"))
+    registry = Registry(CatalogueStore(None), declared=("notes", "other"))
     if catalogue is not None:
         registry.keep_catalogue("notes", catalogue)
         registry.used(registry.find("notes"))
@@ -101,7 +101,7 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
         assert said is not None and orjson.dumps(said)
     recall_legacy("logging/setLevel", {"level": row}, "notes", known)
     flags = {"toolsListChanged": True, "resourceSubscriptions": ["a"]}
-    orjson.dumps(Wishes.of({"notifications": flags}).honoured(known))
+    orjson.dumps(SubscriptionFilter.of({"notifications": flags}).honoured(known))
     # What was kept is read again as it is: the file and the other relays get these values.
     if catalogue is not None:
         assert Catalogue.from_dict(orjson.loads(orjson.dumps(catalogue.to_dict()))) == catalogue
@@ -134,7 +134,7 @@ def test_an_ordinary_introduction_is_read_as_it_is() -> None:
 def test_a_list_of_any_shape_can_be_passed_on(method: str, said: Any, more: Any) -> None:
     key = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     payload = json.dumps(jsonrpc.result_message(1, {key: said, "_meta": more}))
-    text, _ = sift(method, payload, Bounds())
+    text, _ = sift(method, payload, ListBounds())
     assert isinstance(orjson.loads(text)["result"][key], list) or not isinstance(said, list)
 
 

@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 from tabrelay.bridge.messages import Malformed, parse
 from tabrelay.calls.calls import PLAIN, Call
 from tabrelay.errors import BadAnswer, BrowserGone
-from tabrelay.observe.call_log import Journal
+from tabrelay.observe.call_log import CallLog
 from tabserver.wire import frames, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Violation
@@ -190,7 +190,7 @@ DEEP = '{"params":{"name":"echo","arguments":' + '{"x":' * 300 + "1" + "}" * 302
 @pytest.mark.parametrize("with_arguments", [False, True])
 async def test_a_line_that_can_not_be_made_is_counted_and_costs_no_other(tmp_path: Path, with_arguments: bool) -> None:
     path = tmp_path / "calls.log"
-    journal = Journal(path, 1 << 20, 1, with_arguments=with_arguments)
+    journal = CallLog(path, 1 << 20, 1, with_arguments=with_arguments)
     bad: list[Any] = [(ODD, "{}", PLAIN), (ODD, "{}", BrowserGone("x"))]
     bad += [(CALLER, DEEP, PLAIN)] if with_arguments else []
     for number, (caller, payload, outcome) in enumerate(bad):

@@ -12,13 +12,13 @@ import pytest
 
 from tabrelay.payloads import list_checks
 from tabrelay.payloads.json_depth import is_deeper_than
-from tabrelay.payloads.list_checks import Bounds, Flaw, inspect, read_about, sift
-from tabrelay.routing.catalogue_store import Catalogue, Shelf
+from tabrelay.payloads.list_checks import ListBounds, Rejection, inspect, read_about, sift
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
-BOUNDS = Bounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
+BOUNDS = ListBounds(tools=3, list_bytes=2000, description=50, schema_depth=4)
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def test_a_list_has_so_many_tools_and_so_many_bytes() -> None:
 def test_a_second_tool_of_a_name_cannot_stand_in_for_the_first() -> None:
     kept, flaws = inspect("tools", [tool("t"), tool("t", description="Another.")], BOUNDS)
     assert kept == [tool("t")]
-    assert flaws == [Flaw("t", "has a name that another one has")]
+    assert flaws == [Rejection("t", "has a name that another one has")]
 
 
 @pytest.mark.parametrize("items", [None, {}, "tools", 7])
@@ -244,10 +244,10 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 0.0
-    registry = Registry(Shelf(tmp_path / "servers.json"), declared=["notes"], clock=lambda: now)
+    registry = Registry(CatalogueStore(tmp_path / "servers.json"), declared=["notes"], clock=lambda: now)
 
     def flag(*names: str) -> None:
-        registry.flag("notes", "tools/list", [Flaw(name, "is strange") for name in names], is_whole=True)
+        registry.flag("notes", "tools/list", [Rejection(name, "is strange") for name in names], is_whole=True)
 
     flag("a", "b", "c", "d", "e")
     [line] = [record.getMessage() for record in caplog.records]
@@ -267,7 +267,7 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
     before, now = len(caplog.records), now + 60
     flag("z")
     registry.declare("other")
-    registry.flag("other", "tools/list", [Flaw("z", "is strange")], is_whole=True)
+    registry.flag("other", "tools/list", [Rejection("z", "is strange")], is_whole=True)
     assert len(caplog.records) == before + 2
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tabrelay.cli.client_files.file import ConfigFile, FileError
-from tabrelay.cli.client_files.known import BY_NAME, CLIENTS, Launch, Place, starts_bridge
+from tabrelay.cli.client_files.known import BY_NAME, CLIENTS, Launch, UserFolders, starts_bridge
 from tabrelay.cli.main import main
 
 LAUNCHED = [str(Path(sys.executable).with_name("tabrelay")), "stdio", "notes"]
@@ -57,7 +57,7 @@ def copies(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_server_gets_into_a_clients_file_and_out_again(name: str, home: Path) -> None:
-    path = BY_NAME[name].path(Place(home, "linux"))
+    path = BY_NAME[name].path(UserFolders(home, "linux"))
     assert run("install", name, "notes") == 0
     entry = servers(name, path)["notes"]
     assert words(entry) == LAUNCHED
@@ -98,7 +98,7 @@ def test_every_client_has_its_own_form() -> None:
     ],
 )
 def test_files_are_where_each_system_has_them(platform: str, name: str, path: str, home: Path) -> None:
-    assert BY_NAME[name].path(Place(home, platform, home / "Roaming")) == home / path
+    assert BY_NAME[name].path(UserFolders(home, platform, home / "Roaming")) == home / path
 
 
 def test_what_else_is_in_the_file_stays_and_a_copy_is_kept(home: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_folder_that_can_not_be_written_is_said(home: Path, capsys: pytest.Cap
 def test_a_file_that_somebody_else_changes_meanwhile_is_left_as_it_is(name: str, is_there: bool, home: Path) -> None:
     """Clients write their files too, whenever they like."""
     client = BY_NAME[name]
-    path = client.path(Place(home, "linux"))
+    path = client.path(UserFolders(home, "linux"))
     path.parent.mkdir(parents=True)
     if is_there:
         path.write_text("")

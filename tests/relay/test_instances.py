@@ -18,7 +18,7 @@ from tabrelay.cli.status import text
 from tabrelay.config.reader import effective
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.peers.browsers.user_agent import browser_name
-from tabrelay.routing.instances import Instances, Wish, read_tabs
+from tabrelay.routing.instances import SharedName, TabRequest, read_tabs
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
 from tests.support.relay import RunningRelay
@@ -326,20 +326,20 @@ def test_plain_pages_can_not_share_a_name() -> None:
 
 
 def test_a_session_sits_where_it_went_last_until_that_is_gone() -> None:
-    instances = Instances()
-    assert instances.choose(Wish("s"), []) is None
+    instances = SharedName()
+    assert instances.choose(TabRequest("s"), []) is None
     for address in ("n~a", "n~b"):
         instances.use(address)
     instances.sit("s", "n~a")
-    assert instances.choose(Wish("s"), ["n~a", "n~b"]) == "n~a"
+    assert instances.choose(TabRequest("s"), ["n~a", "n~b"]) == "n~a"
     instances.know_tabs("n~b", ["t"])
-    assert instances.choose(Wish("s", named="t"), ["n~a", "n~b"]) == "n~b"
-    assert instances.choose(Wish("s", pinned="t"), ["n~a", "n~b"]) == "n~a"
-    assert instances.choose(Wish(None, pinned="t"), ["n~a", "n~b"]) == "n~b"
-    assert instances.choose(Wish(None), ["n~a"]) == "n~a"
+    assert instances.choose(TabRequest("s", named="t"), ["n~a", "n~b"]) == "n~b"
+    assert instances.choose(TabRequest("s", pinned="t"), ["n~a", "n~b"]) == "n~a"
+    assert instances.choose(TabRequest(None, pinned="t"), ["n~a", "n~b"]) == "n~b"
+    assert instances.choose(TabRequest(None), ["n~a"]) == "n~a"
     instances.leave("n~a")
     assert instances.seats("s") == []
-    assert instances.choose(Wish("s"), []) == "n~b"
+    assert instances.choose(TabRequest("s"), []) == "n~b"
 
 
 def test_what_a_worker_says_of_its_tabs_is_bounded_and_may_be_nonsense() -> None:

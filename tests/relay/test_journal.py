@@ -21,8 +21,8 @@ from tabrelay.calls.calls import Call
 from tabrelay.cli.main import main
 from tabrelay.errors import ServerOffline
 from tabrelay.observe import call_log as journal_module
-from tabrelay.observe.call_log import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, Journal
-from tabrelay.observe.log_file import LogFile
+from tabrelay.observe.call_log import MAX_ARGUMENTS, MAX_RECENT, MAX_WAITING, CallLog
+from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.system import private_files
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -105,7 +105,7 @@ async def test_a_client_that_hangs_up_is_written_down_as_such(tmp_path: Path) ->
 
 
 async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "calls.log", 1 << 20, 1, with_arguments=True)
+    log = CallLog(tmp_path / "calls.log", 1 << 20, 1, with_arguments=True)
     log.ended("notes", call({"a": 1, "b": [f"Bearer {SECRET}"], SECRET: 2}), 0.01, (None, "{}"))
     log.ended("notes", call({"text": "x" * 100_000}), 0.01, (None, "{}"))
     log.flush()
@@ -116,7 +116,7 @@ async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_pat
 
 
 async def test_arguments_of_what_has_no_name_yet_are_not_written_either(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    log = CallLog(tmp_path / "calls.log", 1 << 20, 1)
     log.ended("notes", call({"said": "what was asked"}), 0.01, (None, "{}"))
     log.flush()
     assert [row["name"] for row in rows(tmp_path / "calls.log")] == ["add"]
@@ -125,7 +125,7 @@ async def test_arguments_of_what_has_no_name_yet_are_not_written_either(tmp_path
 
 async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "calls.log"
-    journal = Journal(path, 1_000_000, 2, with_arguments=True)
+    journal = CallLog(path, 1_000_000, 2, with_arguments=True)
     hidden = {"password": "a", "API_key": ["b"], "deep": [{"access-token": "c", "Authorization": {"x": "d"}}]}
     journal.ended(
         "notes", call({**hidden, "user": "ann", "note": "\u2028"}, "n\x1b[2J\u202e\n{}\u2028\x85"), 0.1, (None, "{}")
@@ -143,12 +143,12 @@ async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(
         "ann",
     )
     assert "tr_" not in second["name"]
-    again = Journal(path, 1_000_000, 2)
+    again = CallLog(path, 1_000_000, 2)
     assert len(again.recent("")["calls"]) == 2
 
 
 async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "calls.log", 2_000, 2)
+    log = CallLog(tmp_path / "calls.log", 2_000, 2)
     for number in range(200):
         log.ended("notes", call(name=f"tool{number}"), 0.001, (None, "{}"))
     log.flush()
@@ -163,7 +163,7 @@ async def test_a_link_in_place_of_the_call_log_is_not_written_through(
     target = tmp_path / "profile"
     target.write_text("precious\n")
     (tmp_path / "calls.log").symlink_to(target)
-    log = Journal(tmp_path / "calls.log", 2_000, 2)
+    log = CallLog(tmp_path / "calls.log", 2_000, 2)
     for _ in range(2):
         log.ended("notes", call(), 0.001, (None, "{}"))
         log.flush()
@@ -172,7 +172,7 @@ async def test_a_link_in_place_of_the_call_log_is_not_written_through(
     assert caplog.text.count("is a link") == 1
 
 
-def write(log: Journal, *names: str) -> None:
+def write(log: CallLog, *names: str) -> None:
     for name in names:
         log.ended("notes", call(name=name), 0.001, (None, "{}"))
     log.flush()
@@ -183,7 +183,7 @@ async def test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "calls.log"
-    log = Journal(path, 1 << 20, 2)
+    log = CallLog(path, 1 << 20, 2)
     write(log, "first")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     # As the system says it for one file: half of a line still fits.
@@ -210,7 +210,7 @@ def rows_of_whole(path: Path) -> list[dict[str, Any]]:
 
 async def test_a_directory_that_somebody_deletes_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "log" / "calls.log"
-    log = Journal(path, 1 << 20, 2)
+    log = CallLog(path, 1 << 20, 2)
     write(log, "before")
     shutil.rmtree(path.parent)
     write(log, "after")
@@ -223,7 +223,7 @@ async def test_a_directory_that_somebody_deletes_is_made_again(tmp_path: Path) -
 async def test_a_link_that_is_put_there_later_is_not_written_through_and_what_is_lost_is_told(tmp_path: Path) -> None:
     path, target = tmp_path / "calls.log", tmp_path / "profile"
     target.write_text("precious\n")
-    log = Journal(path, 1 << 20, 2)
+    log = CallLog(path, 1 << 20, 2)
     write(log, "before")
     path.rename(tmp_path / "aside")
     path.symlink_to(target)
@@ -242,7 +242,7 @@ async def test_a_pipe_in_place_of_the_call_log_is_neither_waited_for_nor_written
     path = tmp_path / "calls.log"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK) if is_read else None
-    log = Journal(path, 1 << 20, 2)
+    log = CallLog(path, 1 << 20, 2)
     write(log, "secret")
     assert not log.recent("")["is_on"]
     if reader is not None:
@@ -267,7 +267,7 @@ async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_loo
         return handle
 
     monkeypatch.setattr(os, "open", swap)
-    log = Journal(path, 1 << 20, 2)
+    log = CallLog(path, 1 << 20, 2)
     write(log, "secret")
     assert theirs.read_bytes() == b""
     assert not log.recent("")["is_on"]
@@ -275,9 +275,9 @@ async def test_a_file_that_is_swapped_while_it_is_opened_is_the_one_that_was_loo
 
 async def test_two_that_write_and_put_the_same_file_aside_tear_no_line(tmp_path: Path) -> None:
     path = tmp_path / "calls.log"
-    logs = [Journal(path, 4_000, 3) for _ in range(2)]
+    logs = [CallLog(path, 4_000, 3) for _ in range(2)]
 
-    def many(log: Journal) -> None:
+    def many(log: CallLog) -> None:
         for number in range(100):
             log._write([json.dumps({"time": "t", "name": f"{number}-{each}"}) for each in range(5)], 0)
 
@@ -330,7 +330,7 @@ def test_whoever_finds_a_file_full_that_is_just_put_aside_moves_nothing(
         without_locks(monkeypatch)
     for step in count():
         folder = tmp_path / str(step)
-        one, other = (Journal(folder / "calls.log", 1_000, 4) for _ in range(2))
+        one, other = (CallLog(folder / "calls.log", 1_000, 4) for _ in range(2))
         for number in range(3):
             one._write([line(f"old-{number}", 600)], 0)
         with monkeypatch.context() as patch:
@@ -354,24 +354,24 @@ def test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_agai
 ) -> None:
     if not has_locks:
         without_locks(monkeypatch)
-    one, other = (Journal(tmp_path / "calls.log", 1_000, 3) for _ in range(2))
+    one, other = (CallLog(tmp_path / "calls.log", 1_000, 3) for _ in range(2))
     one._write([line("old", 600)], 0)
-    put_aside = LogFile.doRollover
+    put_aside = PrivateRotatingFile.doRollover
 
-    def late(file: LogFile) -> None:
+    def late(file: PrivateRotatingFile) -> None:
         monkeypatch.undo()
         if not has_locks:
             without_locks(monkeypatch)
         other._write([line("other", 600)], 0)
         put_aside(file)
 
-    monkeypatch.setattr(LogFile, "doRollover", late)
+    monkeypatch.setattr(PrivateRotatingFile, "doRollover", late)
     one._write([line("one", 600)], 0)
     assert names_in(tmp_path) == {"calls.log": ["other", "one"], "calls.log.1": ["old"]}
 
 
 async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_none_waits(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "calls.log", 1 << 24, 1)
+    log = CallLog(tmp_path / "calls.log", 1 << 24, 1)
     for _ in range(MAX_WAITING + 7):
         log.ended("notes", call(), 0.001, (None, "{}"))
     assert log._size < journal_module.MAX_WAITING_SIZE
@@ -416,13 +416,13 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
 
 
 async def test_a_relay_that_starts_again_still_knows_the_last_ones(tmp_path: Path) -> None:
-    log = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    log = CallLog(tmp_path / "calls.log", 1 << 20, 1)
     for number in range(MAX_RECENT + 5):
         log.ended("notes", call(name=f"tool{number}"), 0.001, ServerOffline("It is not there."))
     log.flush()
     with (tmp_path / "calls.log").open("a") as file:
         file.write("not JSON\n[1]\n")
-    again = Journal(tmp_path / "calls.log", 1 << 20, 1)
+    again = CallLog(tmp_path / "calls.log", 1 << 20, 1)
     known = again.recent("")["calls"]
     assert [row["name"] for row in known] == [f"tool{number}" for number in range(5, MAX_RECENT + 5)]
     assert again.recent("")["mark"] != log.recent("")["mark"]
@@ -438,7 +438,7 @@ async def test_switched_off_nothing_is_written_and_the_page_is_told(tmp_path: Pa
 
 
 async def test_on_the_command_line_each_call_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = Journal(tmp_path / "log" / "calls-4747.log", 1 << 20, 1, with_arguments=True)
+    log = CallLog(tmp_path / "log" / "calls-4747.log", 1 << 20, 1, with_arguments=True)
     log.ended("notes", call({"a": 1}), 0.0123, (None, "{}"))
     log.ended("notes", call(name="gone"), 0.001, ServerOffline("It is not there."))
     log.flush()

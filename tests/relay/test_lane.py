@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from tabrelay.calls.principal import CALL
 from tabrelay.config.specs import BrowserSpec
-from tabrelay.http.headers import Heading
-from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.server import fast_request
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Closed, Received
@@ -512,7 +512,7 @@ def heard_by(worker: SyntheticWorker) -> set[tuple[str, str]]:
 
 
 def test_headers_are_read_by_name_and_repeated_ones_are_known() -> None:
-    heading = Heading([(b"a", b" 1\t"), (b"b", b"2"), (b"a", b" 1\t"), (b"accept", b"x"), (b"accept", b"y")])
+    heading = RequestHeaders([(b"a", b" 1\t"), (b"b", b"2"), (b"a", b" 1\t"), (b"accept", b"x"), (b"accept", b"y")])
     assert (heading.header(b"a"), heading.headers(b"a"), heading.is_repeated(b"a")) == ("1", ["1", "1"], True)
     assert (heading.header(b"b"), heading.headers(b"b"), heading.is_repeated(b"b")) == ("2", ["2"], False)
     assert (heading.header(b"c"), heading.headers(b"c"), b"c" in heading) == (None, [], False)
@@ -521,7 +521,7 @@ def test_headers_are_read_by_name_and_repeated_ones_are_known() -> None:
 
 async def test_waits_of_one_length_end_in_their_order_and_not_when_taken_out() -> None:
     ended: list[str] = []
-    ticker: Ticker[str] = Ticker(0.05, ended.append)
+    ticker: DeadlineQueue[str] = DeadlineQueue(0.05, ended.append)
     for name in ("first", "second", "third"):
         ticker.add(name)
     del ticker["second"]
@@ -540,7 +540,7 @@ async def test_a_wait_that_ends_badly_does_not_keep_the_others_from_ending() -> 
             raise RuntimeError(name)
 
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-    ticker: Ticker[str] = Ticker(0.02, end)
+    ticker: DeadlineQueue[str] = DeadlineQueue(0.02, end)
     ticker.add("first")
     ticker.add("second")
     await until(lambda: ended == ["first", "second"])

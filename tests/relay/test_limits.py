@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tabrelay.peers.browsers.writer import Writer
+from tabrelay.peers.browsers.writer import SocketWriter
 from tabserver.wire import jsonrpc
 from tabserver.wire.errors import MessageTooLarge
 from tabserver.wire.events import Received, Welcomed
@@ -280,7 +280,7 @@ class SlowWire:
 
 async def test_a_full_queue_is_forgiven_when_it_empties_in_time() -> None:
     wire = SlowWire()
-    writer = Writer(wire.send, queue_bytes=10, timeout_s=30)
+    writer = SocketWriter(wire.send, queue_bytes=10, timeout_s=30)
     running = asyncio.create_task(writer.run())
     for text in ("a" * 20, "b" * 20):
         writer.write([(text, None)])
@@ -292,7 +292,7 @@ async def test_a_full_queue_is_forgiven_when_it_empties_in_time() -> None:
 
 async def test_a_frame_that_does_not_leave_in_time_is_dropped_and_the_goodbye_is_said() -> None:
     wire = SlowWire()
-    writer = Writer(wire.send, queue_bytes=10, timeout_s=0.05)
+    writer = SocketWriter(wire.send, queue_bytes=10, timeout_s=0.05)
 
     def on_slow() -> None:
         wire.may_go.set()
@@ -317,7 +317,7 @@ async def test_a_browser_that_reads_but_falls_behind_is_slow_only_below_the_rate
         if len(sent) == 30:
             writer.close(1000, "enough")
 
-    writer = Writer(send, queue_bytes=100, timeout_s=10, clock=clock)
+    writer = SocketWriter(send, queue_bytes=100, timeout_s=10, clock=clock)
     for _ in range(10):
         writer.write([("x" * 20, None)])
     await writer.run()

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.system.pipe_lines import Lines, TooLong
+from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
 
 
-def lines_of(*chunks: bytes, limit: int = 1000) -> list[bytes | TooLong]:
-    lines = Lines(limit)
+def lines_of(*chunks: bytes, limit: int = 1000) -> list[bytes | LineTooLong]:
+    lines = LineSplitter(limit)
     found = [line for chunk in chunks for line in lines.feed(chunk)]
     last = lines.close()
     return found if last is None else [*found, last]
@@ -56,7 +56,7 @@ def test_it_does_not_matter_where_the_chunks_are_cut(parts: list[bytes], size: i
 def test_a_line_that_is_too_long_is_skipped_and_its_id_found_if_that_is_certain(line: bytes, id: bytes | None) -> None:
     long = line.replace(b"%s", b"y" * 20_000)
     cut = [long[at : at + 777] for at in range(0, len(long), 777)]
-    assert lines_of(*cut, b"\n", b'{"after":1}\n') == [TooLong(len(long), id), b'{"after":1}']
+    assert lines_of(*cut, b"\n", b'{"after":1}\n') == [LineTooLong(len(long), id), b'{"after":1}']
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_a_line_that_is_too_long_is_skipped_and_its_id_found_if_that_is_certain(
 )
 def test_a_line_that_is_too_long_says_whether_it_answers_somebody(line: bytes, is_answer: bool) -> None:
     long = line.replace(b"%s", b"y" * 20_000)
-    assert lines_of(long + b"\n") == [TooLong(len(long), b"7", is_answer)]
+    assert lines_of(long + b"\n") == [LineTooLong(len(long), b"7", is_answer)]
 
 
 def test_a_line_at_the_limit_is_carried() -> None:
-    assert lines_of(b"x" * 1000 + b"\n" + b"y" * 1001 + b"\n") == [b"x" * 1000, TooLong(1001, None)]
+    assert lines_of(b"x" * 1000 + b"\n" + b"y" * 1001 + b"\n") == [b"x" * 1000, LineTooLong(1001, None)]

@@ -22,7 +22,7 @@ from tabrelay.cli.main import main
 from tabrelay.cli.status import text as status_text
 from tabrelay.config.settings import Settings
 from tabrelay.observe import log_setup
-from tabrelay.observe.log_file import LogFile
+from tabrelay.observe.log_file import PrivateRotatingFile
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.demo import Demo
 from tests.support.relay import RunningRelay
@@ -35,7 +35,7 @@ def _loggers_as_before() -> Iterator[None]:
     handlers, levels = root.handlers[:], [logger.level for logger in names]
     yield
     for handler in root.handlers:
-        if isinstance(handler, LogFile):
+        if isinstance(handler, PrivateRotatingFile):
             handler.close()
     root.handlers[:] = handlers
     for logger, level in zip(names, levels, strict=True):
@@ -94,7 +94,7 @@ def test_a_log_file_elsewhere_is_private_and_its_directory_is_left_alone(tmp_pat
     shared.chmod(0o755)
     (shared / "relay.log").touch(0o644)
     for name in ("relay.log", "calls.log"):
-        LogFile(shared / name, 1000, 1).close()
+        PrivateRotatingFile(shared / name, 1000, 1).close()
         assert stat.S_IMODE((shared / name).stat().st_mode) == 0o600
     assert stat.S_IMODE(shared.stat().st_mode) == 0o755
 
@@ -128,9 +128,9 @@ def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) ->
 
 def test_a_file_that_another_relay_put_aside_or_somebody_deleted_is_not_written_to_any_longer(tmp_path: Path) -> None:
     path = tmp_path / "relay.log"
-    one, other = (LogFile(path, 1000, 2) for _ in range(2))
+    one, other = (PrivateRotatingFile(path, 1000, 2) for _ in range(2))
 
-    def write(file: LogFile, message: str) -> None:
+    def write(file: PrivateRotatingFile, message: str) -> None:
         file.handle(logging.LogRecord("x", logging.INFO, "", 0, message, (), None))
 
     write(other, "first")
@@ -148,7 +148,7 @@ def test_a_file_that_another_relay_put_aside_or_somebody_deleted_is_not_written_
 
 def test_where_no_file_is_kept_a_full_one_is_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "relay.log"
-    one, other = (LogFile(path, 1000, 0) for _ in range(2))
+    one, other = (PrivateRotatingFile(path, 1000, 0) for _ in range(2))
     for number in range(200):
         file = other if number % 3 == 0 else one
         file.handle(logging.LogRecord("x", logging.INFO, "", 0, f"{number:03} {'.' * 50}", (), None))

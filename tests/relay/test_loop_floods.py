@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 from tabrelay.calls.calls import Notice, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy
-from tabrelay.faces.mcp.event_store import Memory, Streams
-from tabrelay.faces.mcp.session_replay import Briefing
-from tabrelay.faces.mcp.session_store import Diary, Page, digest
+from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
+from tabrelay.faces.mcp.session_replay import SessionReplay
+from tabrelay.faces.mcp.session_store import SessionRecord, SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.system.loop_turns import run_in_turns
-from tabrelay.translation.subscribers import MAX_ANNOUNCED, MAX_URIS, Audience
+from tabrelay.translation.subscribers import MAX_ANNOUNCED, MAX_URIS, Subscribers
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 from tests.relay.test_loop_messages import Attack, measured
@@ -158,7 +158,7 @@ async def test_the_status_and_the_figures_of_many_servers(tmp_path: Path) -> Non
 
 def test_a_notification_for_many_callers_of_one_server() -> None:
     """With as many callers and subscriptions as there may be, and a long note of a page."""
-    audience, heard = Audience(), Counter[str]()
+    audience, heard = Subscribers(), Counter[str]()
 
     def hear(channel: str, notice: Notice) -> None:
         heard[channel] += len(notice.payload)
@@ -211,16 +211,18 @@ class BusyPeer:
 
 async def test_a_browser_that_comes_back_to_many_sessions() -> None:
     """Each of them tells it what the client has set; those that have ended by then do not."""
-    peer, memory, caller = BusyPeer(), Memory(), Caller(Era.LEGACY, "2025-11-25", "tester")
+    peer, memory, caller = BusyPeer(), EventStore(), Caller(Era.LEGACY, "2025-11-25", "tester")
     uris = dict.fromkeys(f"x:{number}" for number in range(256))
     known = [
-        Session(f"s{number}", "notes", f"c{number}", caller, 0.0, Streams(memory), "error", uris, wants_notices=True)
+        Session(
+            f"s{number}", "notes", f"c{number}", caller, 0.0, SessionStreams(memory), "error", uris, wants_notices=True
+        )
         for number in range(2_000)
     ]
     sessions: Any = SimpleNamespace(of=lambda server: known if server == "notes" else [])
     registry = SimpleNamespace(holder=lambda server, channel: peer, seat=lambda server, channel: server)
     switch: Any = SimpleNamespace(registry=registry)
-    briefing = Briefing(switch, sessions)
+    briefing = SessionReplay(switch, sessions)
     tries = []
     for tell in (briefing.came_up, lambda server: briefing.lists_changed(server, frozenset({"tools", "prompts"}))):
         with no_collector():
@@ -255,12 +257,12 @@ async def test_long_work_lets_other_callbacks_run_every_few_milliseconds() -> No
 
 async def test_sessions_that_another_process_wrote_are_taken_over_in_several_callbacks() -> None:
     uris = tuple(f"x:{number}" for number in range(100))
-    diary = Diary(None)
-    diary.write("ours", Page(1.0, is_ended=True))
-    theirs = {f"{number:032x}": Page(2.0, "error", uris) for number in range(9_998)}
+    diary = SessionStore(None)
+    diary.write("ours", SessionRecord(1.0, is_ended=True))
+    theirs = {f"{number:032x}": SessionRecord(2.0, "error", uris) for number in range(9_998)}
     with no_collector():
         began = time.thread_time()
-        diary.merge({**theirs, digest("ours"): Page(3.0)})
+        diary.merge({**theirs, digest("ours"): SessionRecord(3.0)})
         took_ms = (time.thread_time() - began) * 1000
     assert took_ms < LIMIT_MS and len(diary) < 2_000
     await until(lambda: len(diary) == 9_999)

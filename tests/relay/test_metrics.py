@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tabrelay.admission.tokens import Tokens
-from tabrelay.bus.memory import Hub, Memory
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
 from tabrelay.calls.calls import Call
 from tabrelay.cli.main import main
 from tabrelay.errors import Busy
-from tabrelay.observe.call_metrics import OTHER, Meter, outcome_of
-from tabrelay.observe.prometheus import CONTENT_TYPE, Sample, gauge, render
+from tabrelay.observe.call_metrics import OTHER, CallMetrics, outcome_of
+from tabrelay.observe.prometheus import CONTENT_TYPE, MetricSample, gauge, render
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -60,7 +60,7 @@ def call(method: str = "tools/call", caller: Caller = CALLER) -> Call:
     return Call("c", 1, method, "{}", caller)
 
 
-def counted(meter: Meter) -> Figures:
+def counted(meter: CallMetrics) -> Figures:
     return read(render(meter.families()))
 
 
@@ -172,7 +172,7 @@ async def test_a_relay_that_shall_not_count_says_so(tmp_path: Path) -> None:
 
 
 def test_names_that_users_make_up_can_not_grow_the_page_without_end() -> None:
-    meter = Meter(most_servers=3)
+    meter = CallMetrics(most_servers=3)
     for number in range(10_000):
         meter.ended(f"s{number}", call(), 0.01, (None, "{}"))
         meter.ended("s0", call(f"made/up{number}"), 0.01, (None, "{}"))
@@ -184,14 +184,14 @@ def test_names_that_users_make_up_can_not_grow_the_page_without_end() -> None:
 
 
 def test_browsers_that_share_a_name_share_its_label() -> None:
-    meter = Meter(most_servers=10)
+    meter = CallMetrics(most_servers=10)
     for browser in ("notes~laptop", "notes~phone", "notes"):
         meter.ended(browser, call(), 0.01, (None, "{}"))
     assert figure(counted(meter), "tabrelay_calls_total", server="notes", method="tools/call", outcome="ok") == 3
 
 
 def test_what_the_relay_asks_for_itself_and_listeners_are_no_latency_of_calls() -> None:
-    meter = Meter(most_servers=10)
+    meter = CallMetrics(most_servers=10)
     meter.ended("notes", call("tools/list", Caller(Era.MODERN, "2026-07-28", RELAY)), 0.01, (None, "{}"))
     meter.ended("notes", call("subscriptions/listen"), 3600.0, (None, "{}"))
     assert counted(meter).get("tabrelay_call_duration_seconds_count", {}) == {}
@@ -219,12 +219,12 @@ def test_an_outcome_is_one_of_a_few_words(outcome: Any, word: str) -> None:
 
 def test_labels_are_written_so_that_a_parser_reads_them_back() -> None:
     strange = 'a"b\\c\nd{e="f"}, 7 '
-    text = render([gauge("tabrelay_x", "What.", Sample(1.5, (("name", strange), ("empty", ""))))])
+    text = render([gauge("tabrelay_x", "What.", MetricSample(1.5, (("name", strange), ("empty", ""))))])
     assert read(text) == {"tabrelay_x": {(("empty", ""), ("name", strange)): 1.5}}
 
 
 def test_buckets_add_up_and_a_call_falls_into_the_right_one() -> None:
-    meter = Meter(most_servers=1)
+    meter = CallMetrics(most_servers=1)
     for took_s in (0.0005, 0.001, 0.0011, 400.0):
         meter.ended("notes", call(), took_s, (None, "{}"))
     found = counted(meter)["tabrelay_call_duration_seconds_bucket"]
@@ -233,15 +233,15 @@ def test_buckets_add_up_and_a_call_falls_into_the_right_one() -> None:
 
 
 async def test_relays_on_a_bus_say_how_many_they_are_and_when_it_was_lost(tmp_path: Path) -> None:
-    hub = Hub()
+    hub = MemoryBroker()
     homes = [tmp_path / name for name in ("a", "b")]
     for home in homes:
         home.mkdir(mode=0o700)
         (home / "session.key").write_text("tr_" + "k" * 43 + "\n")
         (home / "session.key").chmod(0o600)
     async with (
-        RunningRelay(homes[0], backplane=Memory(hub)) as one,
-        RunningRelay(homes[1], backplane=Memory(hub)) as two,
+        RunningRelay(homes[0], backplane=MemoryBus(hub)) as one,
+        RunningRelay(homes[1], backplane=MemoryBus(hub)) as two,
         SyntheticWorker(two.url, two.token, "notes"),
     ):
         await two.has_read("notes")
@@ -277,7 +277,7 @@ def test_a_token_for_figures_can_not_be_for_one_server(tmp_path: Path, capsys: p
 
 async def test_the_dashboard_the_alerts_and_the_page_name_what_there_is(tmp_path: Path) -> None:
     """Also in the other direction: a figure that the page does not explain is one that nobody will look at."""
-    bus = Memory(Hub())
+    bus = MemoryBus(MemoryBroker())
     async with RunningRelay(tmp_path, backplane=bus) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         await relay.has_read("notes")
         await relay.call("notes", "echo")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.errors import BadRequest
-from tabrelay.http.param_headers import Mirror, check, mirrors, read, written
+from tabrelay.http.param_headers import ParamHeader, check, mirrors, read, written
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -44,9 +44,9 @@ def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
 @pytest.mark.requirement("modern-param-headers")
 def test_a_schema_says_which_arguments_are_repeated() -> None:
     assert set(mirrors(SCHEMA)) == {
-        Mirror("mcp-param-region", ("region",), "string"),
-        Mirror("mcp-param-floor", ("place", "floor"), "integer"),
-        Mirror("mcp-param-dry-run", ("dry",), "boolean"),
+        ParamHeader("mcp-param-region", ("region",), "string"),
+        ParamHeader("mcp-param-floor", ("place", "floor"), "integer"),
+        ParamHeader("mcp-param-dry-run", ("dry",), "boolean"),
     }
 
 

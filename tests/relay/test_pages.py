@@ -15,14 +15,14 @@ from fastapi import FastAPI
 
 from tabrelay import __version__
 from tabrelay.admission.gate import Gate
-from tabrelay.admission.pairing import Asking
+from tabrelay.admission.pairing import PairingRequest
 from tabrelay.admission.pairing_codes import PERSON_TTL_S
 from tabrelay.admission.policy import Policy, Refuse
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.assets.files import Assets
 from tabrelay.calls.principal import Principal
-from tabrelay.faces.web.csp_reports import PER_MINUTE, Reports
-from tabrelay.faces.web.pairing import Pairs
+from tabrelay.faces.web.csp_reports import PER_MINUTE, CspReports
+from tabrelay.faces.web.pairing import PairingRoutes
 from tabrelay.faces.web.routes import PAGE_CSP, WORKER_CSP, pages
 from tabrelay.system import private_files
 from tests.support.asgi import Answer, request
@@ -71,7 +71,7 @@ class House:
         policy = Policy.for_address("127.0.0.1", 4747, allow_origins=[APP], allow_hosts=[FAR])
         self.asked: list[tuple[str, str, str, list[str]]] = []
         self.paired: list[str] = []
-        self.pairs = Pairs(
+        self.pairs = PairingRoutes(
             self.tokens,
             policy,
             on_ask=self._on_ask,
@@ -79,10 +79,10 @@ class House:
             clock=self.clock,
             collect_s=0.5,
         )
-        inner = pages(self.assets, self.status, rooms=(self.pairs, Reports(policy, self.clock)), probe=probe)
+        inner = pages(self.assets, self.status, rooms=(self.pairs, CspReports(policy, self.clock)), probe=probe)
         self.gate = Gate(inner, policy, self.tokens)
 
-    def _on_ask(self, asking: Asking, others: list[str]) -> None:
+    def _on_ask(self, asking: PairingRequest, others: list[str]) -> None:
         self.asked.append((asking.origin, asking.server, asking.code, others))
 
     async def status(self, principal: Principal) -> bytes:
@@ -617,7 +617,7 @@ async def test_a_report_that_breaks_off_is_no_error_of_ours() -> None:
         return {"type": "http.disconnect"}
 
     app = FastAPI()
-    Reports(Policy.for_address("127.0.0.1", 4747, allow_origins=[APP], allow_hosts=[FAR])).add_routes(app)
+    CspReports(Policy.for_address("127.0.0.1", 4747, allow_origins=[APP], allow_hosts=[FAR])).add_routes(app)
     kind = (b"content-type", b"application/csp-report")
     scope = {"type": "http", "method": "POST", "path": "/-/reports", "query_string": b"", "headers": [kind]}
     sent: list[Any] = []

@@ -12,21 +12,21 @@ from tabrelay.admission.pairing import (
     MAX_SHOWN,
     MUTE_S,
     TELL_EVERY_S,
-    Asking,
     Pairing,
-    State,
-    Ticket,
+    PairingRequest,
+    PairingState,
+    PairingTicket,
 )
 
 APP = "https://app.example"
 NOW = 1000.0
 
 
-def ask(pairing: Pairing, origin: str = APP, server: str = "notes", now: float = NOW) -> Ticket:
+def ask(pairing: Pairing, origin: str = APP, server: str = "notes", now: float = NOW) -> PairingTicket:
     return pairing.ask(origin, server, now)
 
 
-def state(pairing: Pairing, ticket: Ticket, origin: str = APP, now: float = NOW) -> State | None:
+def state(pairing: Pairing, ticket: PairingTicket, origin: str = APP, now: float = NOW) -> PairingState | None:
     found = pairing.look(ticket.request, origin, now)
     return None if found is None else found.state
 
@@ -44,15 +44,15 @@ def test_a_request_waits_is_approved_and_is_collected_once() -> None:
     pairing = Pairing()
     ticket = ask(pairing)
     assert len(ticket.code) == CODE_LENGTH + 1 and set(ticket.code) == set(ticket.code) & {*ALPHABET, "-"}
-    assert state(pairing, ticket) is State.WAITING
+    assert state(pairing, ticket) is PairingState.WAITING
     decided = pairing.decide(ticket.code, approve=True, now=NOW)
-    assert decided == Asking(ticket.code, APP, "notes", NOW, State.APPROVED)
+    assert decided == PairingRequest(ticket.code, APP, "notes", NOW, PairingState.APPROVED)
     assert pairing.waiting(NOW) == []
-    assert state(pairing, ticket) is State.APPROVED
+    assert state(pairing, ticket) is PairingState.APPROVED
     pairing.collect(ticket.request, NOW)
     for now in (NOW, NOW + LIFE_S - 1):
         assert state(pairing, ticket, now=now) is None
-    assert state(pairing, ticket, now=NOW + 3 * LIFE_S) is State.EXPIRED
+    assert state(pairing, ticket, now=NOW + 3 * LIFE_S) is PairingState.EXPIRED
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_only_the_origin_that_asked_can_look() -> None:
     ticket = ask(pairing)
     pairing.decide(ticket.code, approve=True, now=NOW)
     assert state(pairing, ticket, "https://evil.example") is None
-    assert state(pairing, ticket) is State.APPROVED
+    assert state(pairing, ticket) is PairingState.APPROVED
 
 
 def test_a_ticket_that_was_changed_or_made_by_another_process_is_none() -> None:
@@ -80,7 +80,7 @@ def test_a_ticket_that_was_changed_or_made_by_another_process_is_none() -> None:
     for place in range(0, len(ticket.request) - 1, 7):
         other = "A" if ticket.request[place] != "A" else "B"
         assert pairing.look(ticket.request[:place] + other + ticket.request[place + 1 :], APP, NOW) is None
-    assert state(pairing, ticket) is State.APPROVED
+    assert state(pairing, ticket) is PairingState.APPROVED
 
 
 @pytest.mark.parametrize("approve", [True, False])
@@ -90,15 +90,15 @@ def test_a_code_of_no_request_decides_nothing(approve: bool) -> None:
     last = ALPHABET[(ALPHABET.index(ticket.code[-1]) + 1) % len(ALPHABET)]
     for code in ("", "0", "\ud800", ticket.code + "2", ticket.code[:-1], ticket.code[:-1] + last, "ß" * 100):
         assert pairing.decide(code, approve=approve, now=NOW) is None
-    assert state(pairing, ticket) is State.WAITING
+    assert state(pairing, ticket) is PairingState.WAITING
 
 
 def test_a_request_ends_after_two_minutes() -> None:
     pairing = Pairing()
     ticket = ask(pairing)
-    assert state(pairing, ticket, now=NOW + LIFE_S - 1) is State.WAITING
+    assert state(pairing, ticket, now=NOW + LIFE_S - 1) is PairingState.WAITING
     assert pairing.decide(ticket.code, approve=True, now=NOW + LIFE_S) is None
-    assert state(pairing, ticket, now=NOW + LIFE_S) is State.EXPIRED
+    assert state(pairing, ticket, now=NOW + LIFE_S) is PairingState.EXPIRED
     assert pairing.waiting(NOW + LIFE_S) == []
 
 
@@ -119,9 +119,9 @@ def test_a_program_that_asks_and_guesses_under_every_origin_keeps_no_page_from_b
     flood(pairing, NOW + 3)
     assert len(pairing.waiting(NOW + 3)) == MAX_SHOWN
     for one, origin in ((ticket, "https://honest.example"), (early, APP)):
-        assert state(pairing, one, origin, NOW + 4) is State.WAITING
+        assert state(pairing, one, origin, NOW + 4) is PairingState.WAITING
         assert pairing.decide(one.code, approve=True, now=NOW + 4) or pairing.approve_unseen(one.code, NOW + 4)
-        assert state(pairing, one, origin, NOW + 4) is State.APPROVED
+        assert state(pairing, one, origin, NOW + 4) is PairingState.APPROVED
 
 
 def test_what_is_kept_of_requests_does_not_grow_with_them() -> None:
@@ -148,14 +148,14 @@ def test_a_refused_request_is_told_and_its_origin_not_shown_for_ten_minutes_and_
     pairing = Pairing()
     ticket = ask(pairing)
     pairing.decide(ticket.code, approve=False, now=NOW)
-    assert state(pairing, ticket) is State.REFUSED
+    assert state(pairing, ticket) is PairingState.REFUSED
     again = ask(pairing, now=NOW + 1)
     assert (again.is_shown, again.is_told, pairing.waiting(NOW + 1)) == (False, False, [])
     assert ask(pairing, "https://another.example", now=NOW + 1).is_shown
     # The request that was refused may have been a program's that forged the origin.
     assert pairing.approve_unseen(again.code, NOW + 2)
-    assert state(pairing, again, now=NOW + 2) is State.APPROVED
-    assert state(pairing, ticket, now=NOW + 2) is State.REFUSED
+    assert state(pairing, again, now=NOW + 2) is PairingState.APPROVED
+    assert state(pairing, ticket, now=NOW + 2) is PairingState.REFUSED
     assert ask(pairing, now=NOW + MUTE_S).is_shown
 
 
@@ -166,9 +166,9 @@ def test_an_approval_of_what_is_not_shown_is_for_that_code_and_can_be_taken_back
     assert not pairing.approve_unseen("K7QF", NOW)
     assert pairing.approve_unseen(first.code, NOW)
     assert not pairing.approve_unseen(first.code, NOW)
-    assert (state(pairing, first), state(pairing, second)) == (State.APPROVED, State.WAITING)
+    assert (state(pairing, first), state(pairing, second)) == (PairingState.APPROVED, PairingState.WAITING)
     pairing.withdraw(first.code)
-    assert state(pairing, first) is State.WAITING
+    assert state(pairing, first) is PairingState.WAITING
     assert pairing.approve_unseen(first.code, NOW)
     pairing.collect(first.request, NOW)
     pairing.withdraw(first.code)
@@ -179,9 +179,9 @@ def test_an_approval_that_is_not_collected_ends() -> None:
     pairing = Pairing()
     ticket = ask(pairing)
     pairing.decide(ticket.code, approve=True, now=NOW + LIFE_S - 1)
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S - 1) is State.APPROVED
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is State.EXPIRED
-    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is State.EXPIRED
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S - 1) is PairingState.APPROVED
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is PairingState.EXPIRED
+    assert state(pairing, ticket, now=NOW + 2 * LIFE_S) is PairingState.EXPIRED
 
 
 def test_a_code_is_used_once_and_not_after_its_end() -> None:
@@ -190,8 +190,8 @@ def test_a_code_is_used_once_and_not_after_its_end() -> None:
     assert pairing.decide(ticket.code, approve=True, now=NOW) is not None
     for approve in (True, False):
         assert pairing.decide(ticket.code, approve=approve, now=NOW) is None
-    assert state(pairing, ticket) is State.APPROVED
+    assert state(pairing, ticket) is PairingState.APPROVED
     late = ask(pairing, "https://late.example")
     for now in (NOW + LIFE_S, NOW + 10 * LIFE_S):
         assert pairing.decide(late.code, approve=True, now=now) is None
-        assert state(pairing, late, "https://late.example", now=now) is State.EXPIRED
+        assert state(pairing, late, "https://late.example", now=now) is PairingState.EXPIRED

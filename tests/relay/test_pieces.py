@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.server.frame_buffer import BLOCK, Pieces
+from tabrelay.server.frame_buffer import BLOCK, FrameBuffer
 
 
 @given(st.lists(st.integers(0, 3 * BLOCK), max_size=6))
 def test_what_was_added_is_taken_and_costs_no_more_than_was_announced(sizes: list[int]) -> None:
     whole = b"".join(bytes([number + 1]) * size for number, size in enumerate(sizes))
-    pieces = Pieces(len(whole))
+    pieces = FrameBuffer(len(whole))
     at = 0
     for size in sizes:
         pieces.add(memoryview(whole)[at : at + size])
@@ -33,7 +33,7 @@ def test_it_takes_as_much_as_it_says_however_it_came(step: int) -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        pieces = Pieces(size + 1)
+        pieces = FrameBuffer(size + 1)
         for _ in range(0, size, step):
             pieces.add(data)
         taken = tracemalloc.get_traced_memory()[0] - before

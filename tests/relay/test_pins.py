@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.faces.mcp.session_store import Diary
-from tabrelay.faces.mcp.tab_pins import LIFE_S, Pins
+from tabrelay.faces.mcp.session_store import SessionStore
+from tabrelay.faces.mcp.tab_pins import LIFE_S, TabPins
 from tabserver.wire import jsonrpc
 from tabserver.wire.control_messages import MAX_TAB_ID, PIN
 from tabserver.wire.eras import Era
@@ -87,7 +87,7 @@ async def test_a_pin_that_is_no_tab_is_dropped(tmp_path: Path, tab: Any) -> None
 
 def test_a_modern_pin_ends_when_it_was_not_used_for_a_while(tmp_path: Path) -> None:
     now = 1_000.0
-    pins = Pins(Diary(tmp_path / "pins.json"), wall=lambda: now)
+    pins = TabPins(SessionStore(tmp_path / "pins.json"), wall=lambda: now)
     assert pins.caller("notes", CALLER) is CALLER
     pins.pin("notes", CALLER, "3f9a12bc")
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_a_modern_pin_ends_when_it_was_not_used_for_a_while(tmp_path: Path) -> N
 
 
 def test_a_modern_pin_is_of_one_server_principal_and_client(tmp_path: Path) -> None:
-    pins = Pins(Diary(tmp_path / "pins.json"))
+    pins = TabPins(SessionStore(tmp_path / "pins.json"))
     pins.pin("notes", CALLER, "3f9a12bc")
     newer = Caller(Era.MODERN, "2026-07-28", "token:a", {"name": "claude", "version": "2"}, {"roots": {}})
     assert pins.caller("notes", newer).tab == "3f9a12bc"
@@ -114,5 +114,5 @@ def test_a_modern_pin_is_of_one_server_principal_and_client(tmp_path: Path) -> N
 
 
 def test_a_relay_without_pins_writes_no_file(tmp_path: Path) -> None:
-    Pins(Diary(tmp_path / "pins.json")).flush()
+    TabPins(SessionStore(tmp_path / "pins.json")).flush()
     assert not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls import proof
 from tabrelay.calls.principal import MANAGE, SERVE
-from tabrelay.calls.proof import AnswerReader, Challenge, ClientProof, Issuer, Unproven, key_of, serve_key
+from tabrelay.calls.proof import AnswerReader, Challenge, ClientProof, ProofIssuer, Unproven, key_of, serve_key
 from tabrelay.http import loopback
 from tabrelay.server.runner import BindError, bind
 from tabserver.wire.frames import SUBPROTOCOL
@@ -128,7 +128,7 @@ def test_a_program_that_does_not_know_the_key_proves_nothing() -> None:
     clock = Clock()
     key, wrong = key_of("tr_" + "A" * 43), key_of("tr_" + "B" * 43)
     challenge, earlier = Challenge(key, AUTHORITY), Challenge(key, AUTHORITY)
-    issuer = Issuer(b"x" * 32, clock)
+    issuer = ProofIssuer(b"x" * 32, clock)
     nonce = json.loads(challenge.body())["nonce"]
     answers: list[Any] = [
         issuer.answer(wrong, AUTHORITY, nonce),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabrelay.http.request_framing import MOST_FIELDS, BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
+from tabrelay.http.request_framing import MOST_FIELDS, ChunkedBody, FramingError, HeadReader, RequestHead, SizedBody
 
 MOST = 2000
 
@@ -56,7 +56,7 @@ def framed(data: bytes, size: int = 0) -> tuple[list[Framed], HTTPStatus | None]
                     if not head.should_keep_alive():
                         return found, None
                     head = None
-    except BadRequest as error:
+    except FramingError as error:
         return found, error.status
     return found, None
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tabrelay.faces.mcp.event_store import Memory, Streams
+from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
 from tabserver.wire import jsonrpc
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
@@ -361,8 +361,8 @@ async def test_other_versions_have_no_batches(relay: RunningRelay, worker: Synth
 
 @pytest.mark.requirement("legacy-resume")
 async def test_what_is_kept_is_bounded_and_a_stream_that_is_read_stays() -> None:
-    memory = Memory(most_bytes=100)
-    streams = Streams(memory)
+    memory = EventStore(most_bytes=100)
+    streams = SessionStreams(memory)
     read, old, new = streams.open(1), streams.open(1), streams.open(1)
     read.reader = object()
     read.add(b"r" * 40)

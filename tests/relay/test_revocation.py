@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tabrelay.admission.active_requests import LOOK_S, Visit, Visits
+from tabrelay.admission.active_requests import LOOK_S, ActiveRequest, ActiveRequests
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import Principal
 from tabserver.wire import jsonrpc
@@ -172,7 +172,7 @@ class Client:
 
 
 async def test_somebody_elses_cancellation_stays_one() -> None:
-    visit = Visit(Principal("me", frozenset()), "http", Client().receive)
+    visit = ActiveRequest(Principal("me", frozenset()), "http", Client().receive)
     task = asyncio.create_task(visit.receive())
     await asyncio.sleep(0)
     visit.end()
@@ -182,7 +182,7 @@ async def test_somebody_elses_cancellation_stays_one() -> None:
 
 
 async def test_what_was_over_before_it_was_asked_stays_over() -> None:
-    visit = Visit(Principal("me", frozenset()), "websocket", Client().receive)
+    visit = ActiveRequest(Principal("me", frozenset()), "websocket", Client().receive)
     visit.end()
     assert (await visit.receive())["code"] == 4401
     assert (await visit.receive())["code"] == 4401
@@ -190,7 +190,7 @@ async def test_what_was_over_before_it_was_asked_stays_over() -> None:
 
 async def test_a_visit_that_is_welcome_hears_what_its_client_says() -> None:
     welcome, guests = {"me": True, "you": True}, Client()
-    visits = Visits(lambda principal: welcome[principal.id])
+    visits = ActiveRequests(lambda principal: welcome[principal.id])
     mine, yours = (visits.open(Principal(id, frozenset(), credential=id), "http", guests.receive) for id in welcome)
     hearing = asyncio.create_task(mine.receive())
     await asyncio.sleep(0)

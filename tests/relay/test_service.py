@@ -13,7 +13,7 @@ import pytest
 
 from tabrelay.cli import service
 from tabrelay.cli.main import main
-from tabrelay.cli.outcome import Stop
+from tabrelay.cli.outcome import ExitWith
 
 
 class System:
@@ -121,5 +121,5 @@ def test_launchd_gets_a_list_of_properties(monkeypatch: pytest.MonkeyPatch, tmp_
         {"SuccessfulExit": False},
     )
     assert made.start == (("launchctl", "bootstrap", f"gui/{os.getuid()}", str(made.path)),)
-    with pytest.raises(Stop, match="Windows"):
+    with pytest.raises(ExitWith, match="Windows"):
         service.describe([], "win32")

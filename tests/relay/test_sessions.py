@@ -14,8 +14,8 @@ import pytest
 
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.session_ids import MAX_ID, Seal
-from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, Diary, Page, digest
+from tabrelay.faces.mcp.session_ids import MAX_ID, SessionIdCodec
+from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
@@ -48,8 +48,8 @@ def sessions(home: Path, wall: Wall, ended: list[str] | None = None, **settings:
     given = Settings(home=home, **settings)
     return Sessions(
         given,
-        Seal(b"k"),
-        Diary(home / "sessions.json", most=given.kept_sessions, most_text=given.max_subscribed),
+        SessionIdCodec(b"k"),
+        SessionStore(home / "sessions.json", most=given.kept_sessions, most_text=given.max_subscribed),
         new_channel=lambda: f"c{next(numbers)}",
         on_end=on_end,
         wall=wall,
@@ -189,7 +189,7 @@ async def test_the_key_is_private_and_ids_are_not_in_the_file(tmp_path: Path) ->
 
 @pytest.mark.requirement("initialize-opens-session")
 def test_an_id_is_visible_ascii_bounded_and_says_what_the_session_is() -> None:
-    seal = Seal(b"k")
+    seal = SessionIdCodec(b"k")
     id = seal.issue("notes", CALLER, 5.0)
     assert len(id) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in id)
     assert id != seal.issue("notes", CALLER, 5.0)
@@ -206,7 +206,7 @@ def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> N
     noise = "".join(random.Random(size).choices("abcdefghij0123456789", k=size))
     client = {"name": "c" + noise, "version": "1", "icons": [{"src": noise}]}
     caller = Caller(Era.LEGACY, "2025-11-25", "p", client, {"elicitation": {"form": {}}, "experimental": {noise: {}}})
-    seal = Seal(b"k")
+    seal = SessionIdCodec(b"k")
     id = seal.issue("notes", caller, 5.0)
     sealed = seal.read(id, "notes", "p")
     assert len(id) <= MAX_ID and sealed is not None
@@ -215,11 +215,11 @@ def test_a_client_that_says_too_much_of_itself_gets_a_shorter_id(size: int) -> N
 
 @pytest.mark.requirement("session-of-one-credential")
 def test_an_id_that_was_changed_or_made_elsewhere_is_none() -> None:
-    seal = Seal(b"k")
+    seal = SessionIdCodec(b"k")
     id = seal.issue("notes", CALLER, 5.0)
     assert seal.read(id, "other", "token:me") is None
     assert seal.read(id, "notes", "token:you") is None
-    assert Seal(b"other key").read(id, "notes", "token:me") is None
+    assert SessionIdCodec(b"other key").read(id, "notes", "token:me") is None
     for at in range(len(id)):
         changed = id[:at] + ("A" if id[at] != "A" else "B") + id[at + 1 :]
         assert seal.read(changed, "notes", "token:me") is None
@@ -323,9 +323,9 @@ def test_a_damaged_diary_is_no_reason_not_to_start(tmp_path: Path) -> None:
     path = tmp_path / "sessions.json"
     for damage in ("", "[]", '{"a": 1}', '{"a": {}}'):
         path.write_text(damage)
-        diary = Diary(path)
-        diary.write("id", Page(1.0, "info"), now=True)
-        assert Diary(path).find("id") == Page(1.0, "info")
+        diary = SessionStore(path)
+        diary.write("id", SessionRecord(1.0, "info"), now=True)
+        assert SessionStore(path).find("id") == SessionRecord(1.0, "info")
 
 
 @pytest.mark.requirement("session-limits")
@@ -333,12 +333,12 @@ def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Pat
     row = {"last_used": 1, "tab": "x" * 1_000_000, "level": "y" * 1_000_000}
     row["subscriptions"] = ["z" * 1_000_000, *(f"a:{number}" for number in range(1_000))]
     (tmp_path / "sessions.json").write_text(json.dumps({digest("a"): row, "b" * 1_000_000: row}))
-    diary = Diary(tmp_path / "sessions.json", most=2)
-    expected = Page(1.0, None, tuple(f"a:{number}" for number in range(1_000 - MAX_SUBSCRIPTIONS, 1_000)))
+    diary = SessionStore(tmp_path / "sessions.json", most=2)
+    expected = SessionRecord(1.0, None, tuple(f"a:{number}" for number in range(1_000 - MAX_SUBSCRIPTIONS, 1_000)))
     assert diary.pages == {digest("a"): expected}
     assert diary.learn(digest("b"), row) == expected
     assert diary.learn("c" * 1_000_000, row) is None
-    diary.write("d", Page(2.0))
+    diary.write("d", SessionRecord(2.0))
     assert list(diary.pages) == [digest("b"), digest("d")]
 
 
@@ -360,7 +360,9 @@ def test_subscriptions_of_all_sessions_have_a_limit_together(tmp_path: Path) -> 
     kept.changed(late)
     assert len(late.subscriptions) == 1
     assert (tmp_path / "sessions.json").stat().st_size < 30_000
-    assert Diary(tmp_path / "sessions.json").find(late.id) == Page(1_000_000, None, tuple(late.subscriptions))
+    assert SessionStore(tmp_path / "sessions.json").find(late.id) == SessionRecord(
+        1_000_000, None, tuple(late.subscriptions)
+    )
 
 
 @pytest.mark.requirement("session-limits")

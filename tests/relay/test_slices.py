@@ -12,12 +12,12 @@ import pytest
 
 from tabrelay.http import exchange
 from tabrelay.payloads import json_skeleton
-from tabrelay.payloads.sliced import Sliced, Slices, text_of
+from tabrelay.payloads.sliced import SlicedCodec, SlicedPayload, text_of
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -132,7 +132,7 @@ async def test_others_have_their_turn_while_a_long_answer_is_written() -> None:
         raise AssertionError
 
     scope = {"type": "http", "method": "POST", "headers": []}
-    writing = exchange.Exchange(scope, receive, send).json(200, Slices([b"a", b"b", b"c"], None))
+    writing = exchange.Exchange(scope, receive, send).json(200, SlicedPayload([b"a", b"b", b"c"], None))
     await asyncio.gather(writing, other())
     assert turns == ["a piece", "a piece", "another", "a piece", "another", "a piece", "another"]
 
@@ -154,9 +154,9 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_given_up(monkeyp
 
     scope = {"type": "http", "method": "POST", "headers": []}
     slow = exchange.Exchange(scope, receive, send)
-    await slow.json(200, Slices([b"x"] * 5, None))
+    await slow.json(200, SlicedPayload([b"x"] * 5, None))
     assert (b"".join(got), slow.is_gone) == (b"xxxxx", False)
-    await slow.json(200, Slices([b"y"] * 5, None))
+    await slow.json(200, SlicedPayload([b"y"] * 5, None))
     assert slow.is_gone
 
 
@@ -173,9 +173,9 @@ def test_what_is_held_of_a_message_that_is_not_complete_counts(
     text: str, cost: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_skeleton, "SHORT", 8)
-    budget, limits = Budget(1 << 20), Limits(max_part=100, max_message=10_000)
+    budget, limits = MemoryBudget(1 << 20), Limits(max_part=100, max_message=10_000)
     worker: Link[str] = Link.dialer(Greeting("s", "w", "b"), limits)
-    relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, Sliced(200_000), budget)
+    relay: Link[Any] = Link.accepter(Terms("sid", "e", "b", max_message=10_000), limits, SlicedCodec(200_000), budget)
     used = [0]
 
     def cross() -> None:
@@ -198,5 +198,5 @@ def test_what_is_held_of_a_message_that_is_not_complete_counts(
 
 
 def test_slices_are_a_text_for_whoever_wants_one() -> None:
-    long = Slices(["ä".encode(), b"b"], None)
+    long = SlicedPayload(["ä".encode(), b"b"], None)
     assert (len(long), text_of(long), list(long)) == (3, "äb", ["ä".encode(), b"b"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tests.support.demo import Demo
 from tests.support.raw import RawConnection, raw
@@ -29,7 +29,7 @@ def health(port: int, *more: tuple[str, str]) -> bytes:
 async def test_a_request_on_an_idle_connection_is_answered_while_the_relay_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LimitedHttp, "idle_leave_s", 5.0)
+    monkeypatch.setattr(HttpProtocol, "idle_leave_s", 5.0)
     relay = RunningRelay(tmp_path)
     await relay.__aenter__()
     lines = [await RawConnection(relay.port).open() for _ in range(2)]

@@ -12,15 +12,15 @@ from websockets.exceptions import InvalidStatus
 
 from tabrelay.calls.calls import Call, Pending
 from tabrelay.errors import BrowserGone
-from tabrelay.peers.browsers.peer import TabPeer
+from tabrelay.peers.browsers.peer import BrowserPeer
 from tabserver.wire import frames, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.events import Received, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.memory_budget import MemoryBudget
+from tabserver.wire.pending_calls import PendingCalls
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 from tests.support.worker import DONE, SyntheticWorker
@@ -225,15 +225,15 @@ class RecordingSocket:
         self.headers.append(f"closed {code}")
 
 
-def peer_on(link: Link[Any], on_up: Callable[[TabPeer], None] = lambda peer: None) -> TabPeer:
-    return TabPeer(
+def peer_on(link: Link[Any], on_up: Callable[[BrowserPeer], None] = lambda peer: None) -> BrowserPeer:
+    return BrowserPeer(
         "notes",
         inst="w1",
         principal="token:x",
         origin=None,
         link=link,
-        roster=Roster(),
-        budget=Budget(1024),
+        roster=PendingCalls(),
+        budget=MemoryBudget(1024),
         in_flight_limit=1,
         max_values=200_000,
         on_up=on_up,
@@ -268,7 +268,7 @@ async def test_a_link_whose_timer_failed_sends_heartbeats_all_the_same(caplog: p
 
 
 async def test_an_event_that_fails_does_not_take_those_behind_it_along(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(peer: TabPeer) -> None:
+    def fail(peer: BrowserPeer) -> None:
         raise RuntimeError("no room")
 
     link: Link[Any] = Link.accepter(Terms("sid", "epoch", "build"), Limits(heartbeat_s=0.01))

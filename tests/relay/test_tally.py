@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tabrelay.server.buffered_bytes import Tally
+from tabrelay.server.buffered_bytes import BufferedBytes
 
 LITTLE = 10
 
@@ -14,7 +14,7 @@ LITTLE = 10
 def test_the_total_is_what_all_hold_and_the_oldest_is_whoever_had_much_first(
     steps: list[tuple[int, int | None]],
 ) -> None:
-    tally: Tally[int] = Tally()
+    tally: BufferedBytes[int] = BufferedBytes()
     held: dict[int, int] = {}
     much: list[int] = []
     for holder, size in steps:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.bus.memory import Hub, Memory
-from tabrelay.routing.deadline_queue import EARLY_S, Ticker
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
+from tabrelay.routing.deadline_queue import EARLY_S, DeadlineQueue
 from tabserver import tool
 from tabserver.handlers.toolbox import Toolbox
 from tests.backplane.conftest import answer_of
@@ -35,7 +35,7 @@ class Deadlines:
         self.due_at: dict[int, float] = {}
         self.ended: Counter[int] = Counter()
         self.popped: set[int] = set()
-        self.ticker: Ticker[int] = Ticker(WAIT_S, self.on_due)
+        self.ticker: DeadlineQueue[int] = DeadlineQueue(WAIT_S, self.on_due)
 
     def on_due(self, number: int) -> None:
         assert self.loop.time() + 2 * EARLY_S >= self.due_at[number], "before its time"
@@ -125,11 +125,11 @@ def test_after_a_day_calls_are_told_the_truth_and_the_next_one_is_answered(tmp_p
 
 def test_relays_on_one_bus_know_each_other_after_any_jump(tmp_path: Path) -> None:
     async def scenario(loop: JumpingLoop) -> None:
-        hub, work = Hub(), Work()
+        hub, work = MemoryBroker(), Work()
         work.gate.set()
         async with (
-            RunningRelay(tmp_path, backplane=Memory(hub)) as a,
-            RunningRelay(tmp_path, backplane=Memory(hub)) as b,
+            RunningRelay(tmp_path, backplane=MemoryBus(hub)) as a,
+            RunningRelay(tmp_path, backplane=MemoryBus(hub)) as b,
         ):
             await a.knows(nodes=2)
             async with CPythonWorker(b.url, b.token, "notes", work.box) as worker:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tabrelay.admission.pairing_codes import MAX_PENDING, OPENER_TTL_S, CodeProblem
+from tabrelay.admission.pairing_codes import MAX_PENDING, OPENER_TTL_S, PairingCodeError
 from tabrelay.admission.token_store import MAX_NAMED, MAX_PAGES
-from tabrelay.admission.tokens import GrantError, Redeemed, StateError, Tokens
+from tabrelay.admission.tokens import Redeemed, StateError, Tokens, TokenStoreError
 
 OWN = "http://127.0.0.1:4747"
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes")
@@ -243,13 +243,13 @@ def test_a_code_works_once(home: Path) -> None:
     tokens = Tokens(home)
     code = tokens.mint(None, OPENER_TTL_S, 100.0)
     assert isinstance(tokens.redeem(code, OWN, 100.0), Redeemed)
-    assert tokens.redeem(code, OWN, 100.0) is CodeProblem.UNKNOWN
+    assert tokens.redeem(code, OWN, 100.0) is PairingCodeError.UNKNOWN
 
 
 def test_a_code_ends_and_says_so(home: Path) -> None:
     tokens = Tokens(home)
     code = tokens.mint(None, OPENER_TTL_S, 100.0)
-    assert tokens.redeem(code, OWN, 100.0 + OPENER_TTL_S) is CodeProblem.EXPIRED
+    assert tokens.redeem(code, OWN, 100.0 + OPENER_TTL_S) is PairingCodeError.EXPIRED
     assert not (home / "tokens.json").exists()
 
 
@@ -257,7 +257,7 @@ def test_a_code_has_128_bits_and_few_are_pending(home: Path) -> None:
     tokens = Tokens(home)
     codes = [tokens.mint(None, OPENER_TTL_S, 100.0) for _ in range(MAX_PENDING + 1)]
     assert all(len(code) == 22 for code in codes)
-    assert tokens.redeem(codes[0], OWN, 100.0) is CodeProblem.UNKNOWN
+    assert tokens.redeem(codes[0], OWN, 100.0) is PairingCodeError.UNKNOWN
     assert isinstance(tokens.redeem(codes[1], OWN, 100.0), Redeemed)
 
 
@@ -286,14 +286,14 @@ def test_a_named_token_for_no_server_is_for_none_and_not_for_all(home: Path) -> 
 
 @pytest.mark.parametrize("name", ["default", "", "a b", "-x", "ä", "x" * 65, "a\nb"])
 def test_a_name_that_cannot_be_used_is_refused(home: Path, name: str) -> None:
-    with pytest.raises(GrantError):
+    with pytest.raises(TokenStoreError):
         Tokens(home).make(name, ["call"])
 
 
 def test_two_tokens_cannot_have_one_name_until_the_first_is_revoked(home: Path) -> None:
     tokens = Tokens(home)
     first = tokens.make("laptop", ["call"])
-    with pytest.raises(GrantError, match="already"):
+    with pytest.raises(TokenStoreError, match="already"):
         tokens.make("laptop", ["call"])
     assert [grant.name for grant in tokens.revoke(lambda grant: grant.name == "laptop")] == ["laptop"]
     second = tokens.make("laptop", ["call"])
@@ -307,7 +307,7 @@ def test_there_is_an_end_to_named_tokens(home: Path) -> None:
     rest = {"origin": None, "servers": None, "expires": None}
     home.mkdir()
     (home / "tokens.json").write_text(json.dumps({"grants": [row | rest for row in rows]}))
-    with pytest.raises(GrantError, match="Revoke one first"):
+    with pytest.raises(TokenStoreError, match="Revoke one first"):
         tokens.make("more", ["call"])
 
 

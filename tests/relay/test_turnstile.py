@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from tabrelay.server.accept_limiter import AT_ONCE, Turnstile
+from tabrelay.server.accept_limiter import AT_ONCE, HandshakeLimiter
 from tabrelay.server.runner import bind, doors
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tests.support.relay import RunningRelay
 from tests.support.waiting import until
 from tests.support.worker import SyntheticWorker, bearer
 
 
 async def test_a_few_come_in_now_and_the_others_a_few_in_each_turn_in_their_order() -> None:
-    turnstile = Turnstile.of(asyncio.get_running_loop())
+    turnstile = HandshakeLimiter.of(asyncio.get_running_loop())
     inside: list[int] = []
 
     def come_in(number: int) -> Callable[[], None]:
@@ -43,7 +43,7 @@ async def test_one_that_fails_on_its_way_in_keeps_nobody_out() -> None:
     loop = asyncio.get_running_loop()
     failures: list[Any] = []
     loop.set_exception_handler(lambda loop, context: failures.append(context["exception"]))
-    turnstile = Turnstile.of(loop)
+    turnstile = HandshakeLimiter.of(loop)
     inside: list[int] = []
     for number in range(AT_ONCE):
         turnstile.enter(partial(inside.append, number))
@@ -71,9 +71,9 @@ async def test_when_too_many_knock_the_next_is_told_to_come_back_and_whoever_cal
 ) -> None:
     async with RunningRelay(tmp_path) as relay, SyntheticWorker(relay.url, relay.token, "notes"):
         # Nobody comes in: those that knock stay outside.
-        monkeypatch.setattr(Turnstile, "enter", lambda self, come_in: self._waiting.append(come_in))
-        monkeypatch.setattr(LimitedWebSocket, "most_knocking", 3)
-        turnstile = Turnstile.of(asyncio.get_running_loop())
+        monkeypatch.setattr(HandshakeLimiter, "enter", lambda self, come_in: self._waiting.append(come_in))
+        monkeypatch.setattr(WebSocketProtocol, "most_knocking", 3)
+        turnstile = HandshakeLimiter.of(asyncio.get_running_loop())
         async with contextlib.AsyncExitStack() as stack:
             readers = []
             for number in range(4):

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from tabrelay.acp.child import Component
-from tabrelay.acp.conductor import Conductor, Options
-from tabrelay.acp.dialects import Profile
-from tabrelay.acp.relay_client import Access
+from tabrelay.acp.child import ChildProcess
+from tabrelay.acp.conductor import Conductor, ConductorOptions
+from tabrelay.acp.dialects import Dialect
+from tabrelay.acp.relay_client import RelayClient
 from tests.support.waiting import BOUND_S
 
 WAIT_S = BOUND_S
@@ -69,11 +69,11 @@ class PlayedEditor(Side):
         self.chunks_in.put_nowait(b"")
 
 
-class PlayedComponent(Component, Side):
+class PlayedComponent(ChildProcess, Side):
     """An agent or a proxy without a process."""
 
     def __init__(self) -> None:
-        Component.__init__(self, ["played"])
+        ChildProcess.__init__(self, ["played"])
         Side.__init__(self)
         self.out: asyncio.Queue[bytes] = asyncio.Queue()
         self.starts = 0
@@ -118,7 +118,7 @@ class PlayedComponent(Component, Side):
         self.is_ended = True
 
 
-class NoRelay(Access):
+class NoRelay(RelayClient):
     """Nobody is there to offer anything; a test may name servers all the same."""
 
     def __init__(self, *servers: str, home: Path = Path("/nowhere")) -> None:
@@ -141,9 +141,9 @@ class Stage:
 
     def __init__(
         self,
-        access: Access | None = None,
+        access: RelayClient | None = None,
         *,
-        profile: Profile | None = None,
+        profile: Dialect | None = None,
         wants_http: bool = False,
         proxies: int = 0,
         agent: PlayedComponent | None = None,
@@ -152,7 +152,7 @@ class Stage:
         self.agent = agent or PlayedComponent()
         self.proxies = [PlayedComponent() for _ in range(proxies)]
         self.access = access or NoRelay()
-        options = Options(PROGRAM, wants_http=wants_http, profile=profile)
+        options = ConductorOptions(PROGRAM, wants_http=wants_http, profile=profile)
         self.conductor = Conductor(self.editor, self.agent, self.access, options, self.proxies)
         self._plugs: list[Plug] = []
 

@@ -11,8 +11,8 @@ import orjson
 
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
-from tabrelay.translation.parked_calls import Parking
-from tabrelay.translation.to_legacy import Live, Translator
+from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -107,8 +107,8 @@ class Bureau:
 
     def __init__(self, ttl_s: float = 600, most: int = 2) -> None:
         self.peer = RecordingPeer()
-        self.parking: Parking[Live] = Parking(ttl_s=ttl_s, most=most)
-        self.translator = Translator(self.peer, self.parking)
+        self.parking: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=ttl_s, most=most)
+        self.translator = ModernToLegacy(self.peer, self.parking)
         self._numbers = itertools.count(1)
 
     def call(

@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tabserver.mcp.server import Catalogue, Server
+from tabserver.mcp.server import Server, ToolCatalogue
 from tabserver.tabs.hub import Hub
 from tabserver.wire.eras import META_CAPABILITIES, META_CLIENT, META_VERSION, Era
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.worker.fast_path import Lane
+from tabserver.worker.fast_path import WorkerFastPath
 from tests.support.models import check_note, check_request, check_response
 from tests.support.waiting import BOUND_S
 
@@ -26,7 +26,7 @@ Sent = tuple[str, Kind, Any, RequestId | None, RequestId | None]
 class Bench:
     """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
 
-    def __init__(self, catalogue: Catalogue, instructions: str | None = None, *, has_lane: bool = True) -> None:
+    def __init__(self, catalogue: ToolCatalogue, instructions: str | None = None, *, has_lane: bool = True) -> None:
         """`has_lane`: what the worker has in front of a core whose catalogue is the hub."""
         self.sent: list[Sent] = []
         self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
@@ -34,7 +34,7 @@ class Bench:
         self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
         self.receive = self.server.receive
         if has_lane and isinstance(catalogue, Hub):
-            self.lane = Lane(self.server, catalogue, self._send)
+            self.lane = WorkerFastPath(self.server, catalogue, self._send)
             self.receive = self.lane.receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}

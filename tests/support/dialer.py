@@ -15,7 +15,7 @@ from websockets.typing import Subprotocol
 
 from tabserver.timing import DEFAULTS, Timing
 from tabserver.transport.dialing import Abort, DialError
-from tabserver.transport.reconnect import State, Transport
+from tabserver.transport.reconnect import Transport, TransportState
 from tabserver.wire import frames
 from tabserver.wire.frames import SUBPROTOCOL, Greeting
 from tabserver.wire.link import Link
@@ -124,12 +124,12 @@ class RemoteWorker:
         self.transport: Transport[str] = Transport(
             link, self.dialer, clock=clock, new_abort=FakeAbort, jitter=random.random, timing=timing
         )
-        self.states: list[tuple[float, State]] = []
+        self.states: list[tuple[float, TransportState]] = []
         self._changed = asyncio.Event()
         self._clock = clock
         self.transport.on_state = self._note
 
-    def _note(self, state: State) -> None:
+    def _note(self, state: TransportState) -> None:
         self.states.append((self._clock(), state))
         self._changed.set()
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from tabserver.mcp.outbox import passed_on
 from tabserver.tabs.hub import Hub
-from tabserver.transport.connection import Line
+from tabserver.transport.connection import LinkSession
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.worker.fast_path import Lane
-from tabserver.worker.js_calls import LONGEST, Express
+from tabserver.worker.fast_path import WorkerFastPath
+from tabserver.worker.js_calls import LONGEST, GrantedCalls
 from tests.support.port import FakePort
 
 Event = Opened | Received[str] | Closed
@@ -40,8 +40,8 @@ class Carrier:
     def __init__(
         self,
         hub: Hub,
-        lane: Lane,
-        line: Line[str],
+        lane: WorkerFastPath,
+        line: LinkSession[str],
         write: Write,
         longest: int = LONGEST,
     ) -> None:
@@ -57,7 +57,7 @@ class Carrier:
         self._sent: dict[str, str] = {}
         self._answers: list[str] = []
         self.carried = self.revoked = 0
-        self.books = Express(hub, lane, line, self._allow, self)
+        self.books = GrantedCalls(hub, lane, line, self._allow, self)
         # Whatever JavaScript hears comes after what was carried out.
         for name in ("receive", "receive_result", "attach", "detach"):
             setattr(hub, name, self._after(getattr(hub, name)))

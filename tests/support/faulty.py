@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tabserver.wire.codec import Text
+from tabserver.wire.codec import TextCodec
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Undeliverable, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.pending_calls import Roster
-from tabserver.wire.request_history import Answer, Ledger, Standing
+from tabserver.wire.pending_calls import PendingCalls
+from tabserver.wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
 
 REFUSED_BY_RELAY, REFUSED_BY_WORKER = "!", "?"
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")
@@ -164,7 +164,7 @@ class WorkerEnd:
         self.world = world
         self.inst = inst
         self.link: Link[str] = world.make_link(Greeting("s", inst, "b"))
-        self.ledger = Ledger(Text())
+        self.ledger = RequestHistory(TextCodec())
         self.open: set[str] = set()
         self.running: dict[int, int] = {}
         self.unsent: list[tuple[int, str]] = []
@@ -198,16 +198,16 @@ class WorkerEnd:
             return
         number = json.loads(event.payload)["call"]
         self.open.add(event.channel)
-        standing: Answer[str] | Standing = Standing.UNKNOWN
+        standing: RecordedAnswer[str] | RequestStanding = RequestStanding.UNKNOWN
         if event.again and not self.world.ignores_ledger:
             standing = self.ledger.recall(event.channel, number)
-        if isinstance(standing, Answer):
+        if isinstance(standing, RecordedAnswer):
             self.unsent.append((number, standing.payload))
-        elif standing is Standing.FORGOTTEN:
+        elif standing is RequestStanding.FORGOTTEN:
             self.open.discard(event.channel)
             self.link.close(event.channel, "forgotten", self.world.now)
             self.world.seen["forgotten"] += 1
-        elif standing is Standing.UNKNOWN:
+        elif standing is RequestStanding.UNKNOWN:
             self.ledger.begin(event.channel, number)
             self.running[number] = 0
             self.world.calls[number].runs += 1
@@ -256,7 +256,7 @@ class World:
         self.now = 0.0
         self.epoch = "e0"
         self.calls: list[Call] = []
-        self.roster: Roster[Call] = self.make_roster()
+        self.roster: PendingCalls[Call] = self.make_roster()
         self.sessions: dict[str, RelayEnd] = {}
         self.holder: RelayEnd | None = None
         self.wires: list[Wire] = []
@@ -267,8 +267,8 @@ class World:
     def make_link(self, who: Terms | Greeting) -> Link[str]:
         return Link.accepter(who, LIMITS) if isinstance(who, Terms) else Link.dialer(who, LIMITS)
 
-    def make_roster(self) -> Roster[Call]:
-        return Roster()
+    def make_roster(self) -> PendingCalls[Call]:
+        return PendingCalls()
 
     # -- what callers, tools and clocks do ----------------------------------------------------------------------------
 

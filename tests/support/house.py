@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tabrelay.bus.members import Cluster
-from tabrelay.bus.nats import Access, Nats
+from tabrelay.bus.members import Membership
+from tabrelay.bus.nats import NatsAuth, NatsBus
 from tabrelay.config.settings import Settings
-from tabrelay.peers.browsers.plain_peer import SocketPeer
-from tabrelay.peers.nodes.locator import Atlas
+from tabrelay.peers.browsers.plain_peer import PlainPeer
+from tabrelay.peers.nodes.locator import BrowserLocator
 from tabrelay.peers.nodes.remote_peer import RemotePeer
-from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
-from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.parked_calls import ParkedCalls
 from tests.support.nats import NatsServer
 
 KEY = b"a key that all nodes have"
@@ -25,18 +25,18 @@ class House:
 
     def __init__(self, bus: NatsServer, home: Path, most: int) -> None:
         """`most`: names that it may know."""
-        self.nats = Nats((bus.url,), Access(), "test")
-        self.cluster = Cluster(self.nats, KEY, beat_s=1.0)
-        self.registry = Registry(Shelf(None, most=most), most=most)
+        self.nats = NatsBus((bus.url,), NatsAuth(), "test")
+        self.cluster = Membership(self.nats, KEY, beat_s=1.0)
+        self.registry = Registry(CatalogueStore(None, most=most), most=most)
         self.registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         settings = Settings(home=home, away_wait_s=1.0)
-        self.atlas = Atlas(
+        self.atlas = BrowserLocator(
             self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None
         )
 
     def hold(self, name: str) -> None:
-        parking: Parking[Any] = Parking(ttl_s=1.0, most=1)
-        peer = SocketPeer(
+        parking: ParkedCalls[Any] = ParkedCalls(ttl_s=1.0, most=1)
+        peer = PlainPeer(
             name,
             parking=parking,
             in_flight_limit=1,

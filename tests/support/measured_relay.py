@@ -142,7 +142,7 @@ def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> N
     from tabrelay.config.settings import Settings
     from tabrelay.routing.drain import Drain
     from tabrelay.server.app import create_app
-    from tabrelay.server.runner import Runner, bind, calm_collector, configure, doors
+    from tabrelay.server.runner import RelayServer, bind, calm_collector, configure, doors
 
     sock = bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
@@ -174,7 +174,7 @@ def main(home: Path, settings: dict[str, Any], specs: list[dict[str, Any]]) -> N
         def stop() -> None:
             runner.should_exit = True
 
-        runner = Runner(configure(app, chosen), ready)
+        runner = RelayServer(configure(app, chosen), ready)
         calm_collector()
         await runner._serve(doors(sock))
 

@@ -12,13 +12,13 @@ import httpx2
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
-from tabrelay.bus.bus import Backplane
+from tabrelay.bus.bus import Bus
 from tabrelay.config.settings import Settings
 from tabrelay.config.specs import Spec
 from tabrelay.http import loopback
 from tabrelay.routing.drain import Drain
 from tabrelay.server.app import create_app
-from tabrelay.server.runner import Runner, bind, configure, doors
+from tabrelay.server.runner import RelayServer, bind, configure, doors
 from tests import canary
 from tests.support.recorder import Recorder
 from tests.support.waiting import BOUND_S, until
@@ -43,7 +43,7 @@ class RunningRelay:
         specs: Sequence[Spec] = (),
         assets: Assets | None = None,
         sign_in: Any = None,
-        backplane: Backplane | None = None,
+        backplane: Bus | None = None,
         **settings: Any,
     ) -> None:
         self._sign_in = sign_in
@@ -57,7 +57,7 @@ class RunningRelay:
         self.tokens = Tokens(home, shares_proofs=backplane is not None)  # as `tabrelay serve` does with a bus
         self.token = self.tokens.master()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._server: Runner | None = None
+        self._server: RelayServer | None = None
         self._task: asyncio.Task[None] | None = None
         self.http = httpx2.AsyncClient(
             base_url=self.url,
@@ -83,7 +83,7 @@ class RunningRelay:
         self.recorder = Recorder(app)
         ready = asyncio.Event()
         config = configure(self.recorder, self.settings)
-        self._server = Runner(config, ready.set)
+        self._server = RelayServer(config, ready.set)
         self._task = asyncio.create_task(self._server._serve(doors(self._socket)))
         async with asyncio.timeout(BOUND_S):
             await ready.wait()

@@ -11,8 +11,8 @@ from typing import Any
 from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import Credentials, Fixed
-from tabrelay.bridge.http import Upstream
-from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.http import HttpEndpoint
+from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.target import UrlTarget
 from tests.support.program import Program
 from tests.support.waiting import BOUND_S
@@ -100,14 +100,14 @@ class BridgeHere(Talk):
         clock: Clock | None = None,
         credentials: Credentials | None = None,
         headers: dict[str, str] | None = None,
-        limits: Limits | None = None,
+        limits: OutboundLimits | None = None,
         has_listener: bool = False,
         is_serial: bool = False,
     ) -> None:
         self.clock = clock or QuickClock()
         self.output = RecordingOutput()
-        limits = limits or Limits(timeout_ms=10_000)
-        self.outbound = Outbound(Upstream(UrlTarget(url)), credentials or Fixed(None, "No."), headers or {}, limits)
+        limits = limits or OutboundLimits(timeout_ms=10_000)
+        self.outbound = Outbound(HttpEndpoint(UrlTarget(url)), credentials or Fixed(None, "No."), headers or {}, limits)
         self.bridge = Bridge(
             self.outbound, self.output, has_listener=has_listener, is_serial=is_serial, clock=self.clock
         )

@@ -13,7 +13,7 @@ from tabserver.handlers.context import Context
 from tabserver.handlers.questions import ClientError, Elicit, InputRequired, ListRoots, MissingCapability, Sample
 from tabserver.handlers.toolbox import Toolbox, prompt, resource, tool
 from tabserver.mcp import call as calls
-from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, Parking, Seal, digest
+from tabserver.mcp.parked_calls import MOST_PARKED, TTL_S, ParkedHandles, StateSeal, digest
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Caller, Kind
 from tests.support.core import MODERN, READY, Bench
@@ -421,7 +421,7 @@ async def test_a_handler_that_ends_while_it_is_parked_gives_its_result_to_the_re
 
 
 def test_a_seal_opens_for_what_it_was_made_for_and_a_digest_ignores_what_a_round_adds() -> None:
-    seal, mark = Seal(), digest("tools/call", {"name": "x", "_meta": {"a": 1}})
+    seal, mark = StateSeal(), digest("tools/call", {"name": "x", "_meta": {"a": 1}})
     assert mark == digest("tools/call", {"name": "x", "requestState": "s", "inputResponses": {}})
     assert mark != digest("prompts/get", {"name": "x"})
     state = seal.close({"s": "é"}, "me", mark, until=10.0)
@@ -429,11 +429,11 @@ def test_a_seal_opens_for_what_it_was_made_for_and_a_digest_ignores_what_a_round
     assert opened is not None and (opened["s"], opened["x"]) == ("é", 10.0)
     assert seal.close({"s": "é"}, "me", mark, until=10.0) != state
     assert seal.open(state, "me", mark, now=10.0) is None
-    assert Seal().open(state, "me", mark, now=0.0) is None
+    assert StateSeal().open(state, "me", mark, now=0.0) is None
 
 
 def test_a_parked_thing_is_taken_once_and_frees_its_place() -> None:
-    parking: Parking[str] = Parking(most=1)
+    parking: ParkedHandles[str] = ParkedHandles(most=1)
     handle = parking.park("call", "me")
     assert not parking.has_room("me") and parking.has_room("you")
     assert (parking.take("nothing"), parking.take(handle), parking.take(handle)) == (None, "call", None)

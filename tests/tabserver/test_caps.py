@@ -11,7 +11,7 @@ import pytest
 from tabrelay.config.settings import Settings
 from tabrelay.payloads.list_checks import MAX_NAME as RELAYS_NAME
 from tabrelay.payloads.list_checks import MAX_TITLE as RELAYS_TITLE
-from tabrelay.payloads.list_checks import Bounds, inspect
+from tabrelay.payloads.list_checks import ListBounds, inspect
 from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.schema import size_caps
 from tabserver.schema.shapes import SchemaError
@@ -60,7 +60,7 @@ def test_a_function_in_the_worker_is_refused_where_it_is_declared() -> None:
 
 def test_what_passes_here_passes_at_the_relay() -> None:
     full = {"name": "x" * 128, "title": "t" * 256, "description": "d" * 8192, "inputSchema": nested(32)}
-    assert inspect("tools", [check_tool(full)], Bounds())[1] == []
+    assert inspect("tools", [check_tool(full)], ListBounds())[1] == []
 
 
 def test_page_worker_and_relay_have_the_same_numbers() -> None:

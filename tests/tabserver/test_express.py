@@ -19,7 +19,7 @@ from tabserver.wire.frames import CLOSE_PROTOCOL, Caller, Greeting, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.worker.fast_path import Grant, Lane
+from tabserver.worker.fast_path import CallGrant, WorkerFastPath
 from tabserver.worker.js_calls import LONGEST, MOST
 from tests.support.clock import Clock, settle
 from tests.support.core import MODERN
@@ -61,7 +61,7 @@ class Rig:
             call_later=self.clock.call_later,
         )
         core = Server("demo", "1", self.hub, self.transport.line.send)
-        lane = Lane(core, self.hub, self.transport.line.send)
+        lane = WorkerFastPath(core, self.hub, self.transport.line.send)
         self.transport.line.on_message = lane.receive
         self.carrier = Carrier(self.hub, lane, self.transport.line, self._write)
         self.port = self.page("a")
@@ -389,7 +389,7 @@ async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goe
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
     for n in range(MOST + 1):
-        rig.carrier.books.grant(Grant(f"c{n}", MODERN, "info", "{}", None, None))
+        rig.carrier.books.grant(CallGrant(f"c{n}", MODERN, "info", "{}", None, None))
     assert rig.carrier.revoked == 1
 
 

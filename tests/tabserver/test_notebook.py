@@ -13,7 +13,7 @@ from tabserver.handlers.content import Image
 from tabserver.handlers.context import Outcome
 from tabserver.handlers.toolbox import Toolbox, default_toolbox
 from tabserver.handlers.tools import ToolResult
-from tabserver.worker.run_python import Notebook, Ran, offer_run_python
+from tabserver.worker.run_python import PythonRunner, Ran, offer_run_python
 from tests.support.request import RecordingRequest
 
 
@@ -31,7 +31,7 @@ def ran(result: ToolResult[Ran]) -> Ran:
 
 
 async def run(code: str, state: dict[str, Any] | None = None, **limits: Any) -> Ran:
-    notebook = Notebook(limits.pop("timeout_s", 10), limits.pop("max_output", 1000))
+    notebook = PythonRunner(limits.pop("timeout_s", 10), limits.pop("max_output", 1000))
     return ran(await notebook.run(code, {} if state is None else state, **limits))
 
 
@@ -44,7 +44,7 @@ async def test_a_run_gives_what_was_printed_and_the_last_expression() -> None:
 
 
 async def test_names_are_kept_for_each_caller_until_it_wants_them_gone() -> None:
-    notebook, one, other = Notebook(10, 1000), {}, {}  # type: ignore[var-annotated]
+    notebook, one, other = PythonRunner(10, 1000), {}, {}  # type: ignore[var-annotated]
     await notebook.run("x = 1\ndef f(): return x", one)
     await notebook.run("x = 2", other)
     assert ran(await notebook.run("f()", one)).result == "1"
@@ -59,7 +59,7 @@ async def test_await_works_at_the_top_level_and_in_the_last_expression() -> None
 
 
 async def test_an_error_is_the_traceback_of_the_code_alone() -> None:
-    result = await Notebook(10, 1000).run("print('before')\ndef f():\n    return 1 / 0\nf()", {})
+    result = await PythonRunner(10, 1000).run("print('before')\ndef f():\n    return 1 / 0\nf()", {})
     assert result.is_error
     error = ran(result).error
     assert error is not None
@@ -77,7 +77,7 @@ async def test_of_recursion_without_an_end_the_last_frames_are_told() -> None:
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(100_000)
     try:
-        error = ran(await Notebook(10, 1_000_000).run(code, {})).error
+        error = ran(await PythonRunner(10, 1_000_000).run(code, {})).error
     finally:
         sys.setrecursionlimit(limit)
     assert error is not None and error.endswith("ValueError: deep\n")
@@ -112,7 +112,7 @@ async def test_a_timeout_of_the_code_itself_is_its_own_error() -> None:
 
 async def test_a_cancelled_run_ends_inside_the_code() -> None:
     state: dict[str, Any] = {}
-    notebook = Notebook(10, 1000)
+    notebook = PythonRunner(10, 1000)
     waits = "import asyncio\ntry:\n    await asyncio.sleep(60)\nexcept asyncio.CancelledError:\n    seen = 1\n    raise"
     task = asyncio.create_task(notebook.run(waits, state))
     await asyncio.sleep(0)
@@ -124,23 +124,23 @@ async def test_a_cancelled_run_ends_inside_the_code() -> None:
 
 
 async def test_runs_of_two_callers_keep_their_output_apart() -> None:
-    notebook = Notebook(10, 1000)
+    notebook = PythonRunner(10, 1000)
     code = "import asyncio\nfor _ in range(3):\n    print({!r})\n    await asyncio.sleep(0)"
     a, b = await asyncio.gather(notebook.run(code.format("a"), {}), notebook.run(code.format("b"), {}))
     assert (ran(a).stdout, ran(b).stdout) == ("a\n" * 3, "b\n" * 3)
 
 
 async def test_runs_of_one_caller_come_one_after_the_other() -> None:
-    notebook, state = Notebook(10, 1000), {}  # type: ignore[var-annotated]
+    notebook, state = PythonRunner(10, 1000), {}  # type: ignore[var-annotated]
     first = notebook.run("import asyncio\nx = 1\nawait asyncio.sleep(0.01)\nx = 2", state)
     _, second = await asyncio.gather(first, notebook.run("x", state))
     assert ran(second).result == "2"
 
 
 async def test_a_picture_as_the_last_expression_is_a_picture() -> None:
-    result = await Notebook(10, 1000).run("from tabserver import Image\nprint('a dot')\nImage(b'PNG')", {})
+    result = await PythonRunner(10, 1000).run("from tabserver import Image\nprint('a dot')\nImage(b'PNG')", {})
     assert result.content == ["a dot", Image(b"PNG")]
-    drawn = await Notebook(10, 1000).run("class P:\n    def _repr_png_(self): return b'PNG'\nP()", {})
+    drawn = await PythonRunner(10, 1000).run("class P:\n    def _repr_png_(self): return b'PNG'\nP()", {})
     assert drawn.content == [Image(b"PNG")]
 
 
@@ -156,7 +156,7 @@ async def test_code_that_cancels_itself_was_not_cancelled_by_its_caller() -> Non
 
 
 async def test_code_that_takes_the_streams_away_takes_them_from_itself_alone() -> None:
-    notebook, state = Notebook(10, 1000), {}  # type: ignore[var-annotated]
+    notebook, state = PythonRunner(10, 1000), {}  # type: ignore[var-annotated]
     await notebook.run("import sys\nsys.stdout = None\nprint('lost')", state)
     assert ran(await notebook.run("print('back')", state)).stdout == "back\n"
 

@@ -11,7 +11,7 @@ import pytest
 
 from tabserver import Context, Elicit, InputRequired
 from tabserver.handlers.toolbox import Toolbox, prompt, tool
-from tabserver.mcp.parked_calls import MOST_SPENT, TTL_S, Seal, Spent
+from tabserver.mcp.parked_calls import MOST_SPENT, TTL_S, StateSeal, UsedStates
 from tests.support.core import MODERN, Bench
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
@@ -138,7 +138,7 @@ async def test_a_state_with_which_nothing_was_run_is_still_good() -> None:
 
 
 def test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered() -> None:
-    spent = Spent()
+    spent = UsedStates()
     states = [{"n": str(number), "x": 600.0 + number} for number in range(3 * MOST_SPENT)]
     assert all(spent.spend(state) for state in states)
     assert len(spent) <= MOST_SPENT
@@ -171,14 +171,14 @@ async def test_the_next_worker_is_as_strict_as_the_first(name: str, wrong: str) 
 
 @pytest.mark.requirement("modern-input-required")
 def test_a_seal_opens_what_was_closed_with_the_key_before() -> None:
-    seal = Seal()
+    seal = StateSeal()
     seal.use("one")
     state = seal.close({"s": 1}, "me", "d", until=10)
     seal.use("one")
     seal.use("")
     seal.use("two")
     assert (seal.open(state, "me", "d", now=5) or {})["s"] == 1
-    assert Seal().open(state, "me", "d", now=5) is None
+    assert StateSeal().open(state, "me", "d", now=5) is None
     seal.use("three")
     assert seal.open(state, "me", "d", now=5) is None
 

@@ -13,7 +13,7 @@ from tabserver.transport.backoff import Backoff
 from tabserver.transport.channels import MAX_NOTICES
 from tabserver.transport.connection import HIGH_WATER
 from tabserver.transport.dialing import DialError
-from tabserver.transport.reconnect import State, Transport
+from tabserver.transport.reconnect import Transport, TransportState
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
 from tabserver.wire.events import Closed, Opened, Parted, Received, Welcomed
@@ -36,7 +36,7 @@ class Bench:
         self.dialer = FakeDialer()
         self.relay = FakeRelay(self.clock)
         self.said: list[tuple[str, Any]] = []
-        self.states: list[State] = []
+        self.states: list[TransportState] = []
         self.aborts: list[FakeAbort] = []
         self.transport = Transport(
             Link.dialer(Greeting("demo", "inst", "b"), limits or Limits()),
@@ -104,21 +104,21 @@ async def test_started_twice_dials_once(bench: Bench) -> None:
 
 
 async def test_an_attempt_that_takes_too_long_is_aborted_and_retried_after_1_2_3_3_seconds(bench: Bench) -> None:
-    story: list[tuple[float, State]] = []
+    story: list[tuple[float, TransportState]] = []
     bench.transport.on_state = lambda state: story.append((bench.clock() - 100, state))
     await bench.start()
     await bench.clock.advance(30)
     text = "The relay did not answer within 5 s."
     assert story == [
-        (0, State("connecting", attempts=1)),
-        (5, State("waiting", "timeout", text, 1000, 1)),
-        (6, State("connecting", attempts=2)),
-        (11, State("waiting", "timeout", text, 2000, 2)),
-        (13, State("connecting", attempts=3)),
-        (18, State("waiting", "timeout", text, 3000, 3)),
-        (21, State("connecting", attempts=4)),
-        (26, State("waiting", "timeout", text, 3000, 4)),
-        (29, State("connecting", attempts=5)),
+        (0, TransportState("connecting", attempts=1)),
+        (5, TransportState("waiting", "timeout", text, 1000, 1)),
+        (6, TransportState("connecting", attempts=2)),
+        (11, TransportState("waiting", "timeout", text, 2000, 2)),
+        (13, TransportState("connecting", attempts=3)),
+        (18, TransportState("waiting", "timeout", text, 3000, 3)),
+        (21, TransportState("connecting", attempts=4)),
+        (26, TransportState("waiting", "timeout", text, 3000, 4)),
+        (29, TransportState("connecting", attempts=5)),
     ]
     assert [abort.reason for abort in bench.aborts] == ["timeout"] * 4 + [None]
     assert [str(error) for error in bench.errors()] == [text] * 4
@@ -145,7 +145,7 @@ async def test_a_failed_dial_tells_why(bench: Bench) -> None:
     await bench.start()
     bench.dialer.last.fail("relay_down", "No relay answers.")
     await settle()
-    assert bench.transport.state == State("waiting", "relay_down", "No relay answers.", 1000, 1)
+    assert bench.transport.state == TransportState("waiting", "relay_down", "No relay answers.", 1000, 1)
     assert isinstance(bench.errors()[0], DialError)
 
 
@@ -153,14 +153,14 @@ async def test_a_dialer_that_breaks_is_one_more_failed_dial(bench: Bench) -> Non
     await bench.start()
     bench.dialer.last.outcome.set_exception(OSError("boom"))
     await settle()
-    assert bench.transport.state == State("waiting", "lost", "OSError: boom", 1000, 1)
+    assert bench.transport.state == TransportState("waiting", "lost", "OSError: boom", 1000, 1)
 
 
 async def test_close_during_the_dial_aborts_it(bench: Bench) -> None:
     await bench.start()
     await bench.transport.close()
     assert bench.aborts[0].reason == "closing"
-    assert bench.transport.state == State("stopped")
+    assert bench.transport.state == TransportState("stopped")
     await bench.clock.advance(60)
     assert len(bench.dialer.dials) == 1 and bench.said == []
 
@@ -207,7 +207,7 @@ async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> No
     bench.relay.drop(1006)
     assert not bench.is_connected()
     assert bench.said[-1] == ("close", 1006)
-    assert bench.transport.state == State("waiting", "lost", "The connection was lost (1006).", 1000, 0)
+    assert bench.transport.state == TransportState("waiting", "lost", "The connection was lost (1006).", 1000, 0)
 
     # Said while the link was down: it goes out on the next socket.
     bench.transport.line.send("c", Kind.RES, '"late"', id=7)
@@ -364,7 +364,7 @@ async def test_a_permanent_refusal_of_the_dial_stops_it(bench: Bench) -> None:
     await bench.start()
     bench.dialer.last.fail("unauthorized", "Bad token. Run: tabrelay pair", permanent=True)
     await bench.clock.advance(600)
-    assert bench.transport.state == State("stopped", "unauthorized", "Bad token. Run: tabrelay pair", None, 1)
+    assert bench.transport.state == TransportState("stopped", "unauthorized", "Bad token. Run: tabrelay pair", None, 1)
     assert len(bench.dialer.dials) == 1
     bench.transport.retry_now()
     assert bench.transport.state.state == "connecting"
@@ -706,7 +706,7 @@ async def test_closing_from_inside_a_callback_is_obeyed(bench: Bench) -> None:
     await settle()
     await closing[0]
     await bench.clock.advance(60)
-    assert bench.transport.state == State("stopped") and len(bench.dialer.dials) == 1
+    assert bench.transport.state == TransportState("stopped") and len(bench.dialer.dials) == 1
 
 
 @pytest.mark.parametrize("jitter", [0.0, 0.3, 0.999])

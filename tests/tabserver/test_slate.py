@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tabserver.browser.shared_buffer import SIZE, Slate
+from tabserver.browser.shared_buffer import SIZE, SharedBuffer
 from tests.support.node import node
 
 SCRIPT = Path(__file__).parents[1] / "support" / "slate.mjs"
@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[1] / "support" / "slate.mjs"
 
 @pytest.mark.parametrize("text", ["", '{"t":"ack","a":1}', "header\npayload", "äöü 👍", "x" * SIZE])
 def test_python_reads_what_is_on_the_slate(text: str) -> None:
-    slate, written = Slate(), text.encode()
+    slate, written = SharedBuffer(), text.encode()
     slate.memory[:5] = b"older"
     slate.memory[: len(written)] = written
     assert slate.read(len(written)) == text

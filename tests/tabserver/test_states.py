@@ -8,7 +8,7 @@ import pytest
 
 from tabserver.handlers.context import Context
 from tabserver.handlers.toolbox import Toolbox, tool
-from tabserver.mcp.caller_state import LIFE_S, MOST_CALLERS, States, caller_key
+from tabserver.mcp.caller_state import LIFE_S, MOST_CALLERS, CallerStates, caller_key
 from tests.support.core import MODERN, READY, Bench
 
 
@@ -70,7 +70,7 @@ def test_no_two_callers_share_a_key() -> None:
 
 
 def test_whoever_was_there_longest_ago_goes_first() -> None:
-    states = States(lambda: 0.0)
+    states = CallerStates(lambda: 0.0)
     for number in range(MOST_CALLERS):
         states.of(f"caller {number}")["number"] = number
     states.of("caller 0")
@@ -82,7 +82,7 @@ def test_whoever_was_there_longest_ago_goes_first() -> None:
 
 def test_a_state_that_nobody_used_for_long_goes() -> None:
     now = 0.0
-    states = States(lambda: now)
+    states = CallerStates(lambda: now)
     states.of("old")["kept"] = True
     now = LIFE_S
     states.of("new")["kept"] = True

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tabserver.tabs.liveness import Pulse
+from tabserver.tabs.liveness import LivenessCheck
 from tabserver.timing import DEFAULTS, steady_ms
 from tabserver.wire.events import Received
 from tabserver.wire.frames import Kind
@@ -81,7 +81,7 @@ class Tabs:
         self.lost: list[str] = []
         self.unread: list[str] = []
         now_ms = steady_ms(wall() * 1000, self.clock)
-        self.pulse: Pulse[str] = Pulse(
+        self.pulse: LivenessCheck[str] = LivenessCheck(
             now_ms=now_ms,
             later=lambda delay_ms, ring: void(self.clock.call_later(delay_ms / 1000, ring)),
             ask=self.unread.append,

@@ -8,9 +8,9 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 
 from tabrelay.calls.calls import Call, Pending
-from tabrelay.peers.upstreams.connection import CALL, Connection
+from tabrelay.peers.upstreams.connection import CALL, UpstreamConnection
 from tabrelay.routing.question_limits import QuestionLimits
-from tabrelay.translation.shared_calls import MAX_LINGERING, Roll, Running
+from tabrelay.translation.shared_calls import MAX_LINGERING, SharedCalls, TrackedCall
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -19,7 +19,7 @@ FORM = {"message": "Your name?", "requestedSchema": {"type": "object", "properti
 
 
 class Owner:
-    def announced(self, connection: Connection, message: dict[str, Any]) -> None: ...
+    def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None: ...
 
     def tools_changed(self) -> None: ...
 
@@ -30,12 +30,12 @@ class Owner:
         return []
 
 
-def running(channel: str) -> Running:
+def running(channel: str) -> TrackedCall:
     caller = Caller(Era.LEGACY, "2025-11-25", "me", {"name": "one", "version": "1"}, {"elicitation": {}})
-    return Running(Pending(Call(channel, 1, "tools/call", "{}", caller)), None)
+    return TrackedCall(Pending(Call(channel, 1, "tools/call", "{}", caller)), None)
 
 
-async def ask(connection: Connection, call: Running | None) -> dict[str, Any] | str:
+async def ask(connection: UpstreamConnection, call: TrackedCall | None) -> dict[str, Any] | str:
     """The answer, or why there is none."""
     CALL.set(call)
     try:
@@ -51,7 +51,7 @@ async def settled(tasks: list[asyncio.Task[Any]]) -> list[Any]:
 
 
 async def test_a_server_elsewhere_has_so_many_questions_open_during_one_call() -> None:
-    connection = Connection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
+    connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     one, two = running("a"), running("b")
     first = [asyncio.create_task(ask(connection, one)) for _ in range(10)]
     refused = await settled(first)
@@ -71,7 +71,7 @@ async def test_a_server_elsewhere_has_so_many_questions_open_during_one_call() -
 
 
 async def test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to() -> None:
-    connection = Connection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
+    connection = UpstreamConnection(Owner(), "integer", QuestionLimits(per_call=3, per_connection=5, size=10_000))
     for number, channel in enumerate("ab"):
         connection._roll.put(number, running(channel))
     tasks = [asyncio.create_task(ask(connection, None)) for _ in range(20)]
@@ -83,7 +83,7 @@ async def test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_t
 
 
 def test_cancelled_calls_are_remembered_for_a_while_and_so_many_of_them() -> None:
-    roll = Roll()
+    roll = SharedCalls()
     for number in range(5 * MAX_LINGERING):
         roll.put(number, running("a"))
         roll.drop(number, now=float(number) / 1000)

@@ -14,7 +14,7 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
 from tabrelay.peers.upstreams import large_messages
 from tabrelay.peers.upstreams.event_reader import EventReader
-from tabrelay.peers.upstreams.large_messages import LARGE, Deposit, Limits, message_of, small_events
+from tabrelay.peers.upstreams.large_messages import LARGE, Deposit, MessageLimits, message_of, small_events
 from tests.support.elsewhere import child, until
 from tests.support.relay import RunningRelay, events
 from tests.support.upstream import Reply
@@ -87,7 +87,7 @@ async def test_what_the_sdk_does_not_pass_on_is_dropped(monkeypatch: pytest.Monk
         note = {"jsonrpc": "2.0", "method": "a", "params": {"text": "x" * LARGE}}
         yield f"data: {json.dumps(note)}\n\n".encode()
 
-    events = small_events(chunks(), deposit, Limits(10**6, 10**6), lambda data: None)
+    events = small_events(chunks(), deposit, MessageLimits(10**6, 10**6), lambda data: None)
     assert len(await anext(events)) < 200 and deposit._inbound
     await events.aclose()
     await until(lambda: not deposit._inbound)

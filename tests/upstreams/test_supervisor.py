@@ -14,11 +14,11 @@ from mcp.shared.message import SessionMessage
 
 from tabrelay.config.settings import Settings
 from tabrelay.errors import ServerOffline
-from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.dispatcher import Report, Streams
-from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor
-from tabrelay.peers.upstreams.handshake import About
-from tabrelay.peers.upstreams.retry_policy import Ladder
+from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamFault
+from tabrelay.peers.upstreams.handshake import ServerAbout
+from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.routing.question_limits import limits_of
 from tabserver.wire.eras import Era
@@ -38,7 +38,7 @@ class ScriptedTransport:
         self.is_stuck = False
         self._report: Report | None = None
 
-    def adapt(self, fault: Fault) -> bool:
+    def adapt(self, fault: UpstreamFault) -> bool:
         adapts, self.adapts = self.adapts, False
         return adapts
 
@@ -46,7 +46,9 @@ class ScriptedTransport:
     async def open(self, report: Report) -> AsyncIterator[Streams]:
         self.opened += 1
         if not self.is_there:
-            raise ExceptionGroup("as task groups do", [LineFault(Fault("nobody is there, hunter22", "no"))])
+            raise ExceptionGroup(
+                "as task groups do", [ConnectionFault(UpstreamFault("nobody is there, hunter22", "no"))]
+            )
         if self.is_stuck:
             await asyncio.Event().wait()
         self._report = report
@@ -61,11 +63,11 @@ class ScriptedTransport:
 
     def cut(self) -> None:
         assert self._report is not None
-        self._report(None, Fault("the wire was cut", ends_line=True))
+        self._report(None, UpstreamFault("the wire was cut", ends_line=True))
 
 
 class NoOwner:
-    def announced(self, connection: Connection, message: dict[str, Any]) -> None: ...
+    def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None: ...
 
     def tools_changed(self) -> None: ...
 
@@ -86,9 +88,9 @@ class Stage:
         self.supervisor = Supervisor(
             "files",
             transport=self.transport,
-            ladder=Ladder(probes=probes),
+            ladder=RetryPolicy(probes=probes),
             redact=Redactor(["hunter22"]),
-            new_connection=lambda: Connection(NoOwner(), "integer", limits_of(Settings())),
+            new_connection=lambda: UpstreamConnection(NoOwner(), "integer", limits_of(Settings())),
             greet=self._greet,
             start_s=60,
             on_up=lambda connection: self.news.append("up"),
@@ -97,8 +99,8 @@ class Stage:
             call_later=self.clock.call_later,
         )
 
-    async def _greet(self, connection: Connection) -> About:
-        return About(Era.LEGACY, "2025-11-25", {})
+    async def _greet(self, connection: UpstreamConnection) -> ServerAbout:
+        return ServerAbout(Era.LEGACY, "2025-11-25", {})
 
     @property
     def state(self) -> str:

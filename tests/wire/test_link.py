@@ -15,7 +15,7 @@ from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Receiv
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import ACCEPTS, TRANSITIONS, Link, Phase, Role
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:1", {"name": "c", "version": "1"}, {"sampling": {}})
 TERMS = Terms(sid="secret-1", epoch="e1", build="b")
@@ -233,7 +233,7 @@ def test_a_heartbeat_and_an_ack_that_are_due_at_once_are_said_once(order: tuple[
 
 
 def test_a_close_has_room_where_nothing_else_has() -> None:
-    budget = Budget(400)
+    budget = MemoryBudget(400)
     pair = Pair(Limits(replay_messages=2)).connect()
     pair.relay._sender._budget = budget
     for number in range(2):
@@ -338,7 +338,7 @@ def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used:
     """At once after some, later if there are few, and not at all while memory is short."""
     ends = []
     for hear in (in_short, Link.receive):
-        budget = Budget(100)
+        budget = MemoryBudget(100)
         relay: Link[str] = Link.accepter(TERMS, budget=budget)
         relay.connected(100.0)
         relay.receive(frames.hello_header(Greeting("notes", "w1", "b"), None, 0), None, 100.0)

@@ -11,7 +11,7 @@ from tabserver.wire.events import Event, Received, Violation
 from tabserver.wire.frames import Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 SMALL = Limits(max_part=10, max_message=1000, replay_bytes=4000, parts_in_flight=2, large_at_once=2)
 
@@ -19,7 +19,7 @@ SMALL = Limits(max_part=10, max_message=1000, replay_bytes=4000, parts_in_flight
 class Ends:
     """A worker and a relay; `step` carries one round of frames across and notes them."""
 
-    def __init__(self, limits: Limits = SMALL, budget: Budget | None = None) -> None:
+    def __init__(self, limits: Limits = SMALL, budget: MemoryBudget | None = None) -> None:
         self.now = 0.0
         self.worker: Link[str] = Link.dialer(Greeting("s", "w", "b"), limits)
         self.relay: Link[str] = Link.accepter(
@@ -151,7 +151,7 @@ def test_waiting_slices_count_against_the_replay_buffer() -> None:
 
 
 def test_a_receiver_short_of_memory_holds_its_acknowledgement_and_small_frames_still_cross() -> None:
-    budget = Budget(15, slack=3 * 10)
+    budget = MemoryBudget(15, slack=3 * 10)
     ends = Ends(budget=budget)
     ends.say("a", "x" * 100)
     ends.settle()
@@ -170,7 +170,7 @@ def test_a_receiver_short_of_memory_holds_its_acknowledgement_and_small_frames_s
 
 
 def test_a_budget_that_is_spent_refuses_what_would_be_kept() -> None:
-    budget = Budget(100)
+    budget = MemoryBudget(100)
     relay: Link[str] = Link.accepter(Terms("sid", "e", "b"), SMALL, None, budget)
     relay.send("a", Kind.REQ, "x" * 60, 0.0, id=1)
     with pytest.raises(BufferFull):

@@ -14,7 +14,7 @@ from tabserver.wire.errors import RemoteProtocolError
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.link import Link
-from tabserver.wire.request_header import Requests
+from tabserver.wire.request_header import RequestHeaderReader
 
 ALICE = Caller(Era.MODERN, "2026-07-28", "token:a", {"name": 'A "quoted"}, name'}, {"roots": {}})
 BOB = replace(ALICE, principal="token:b")
@@ -32,7 +32,7 @@ def parsed(text: str) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("id", [0, 7, 123456789012345, "", "r-7", "with space", "7"])
 def test_what_is_read_is_what_parsing_says(id: RequestId) -> None:
-    requests = Requests()
+    requests = RequestHeaderReader()
     for seq, caller in enumerate([ALICE, ALICE, BOB, ALICE], start=1):
         text = header(caller, seq, id, f"c{seq}")
         assert requests.read(text) == parsed(text)
@@ -40,7 +40,7 @@ def test_what_is_read_is_what_parsing_says(id: RequestId) -> None:
 
 @pytest.mark.parametrize("id", [0, 7, "r-7"])
 def test_a_request_of_a_session_has_no_caller_whoever_asked_before(id: RequestId) -> None:
-    requests = Requests()
+    requests = RequestHeaderReader()
     text = f'{{"t":"msg","s":3,"a":2,"c":"c1","k":"req","i":{json.dumps(id)}}}'
     for _ in range(2):
         assert requests.read(text) == (3, 2, "c1", id, None)
@@ -49,7 +49,7 @@ def test_a_request_of_a_session_has_no_caller_whoever_asked_before(id: RequestId
 
 def test_the_caller_of_the_last_one_is_the_same_object() -> None:
     """Whatever is kept for a caller is found again without looking into it."""
-    requests = Requests()
+    requests = RequestHeaderReader()
     first, second = requests.read(header(seq=1)), requests.read(header(seq=2))
     assert first is not None and second is not None and first[4] is second[4]
 
@@ -79,14 +79,14 @@ def test_the_caller_of_the_last_one_is_the_same_object() -> None:
     ],
 )
 def test_everything_else_is_left_to_the_parser(text: str) -> None:
-    requests = Requests()
+    requests = RequestHeaderReader()
     requests.read(header())
     assert requests.read(text) is None
 
 
 @pytest.mark.parametrize("caller", ["", '"era"', "{}", "null", '{"era":"modern"}', "{", "[" * 600 + "]" * 600])
 def test_a_caller_that_is_none_is_refused_every_time(caller: str) -> None:
-    requests = Requests()
+    requests = RequestHeaderReader()
     text = header().replace(ALICE.text, caller)
     for _ in range(2):
         with pytest.raises(RemoteProtocolError):
@@ -102,15 +102,15 @@ def test_a_relay_writes_what_is_read_so() -> None:
     for id in (1, "r1"):
         relay.send("c1", Kind.REQ, "{}", 0.0, id=id, caller=ALICE)
         ((written, _),) = relay.frames()
-        assert Requests().read(written) == parsed(written)
+        assert RequestHeaderReader().read(written) == parsed(written)
     relay.open("s1", ALICE, 0.0)
     relay.send("s1", Kind.REQ, "{}", 0.0, id=3)
     _, (written, _) = relay.frames()
-    assert Requests().read(written) == (4, 0, "s1", 3, None)
+    assert RequestHeaderReader().read(written) == (4, 0, "s1", 3, None)
 
 
 def test_ids_that_are_too_long_are_not_read_the_short_way() -> None:
-    requests = Requests()
+    requests = RequestHeaderReader()
     assert requests.read(header(id="x" * 1024, channel="c" * 256)) is not None
     assert requests.read(header(id="x" * 1025)) is None
     assert requests.read(header(channel="c" * 257)) is None

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tabserver.wire.events import Silence
 from tabserver.wire.frames import Greeting, Terms
 from tabserver.wire.link import Link
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 from tabserver.wire.receiver import Receiver
 from tabserver.wire.sender import Sender
 from tests.support.faulty import Call, World
@@ -225,7 +225,7 @@ class WritesToTheNewestSocket(World):
     writes_to_newest = True
 
 
-class AnyWorkerIsTheSame(Roster[Call]):
+class AnyWorkerIsTheSame(PendingCalls[Call]):
     def claim(self, inst: str) -> tuple[list[Call], list[Call]]:
         return list(self.values()), []
 
@@ -233,7 +233,7 @@ class AnyWorkerIsTheSame(Roster[Call]):
 class AsksANewWorkerAgain(World):
     """Calls of a worker that is gone are asked of the next one."""
 
-    def make_roster(self) -> Roster[Call]:
+    def make_roster(self) -> PendingCalls[Call]:
         return AnyWorkerIsTheSame()
 
 

@@ -20,7 +20,7 @@ from pyodide.ffi import JsException, create_proxy, to_js
 from ..timing import steady_ms
 from ..transport.dialing import Abort, DialError
 from ..wire.frames import BEARER_PREFIX, SUBPROTOCOL, split
-from .shared_buffer import Slate
+from .shared_buffer import SharedBuffer
 
 _HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
 _LITTLE: Final = 64 * 1024
@@ -74,8 +74,8 @@ def guarded(function: Callable[..., None], while_doing: str) -> Callable[..., No
     return call
 
 
-def make_slate(shim: Shim) -> Slate:
-    slate = Slate()
+def make_slate(shim: Shim) -> SharedBuffer:
+    slate = SharedBuffer()
     shim.useSlate(create_proxy(slate.memory))
     return slate
 
@@ -101,7 +101,7 @@ class Port:
 
     reads_requests = False
 
-    def __init__(self, shim: Shim, slate: Slate, port: Any) -> None:
+    def __init__(self, shim: Shim, slate: SharedBuffer, port: Any) -> None:
         self._shim = shim
         self._slate = slate
         self._port = port
@@ -212,7 +212,7 @@ class WebSocket:
 class Dialer:
     """Opens sockets to one server of one relay, and finds out why one does not open."""
 
-    def __init__(self, shim: Shim, slate: Slate, relay: str, server: str) -> None:
+    def __init__(self, shim: Shim, slate: SharedBuffer, relay: str, server: str) -> None:
         self._shim = shim
         self._slate = slate
         self._relay = relay.rstrip("/")
@@ -321,7 +321,7 @@ class _Dialling:
     def __init__(
         self,
         shim: Shim,
-        slate: Slate,
+        slate: SharedBuffer,
         books: Books,
         on_message: Callable[[str, str | None], None],
         on_close: Callable[[int, str], None],

@@ -12,7 +12,7 @@ from typing import Final
 SIZE: Final = 1024 * 1024
 
 
-class Slate:
+class SharedBuffer:
     """One for all listeners of a worker: what is on it is read before anything else can be written."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class ResourceNotFound(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ResourceHandler:
     """One function that gives the contents of one URI, or of all that fit a template."""
 
     uri: str
@@ -113,7 +113,7 @@ def declare_resource(
     complete: Mapping[str, Completer] | None = None,
     icons: list[dict[str, Any]] | None = None,
     meta: dict[str, Any] | None = None,
-) -> Resource:
+) -> ResourceHandler:
     """Make a Resource of a function; raises SchemaError if URI and signature do not belong together."""
     try:
         variables = check_uri(uri)
@@ -133,7 +133,7 @@ def declare_resource(
         "_meta": meta,
     }
     described |= {key: value for key, value in optional.items() if value is not None}
-    return Resource(uri, signature, Completions(owner, signature, complete), described, bool(variables))
+    return ResourceHandler(uri, signature, Completions(owner, signature, complete), described, bool(variables))
 
 
 def _compare(owner: str, variables: list[str], signature: Signature) -> None:

@@ -14,7 +14,7 @@ from ..schema.shapes import Schema
 from .completion import Completer
 from .context import Cancel, Done, Request
 from .prompts import Prompt, UnknownPrompt, declare_prompt
-from .resources import Resource, ResourceNotFound, declare_resource
+from .resources import ResourceHandler, ResourceNotFound, declare_resource
 from .tools import Tool, UnknownTool, declare
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,12 +25,12 @@ class Toolbox:
 
     def __init__(self) -> None:
         self._tools: dict[str, Tool] = {}
-        self._resources: dict[str, Resource] = {}
+        self._resources: dict[str, ResourceHandler] = {}
         self._prompts: dict[str, Prompt] = {}
         self.on_change: Callable[[], None] = lambda: None
         self.on_update: Callable[[str], None] = lambda uri: None
 
-    def add(self, item: Tool | Resource | Prompt) -> None:
+    def add(self, item: Tool | ResourceHandler | Prompt) -> None:
         """Offer something. The same function declared again (its module was reloaded) replaces the old one."""
         if isinstance(item, Tool):
             _put(self._tools, item.name, item, "tool")
@@ -72,7 +72,7 @@ class Toolbox:
     def has_resource(self, uri: str) -> bool:
         return self._find(uri) is not None
 
-    def _find(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
+    def _find(self, uri: str) -> tuple[ResourceHandler, dict[str, str]] | None:
         # What is spelt out comes before what a template would make of it.
         for item in sorted(self._resources.values(), key=lambda item: item.is_template):
             if (arguments := item.match(uri)) is not None:

@@ -28,10 +28,10 @@ from ..wire.eras import Era
 from ..wire.frames import Acp, Caller
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, MISSING_CAPABILITY, RequestId
 from ..wire.trace_context import TraceContext
-from .caller_state import States, caller_key
+from .caller_state import CallerStates, caller_key
 from .outbox import Outbox
-from .parked_calls import TTL_S, Parking, Seal, Spent, digest
-from .sessions import Session
+from .parked_calls import TTL_S, ParkedHandles, StateSeal, UsedStates, digest
+from .sessions import CallerSession
 
 # Questions that are asked together shall not cost the client a round each.
 COALESCE_S: Final = 0.01
@@ -46,11 +46,11 @@ Params = dict[str, Any]
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class WaitingRequest:
     """The request that waits for the call now, which progress and log it asked for, which tab it named, for which
     session of an editor's agent it comes, and to which trace it belongs."""
 
-    session: Session
+    session: CallerSession
     id: RequestId
     token: RequestId | None
     level: str | None
@@ -61,28 +61,28 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MethodKind:
     """What differs between the methods that run something: how a result looks in an era, also by the request's params,
     and how a failure does."""
 
     method: str
-    dress: Callable[[Session, Result, Params], Result]
+    dress: Callable[[CallerSession, Result, Params], Result]
     fail: Callable[[BaseException], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
-class Office:
+class CallServices:
     """What all calls of a core share."""
 
     outbox: Outbox
-    parking: Parking[Call]
-    seal: Seal
-    spent: Spent
-    states: States
+    parking: ParkedHandles[RunningCall]
+    seal: StateSeal
+    spent: UsedStates
+    states: CallerStates
     clock: Callable[[], float]
 
 
-class Call:
+class RunningCall:
     """Implements Request."""
 
     # Here, and not made for each call: what most never have.
@@ -98,9 +98,9 @@ class Call:
     _timer: asyncio.TimerHandle | None = None
     _shim: asyncio.Task[None] | None = None
 
-    def __init__(self, office: Office, kind: Kind, seat: Seat, params: Params) -> None:
+    def __init__(self, office: CallServices, kind: MethodKind, seat: WaitingRequest, params: Params) -> None:
         self._office, self._kind, self._params = office, kind, params
-        self._seat: Seat | None = seat
+        self._seat: WaitingRequest | None = seat
         self._last = seat
         seat.session.running[seat.id] = self
 
@@ -172,7 +172,7 @@ class Call:
         else:
             self._end(outcome, self._seat)
 
-    def _end(self, outcome: Result | Written | Refusal, seat: Seat) -> None:
+    def _end(self, outcome: Result | Written | Refusal, seat: WaitingRequest) -> None:
         self.is_over = True
         self._leave(seat)
         if isinstance(outcome, Written):
@@ -188,7 +188,7 @@ class Call:
             result = self._kind.dress(seat.session, outcome, self._params) if is_whole else outcome
             self._office.outbox.answer(seat.session, seat.id, result)
 
-    def _for_era(self, outcome: Result | Refusal, session: Session) -> Result | Refusal:
+    def _for_era(self, outcome: Result | Refusal, session: CallerSession) -> Result | Refusal:
         # By its code: a page's own words for it arrive as a plain refusal.
         if session.era is Era.MODERN or not isinstance(outcome, Refusal) or outcome.code != MISSING_CAPABILITY:
             return outcome
@@ -197,7 +197,7 @@ class Call:
             return text_result(outcome.message, is_error=True)
         return Refusal(INVALID_REQUEST, outcome.message)
 
-    def _leave(self, seat: Seat) -> None:
+    def _leave(self, seat: WaitingRequest) -> None:
         seat.session.running.pop(seat.id, None)
         if self._timer is not None:
             self._timer.cancel()
@@ -297,7 +297,7 @@ class Call:
         finally:
             session.asked.pop(id, None)
 
-    def _withdraw(self, session: Session, id: str, related: RequestId, reason: str) -> None:
+    def _withdraw(self, session: CallerSession, id: str, related: RequestId, reason: str) -> None:
         params = {"requestId": id, "reason": reason}
         self._office.outbox.notify(session, "notifications/cancelled", params, related)
 
@@ -331,7 +331,7 @@ class Call:
         if self._office.parking.take(handle) is self:
             self.cancel("the client did not answer in time")
 
-    def resume(self, seat: Seat, answers: Mapping[str, Answer]) -> None:
+    def resume(self, seat: WaitingRequest, answers: Mapping[str, Answer]) -> None:
         """The client's next request takes the seat. What it leaves out is asked again; what nobody asked is dropped."""
         if self._timer is not None:
             self._timer.cancel()
@@ -356,7 +356,7 @@ class Call:
 
     # -- handlers that return their questions -------------------------------------------------------------------------
 
-    def _require(self, required: InputRequired, seat: Seat) -> None:
+    def _require(self, required: InputRequired, seat: WaitingRequest) -> None:
         missing = required.lacking(self.caller.capabilities)
         if missing is not None:
             self._end(missing, seat)

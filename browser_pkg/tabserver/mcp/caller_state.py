@@ -36,7 +36,7 @@ def _client_key(principal: str, name: str) -> str:
     return _key("client", principal, name)
 
 
-class States:
+class CallerStates:
     """By key, least recently used first."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ..handlers.context import Cancel, Done, Request
 
 
-class Catalogue(Protocol):
+class ToolCatalogue(Protocol):
     """What the core asks of the worker and its tabs. What starts something may call `done` before it returns."""
 
     def tools(self) -> list[dict[str, Any]]: ...

@@ -21,13 +21,13 @@ from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
 from ..wire.trace_context import TraceContext
-from .call import BUSY, GONE, Call, Kind, Office, Params, Seat, Start
-from .caller_state import States
-from .catalogue import Catalogue
+from .call import BUSY, GONE, CallServices, MethodKind, Params, RunningCall, Start, WaitingRequest
+from .caller_state import CallerStates
+from .catalogue import ToolCatalogue
 from .legacy import legacy_prompt, legacy_result
 from .outbox import Outbox
-from .parked_calls import Parking, Seal, Spent, digest
-from .sessions import Session
+from .parked_calls import ParkedHandles, StateSeal, UsedStates, digest
+from .sessions import CallerSession
 
 MAX_RUNNING: Final = 64
 # What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
@@ -43,7 +43,7 @@ def _gone(server: str) -> dict[str, Any]:
     return {"reason": "browser_gone", "delivered": "unknown", "retryable": False, "server": server}
 
 
-class Wishes(NamedTuple):
+class RequestMeta(NamedTuple):
     """What a request's `_meta` asks for: see Seat."""
 
     token: RequestId | None
@@ -53,20 +53,20 @@ class Wishes(NamedTuple):
     trace: TraceContext | None
 
 
-class Desk:
+class Invocations:
     """Each method takes a request; the answer goes out by itself, now or later."""
 
-    def __init__(self, name: str, catalogue: Catalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
+    def __init__(self, name: str, catalogue: ToolCatalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
-        self._office = Office(outbox, Parking(), Seal(), Spent(), States(clock), clock)
-        self._tool_kind = Kind("tools/call", self._dress_tool, failure)
+        self._office = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
+        self._tool_kind = MethodKind("tools/call", self._dress_tool, failure)
         # What the last request wished for in its `_meta`: most clients say the same every time.
-        self._wished: tuple[Params, Wishes] = {}, Wishes(None, None, None, None, None)
+        self._wished: tuple[Params, RequestMeta] = {}, RequestMeta(None, None, None, None, None)
 
     def use_key(self, key: str) -> None:
         self._office.seal.use(key)
 
-    def call_tool(self, session: Session, id: RequestId, params: Params) -> None:
+    def call_tool(self, session: CallerSession, id: RequestId, params: Params) -> None:
         name = _text(params, "name")
         arguments = _object(params, "arguments")
 
@@ -86,7 +86,7 @@ class Desk:
 
         self._take(self._tool_kind, session, id, params, start)
 
-    def get_prompt(self, session: Session, id: RequestId, params: Params) -> None:
+    def get_prompt(self, session: CallerSession, id: RequestId, params: Params) -> None:
         name, arguments = _text(params, "name"), _texts(params, "arguments")
 
         def start(request: Any, done: Any) -> Any:
@@ -97,11 +97,11 @@ class Desk:
 
         self._take(_PROMPT, session, id, params, start)
 
-    def read_resource(self, session: Session, id: RequestId, params: Params) -> None:
+    def read_resource(self, session: CallerSession, id: RequestId, params: Params) -> None:
         uri = _text(params, "uri")
         self._take(_RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
 
-    def complete(self, session: Session, id: RequestId, params: Params) -> None:
+    def complete(self, session: CallerSession, id: RequestId, params: Params) -> None:
         ref, argument = _object(params, "ref"), _object(params, "argument")
         context = _object(params, "context")
         name, typed = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
@@ -121,20 +121,20 @@ class Desk:
 
         self._take(_COMPLETION, session, id, params, start)
 
-    def _take(self, kind: Kind, session: Session, id: RequestId, params: Params, start: Start) -> None:
+    def _take(self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, start: Start) -> None:
         """Begin a call, or go on with the one that this request is the retry of."""
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
         wishes = self._wishes(session, params)
-        seat = Seat(session, id, *wishes)
+        seat = WaitingRequest(session, id, *wishes)
         if session.era is Era.LEGACY or kind.method == "completion/complete":
-            Call(self._office, kind, seat, params).begin(start, {})
+            RunningCall(self._office, kind, seat, params).begin(start, {})
             return
         answers, state = _answers(params), params.get("requestState")
         if state is None:
             # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
-            Call(self._office, kind, seat, params).begin(start, answers)
+            RunningCall(self._office, kind, seat, params).begin(start, answers)
             return
         held = None
         if isinstance(state, str):
@@ -143,20 +143,20 @@ class Desk:
         if held is not None and "s" in held:
             if not self._office.spent.spend(held):
                 raise _invalid()
-            self._go_on(Call(self._office, kind, seat, params), start, answers, held)
+            self._go_on(RunningCall(self._office, kind, seat, params), start, answers, held)
             return
         if held is not None and held.get("p") != self._office.parking.place:
             # It is ours, but of a worker that is gone, and with it the handler that stood still.
             if not self._is_safe(kind, params):
                 raise Refusal(GONE, _LOST, _gone(self._name))
-            Call(self._office, kind, seat, params).begin(start, answers)
+            RunningCall(self._office, kind, seat, params).begin(start, answers)
             return
         parked = self._office.parking.take(held["h"]) if held is not None else None
         if parked is None:
             raise _invalid()
         parked.resume(seat, answers)
 
-    def _go_on(self, call: Call, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
+    def _go_on(self, call: RunningCall, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
         """With a handler's own state. What another worker sealed, that one may have seen come back already: it goes on,
         but whoever has to allow the call is asked again."""
         try:
@@ -166,7 +166,7 @@ class Desk:
             self._office.spent.give_back(held)  # nothing was run
             raise
 
-    def _wishes(self, session: Session, params: Params) -> Wishes:
+    def _wishes(self, session: CallerSession, params: Params) -> RequestMeta:
         meta = params.get("_meta", {})
         known, wishes = self._wished
         is_modern = session.era is Era.MODERN  # in a session, a log level in `_meta` means nothing
@@ -178,7 +178,7 @@ class Desk:
             self._wished = meta, wishes
         return wishes
 
-    def _is_safe(self, kind: Kind, params: Params) -> bool:
+    def _is_safe(self, kind: MethodKind, params: Params) -> bool:
         """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
         if kind.method != "tools/call":
             return True  # reading a resource or a prompt changes nothing
@@ -186,7 +186,7 @@ class Desk:
         hints = tool.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
-    def _dress_tool(self, session: Session, result: Result, params: Params) -> Result:
+    def _dress_tool(self, session: CallerSession, result: Result, params: Params) -> Result:
         result = result if "content" in result else {"content": []} | result
         if session.era is Era.MODERN:
             return result
@@ -202,15 +202,15 @@ def _invalid() -> Refusal:
     return Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
 
 
-def _as_it_is(session: Session, result: Result, params: Params) -> Result:
+def _as_it_is(session: CallerSession, result: Result, params: Params) -> Result:
     return result
 
 
-def _dress_messages(session: Session, result: Result, params: Params) -> Result:
+def _dress_messages(session: CallerSession, result: Result, params: Params) -> Result:
     return result if session.era is Era.MODERN else legacy_prompt(result, session.caller.version)
 
 
-def _dress_contents(session: Session, result: Result, params: Params) -> Result:
+def _dress_contents(session: CallerSession, result: Result, params: Params) -> Result:
     return UNCACHED | result if session.era is Era.MODERN else result
 
 
@@ -218,9 +218,9 @@ def _fail(error: BaseException) -> Outcome:
     return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
-_PROMPT: Final = Kind("prompts/get", _dress_messages, _fail)
-_RESOURCE: Final = Kind("resources/read", _dress_contents, _fail)
-_COMPLETION: Final = Kind("completion/complete", _as_it_is, _fail)
+_PROMPT: Final = MethodKind("prompts/get", _dress_messages, _fail)
+_RESOURCE: Final = MethodKind("resources/read", _dress_contents, _fail)
+_COMPLETION: Final = MethodKind("completion/complete", _as_it_is, _fail)
 
 
 def _nothing_to_cancel(reason: str) -> None:
@@ -231,7 +231,7 @@ def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> 
     raise Refusal(INVALID_PARAMS, unknown(noun, name, offered))
 
 
-def read_wishes(meta: Params, era: Era) -> Wishes:
+def read_wishes(meta: Params, era: Era) -> RequestMeta:
     """Raises Refusal for what makes no sense."""
     token, level = meta.get("progressToken"), meta.get(META_LOG_LEVEL)
     if token is not None and not is_request_id(token):
@@ -239,7 +239,7 @@ def read_wishes(meta: Params, era: Era) -> Wishes:
     # 2026-07-28: without a level in the envelope no log message may be sent for the request.
     is_asked = era is Era.MODERN and level is not None
     level = read_level(level, f"params._meta.{META_LOG_LEVEL}") if is_asked else None
-    return Wishes(token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)), TraceContext.read(meta))
+    return RequestMeta(token, level, read_target(meta), Acp.from_dict(meta.get(META_ACP)), TraceContext.read(meta))
 
 
 def _answers(params: Params) -> dict[str, Answer]:

@@ -22,7 +22,7 @@ from ..wire.eras import META_SERVER_INFO, Era
 from ..wire.errors import BufferFull, MessageTooLarge
 from ..wire.frames import Kind
 from ..wire.jsonrpc import INTERNAL_ERROR, RequestId, error_message, notification, request, result_message
-from .sessions import Session, Sessions
+from .sessions import CallerSession, CallerSessions
 
 # Outside the ranges that JSON-RPC and MCP keep for themselves.
 RESULT_TOO_LARGE: Final = -31014
@@ -33,7 +33,7 @@ RESOURCE_NOT_FOUND: Final = -32002
 class Outbox:
     """Speaks by `send(channel, kind, text, id=…, related=…)`."""
 
-    def __init__(self, info: dict[str, Any], sessions: Sessions, send: Callable[..., None]) -> None:
+    def __init__(self, info: dict[str, Any], sessions: CallerSessions, send: Callable[..., None]) -> None:
         self._info, self._sessions, self._send = info, sessions, send
         # A late answer to a question of an earlier worker must not be taken for one to ours.
         self._prefix = secrets.token_hex(3)
@@ -43,7 +43,7 @@ class Outbox:
         # The last `_meta` that was passed on, and its text: most results are of the same tab.
         self._said: tuple[dict[str, Any], str] = {}, ""
 
-    def answer(self, session: Session, id: RequestId, result: Result) -> None:
+    def answer(self, session: CallerSession, id: RequestId, result: Result) -> None:
         try:
             text = self.text(session.era, id, result)
         except (ValueError, TypeError, RecursionError) as error:
@@ -54,32 +54,32 @@ class Outbox:
             text = self.text(session.era, id, text_result(sorry, is_error=True))
         self._reply(session, id, text)
 
-    def pass_on(self, session: Session, id: RequestId, result: Written) -> None:
+    def pass_on(self, session: CallerSession, id: RequestId, result: Written) -> None:
         """Answer a modern request with a result that nobody has to read: megabytes of it cost next to nothing."""
         if result.meta != self._said[0]:
             self._said = result.meta, self.meta(result.meta)
         self._reply(session, id, passed_on(id, result.text, self._said[1]))
 
-    def refuse(self, session: Session, id: RequestId, refusal: Refusal) -> None:
+    def refuse(self, session: CallerSession, id: RequestId, refusal: Refusal) -> None:
         is_missing = session.era is Era.LEGACY and isinstance(refusal, ResourceNotFound)
         code = RESOURCE_NOT_FOUND if is_missing else refusal.code
         self._reply(session, id, dump(error_message(id, code, refusal.message, refusal.data)))
 
     def notify(
-        self, session: Session, method: str, params: dict[str, Any] | None, related: RequestId | None = None
+        self, session: CallerSession, method: str, params: dict[str, Any] | None, related: RequestId | None = None
     ) -> None:
         if self._sessions.has(session):
             # A notice that finds no room is lost; the answer still comes.
             with suppress(BufferFull, MessageTooLarge):
                 self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
 
-    def tell_relay(self, session: Session, method: str, params: dict[str, Any], related: RequestId) -> None:
+    def tell_relay(self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId) -> None:
         """What must not get lost. Raises BufferFull when the link has no room for it."""
         if self._sessions.has(session):
             self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
 
     def ask(
-        self, session: Session, method: str, params: dict[str, Any], related: RequestId
+        self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId
     ) -> tuple[str, asyncio.Future[Answer]]:
         """Put a request of ours on a session's way; the future gets its answer."""
         id = f"{self._prefix}-{next(self._numbers)}"
@@ -103,7 +103,7 @@ class Outbox:
             result = {"resultType": "complete"} | result | {"_meta": meta}
         return dump(result_message(id, result))
 
-    def _reply(self, session: Session, id: RequestId, text: str) -> None:
+    def _reply(self, session: CallerSession, id: RequestId, text: str) -> None:
         if not self._sessions.has(session):
             return
         if session.is_single:

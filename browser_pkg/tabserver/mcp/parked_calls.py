@@ -37,7 +37,7 @@ def digest(method: str, params: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-class Seal:
+class StateSeal:
     """Signs what a client carries. The client can read it, but not change it, nor use it for another request."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Seal:
         return held if now < held["x"] else None
 
 
-class Spent:
+class UsedStates:
     """States that came back, by their numbers, until they are too old: with the same one, a call that somebody allowed
     once would run again."""
 
@@ -109,7 +109,7 @@ def _encode(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-class Parking(Generic[T]):
+class ParkedHandles(Generic[T]):
     """What waits, by handle. Each handle is good once."""
 
     def __init__(self, most: int = MOST_PARKED) -> None:

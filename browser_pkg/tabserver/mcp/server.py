@@ -30,15 +30,15 @@ from ..wire.jsonrpc import (
     RequestId,
     is_request_id,
 )
-from .catalogue import Catalogue
-from .invocations import MAX_RUNNING, UNCACHED, Desk
+from .catalogue import ToolCatalogue
+from .invocations import MAX_RUNNING, UNCACHED, Invocations
 from .legacy import legacy_tool
 from .outbox import Outbox
 from .paging import page
-from .sessions import Session, Sessions
-from .subscriptions import LISTS, Wanted, read_wanted
+from .sessions import CallerSession, CallerSessions
+from .subscriptions import LISTS, SubscribedTo, read_wanted
 
-__all__ = ["MAX_RUNNING", "Catalogue", "Server"]
+__all__ = ["MAX_RUNNING", "Server", "ToolCatalogue"]
 
 MOST_SUBSCRIPTIONS: Final = 1000
 
@@ -59,7 +59,7 @@ _REASONS: Final = {
 
 Params = dict[str, Any]
 # What a method answers with; None: the answer comes by itself.
-_Method = Callable[[Session, RequestId, Params], Result | None]
+_Method = Callable[[CallerSession, RequestId, Params], Result | None]
 
 
 class Server:
@@ -69,7 +69,7 @@ class Server:
         self,
         name: str,
         version: str,
-        catalogue: Catalogue,
+        catalogue: ToolCatalogue,
         send: Callable[..., None],
         instructions: str | None = None,
         clock: Callable[[], float] = time.time,
@@ -80,10 +80,10 @@ class Server:
         self._info = {"name": name, "version": version}
         self._catalogue = catalogue
         self._instructions = instructions
-        self._sessions = Sessions()
+        self._sessions = CallerSessions()
         self.channels: Container[str] = self._sessions.channels
         self.outbox = Outbox(self._info, self._sessions, send)
-        self._desk = desk = Desk(name, catalogue, self.outbox, clock)
+        self._desk = desk = Invocations(name, catalogue, self.outbox, clock)
         shared: dict[str, _Method] = {
             "tools/list": self._list_tools,
             "tools/call": desk.call_tool,
@@ -164,7 +164,7 @@ class Server:
                 del session.listening[id]
                 self.outbox.answer(session, id, {"_meta": {META_SUBSCRIPTION: id}})
 
-    def _tell(self, method: str, params: Params, is_wanted: Callable[[Wanted], bool]) -> None:
+    def _tell(self, method: str, params: Params, is_wanted: Callable[[SubscribedTo], bool]) -> None:
         for session in self._sessions:
             for id, wanted in session.listening.items():
                 if is_wanted(wanted):
@@ -177,7 +177,7 @@ class Server:
 
     # -- messages in --------------------------------------------------------------------------------------------------
 
-    def _take_request(self, session: Session, id: RequestId, payload: str) -> None:
+    def _take_request(self, session: CallerSession, id: RequestId, payload: str) -> None:
         if id in session.running or id in session.listening:
             return  # the same request again: the answer to the first is the answer to both
         try:
@@ -205,7 +205,7 @@ class Server:
             refusal.data = {"reason": reason, "delivered": "no", "retryable": False, "server": name}
         return refusal
 
-    def _take_notification(self, session: Session, payload: str) -> None:
+    def _take_notification(self, session: CallerSession, payload: str) -> None:
         try:
             method, params = parse(payload, None)
         except Refusal:
@@ -225,7 +225,7 @@ class Server:
                 self.outbox.refuse(session, id, Refusal(REQUEST_CANCELLED, "Request cancelled"))
         # roots/list_changed needs nothing: roots are asked for anew each time.
 
-    def _take_answer(self, session: Session, payload: str) -> None:
+    def _take_answer(self, session: CallerSession, payload: str) -> None:
         """What a client says to a question of ours; what we did not ask has no meaning."""
         answer = parse_answer(payload)
         waiting = session.asked.pop(answer[0], None) if answer is not None else None
@@ -238,7 +238,7 @@ class Server:
 
     # -- methods ------------------------------------------------------------------------------------------------------
 
-    def _initialize(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _initialize(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         session.is_greeted = True
         version, client = negotiate(params.get("protocolVersion")), params.get("clientInfo")
         capabilities = params.get("capabilities")
@@ -250,36 +250,36 @@ class Server:
         )
         return {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": self._info} | self._manual()
 
-    def _discover(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _discover(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         result: Result = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": _CAPABILITIES}
         return result | self._manual() | UNCACHED
 
     def _manual(self) -> Result:
         return {"instructions": self._instructions} if self._instructions else {}
 
-    def _ping(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _ping(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return {}
 
-    def _set_level(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _set_level(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         session.level = read_level(params.get("level"), "params.level")
         return {}
 
-    def _list_tools(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _list_tools(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         tools = self._catalogue.tools()
         if session.era is Era.LEGACY:
             tools = [legacy_tool(tool) for tool in tools]
         return _listed(session, "tools", tools, params)
 
-    def _list_resources(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _list_resources(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return _listed(session, "resources", self._catalogue.resources(), params)
 
-    def _list_templates(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _list_templates(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return _listed(session, "resourceTemplates", self._catalogue.templates(), params)
 
-    def _list_prompts(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _list_prompts(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         return _listed(session, "prompts", self._catalogue.prompts(), params)
 
-    def _subscribe(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _subscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         uri = _uri(params)
         if not self._catalogue.has_resource(uri):
             raise ResourceNotFound(uri)
@@ -288,11 +288,11 @@ class Server:
         session.subscribed.add(uri)
         return {}
 
-    def _unsubscribe(self, session: Session, id: RequestId, params: Params) -> Result:
+    def _unsubscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         session.subscribed.discard(_uri(params))
         return {}
 
-    def _listen(self, session: Session, id: RequestId, params: Params) -> None:
+    def _listen(self, session: CallerSession, id: RequestId, params: Params) -> None:
         """The acknowledgement comes first, then what was asked for. The response ends it, when the server goes."""
         wanted = read_wanted(params)
         session.listening[id] = wanted
@@ -300,7 +300,7 @@ class Server:
         self.outbox.notify(session, "notifications/subscriptions/acknowledged", said, id)
 
 
-def _listed(session: Session, key: str, items: list[dict[str, Any]], params: Params) -> Result:
+def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], params: Params) -> Result:
     result = page(key, items, params.get("cursor"))
     return result | UNCACHED if session.era is Era.MODERN else result
 

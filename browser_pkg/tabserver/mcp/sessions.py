@@ -12,7 +12,7 @@ from ..handlers.questions import Answer
 from ..wire.eras import Era
 from ..wire.frames import Caller
 from ..wire.jsonrpc import RequestId
-from .subscriptions import Wanted
+from .subscriptions import SubscribedTo
 
 DEFAULT_LEVEL: Final = "info"
 
@@ -25,7 +25,7 @@ class Stoppable(Protocol):
 
 
 @dataclass(eq=False)
-class Session:
+class CallerSession:
     """One caller. `is_single`: opened by its only request, gone with the answer. `level`: None sends no log at all.
 
     `listening`: by the id of the request that listens. Without slots: what few need is made when it is asked for.
@@ -38,7 +38,7 @@ class Session:
     is_ready: bool
     level: str | None
     running: dict[RequestId, Stoppable] = field(default_factory=dict)
-    listening: dict[RequestId, Wanted] = field(default_factory=dict)
+    listening: dict[RequestId, SubscribedTo] = field(default_factory=dict)
 
     @cached_property
     def asked(self) -> dict[str, asyncio.Future[Answer]]:
@@ -54,28 +54,28 @@ class Session:
         return self.caller.era
 
 
-class Sessions:
+class CallerSessions:
     """Everybody who is there now, by channel."""
 
     def __init__(self) -> None:
-        self.channels: dict[str, Session] = {}
+        self.channels: dict[str, CallerSession] = {}
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[CallerSession]:
         return iter(list(self.channels.values()))
 
-    def get(self, channel: str) -> Session | None:
+    def get(self, channel: str) -> CallerSession | None:
         return self.channels.get(channel)
 
-    def has(self, session: Session) -> bool:
+    def has(self, session: CallerSession) -> bool:
         return self.channels.get(session.id) is session
 
-    def open(self, channel: str, caller: Caller, *, is_single: bool) -> Session:
+    def open(self, channel: str, caller: Caller, *, is_single: bool) -> CallerSession:
         """`caller.ready`: a session that is opened again, and whose handshake is done."""
         is_modern = caller.era is Era.MODERN
         is_ready = is_modern or caller.ready
-        session = Session(channel, caller, is_single, is_ready, is_ready, None if is_modern else DEFAULT_LEVEL)
+        session = CallerSession(channel, caller, is_single, is_ready, is_ready, None if is_modern else DEFAULT_LEVEL)
         self.channels[channel] = session
         return session
 
-    def close(self, channel: str) -> Session | None:
+    def close(self, channel: str) -> CallerSession | None:
         return self.channels.pop(channel, None)

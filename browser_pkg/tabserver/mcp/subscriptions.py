@@ -15,7 +15,7 @@ MOST_URIS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubscribedTo:
     """Nothing is sent that was not asked for."""
 
     lists: frozenset[str]
@@ -27,7 +27,7 @@ class Wanted:
         return kept | ({"resourceSubscriptions": sorted(self.uris)} if self.uris else {})
 
 
-def read_wanted(params: dict[str, Any]) -> Wanted:
+def read_wanted(params: dict[str, Any]) -> SubscribedTo:
     asked = params.get("notifications")
     if not isinstance(asked, dict):
         raise Refusal(INVALID_PARAMS, f"params.notifications: expected object, got {show(asked)}")
@@ -39,4 +39,4 @@ def read_wanted(params: dict[str, Any]) -> Wanted:
         raise Refusal(INVALID_PARAMS, "params.notifications.resourceSubscriptions: expected an array of strings")
     if len(uris) > MOST_URIS:
         raise Refusal(INVALID_PARAMS, f"params.notifications.resourceSubscriptions: at most {MOST_URIS:,} URIs")
-    return Wanted(frozenset(name for name, flag in LISTS.items() if asked.get(flag)), frozenset(uris))
+    return SubscribedTo(frozenset(name for name, flag in LISTS.items() if asked.get(flag)), frozenset(uris))

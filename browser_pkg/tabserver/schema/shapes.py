@@ -240,7 +240,7 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FixedTuple:
     """tuple[X, Y] and NamedTuple: a fixed number of items, each of its own type."""
 
     items: tuple[Shape, ...]

@@ -26,7 +26,7 @@ from .bounds import keywords_of
 from .compounds import Described, Either, Named, Property, Record
 from .generics import fill, parameters_of, resolve
 from .params import written
-from .shapes import SCALARS, Anything, Array, Choice, Json, Map, Reading, Row, Schema, SchemaError, Shape, at
+from .shapes import SCALARS, Anything, Array, Choice, FixedTuple, Json, Map, Reading, Schema, SchemaError, Shape, at
 
 
 class NotJson(ValueError):
@@ -118,10 +118,10 @@ class Shapes:
     def _collection(self, hint: Any, origin: Any, args: tuple[Any, ...]) -> Shape:
         if origin is tuple:
             if not args:  # any tuple, or the one with nothing in it
-                return Array(Anything(), tuple) if not isinstance(hint, types.GenericAlias) else Row(())
+                return Array(Anything(), tuple) if not isinstance(hint, types.GenericAlias) else FixedTuple(())
             if len(args) == 2 and args[1] is Ellipsis:
                 return Array(self.of(args[0]), tuple)
-            return Row(tuple(self.of(arg) for arg in args))
+            return FixedTuple(tuple(self.of(arg) for arg in args))
         if origin in _ARRAYS:
             item = self.of(args[0]) if args else Anything()
             return Array(item, _ARRAYS[origin], is_set=origin in (set, frozenset, abc.Set))
@@ -129,7 +129,9 @@ class Shapes:
             return Map(self.of(args[1]), self._key(hint, args[0])) if args else Map(Anything())
         if isinstance(origin, type) and issubclass(origin, tuple) and hasattr(origin, "_fields"):  # NamedTuple
             hints = resolve(origin)
-            return Row(tuple(self.of(hints.get(name, Any)) for name in origin._fields), lambda items: origin(*items))
+            return FixedTuple(
+                tuple(self.of(hints.get(name, Any)) for name in origin._fields), lambda items: origin(*items)
+            )
         if hasattr(hint, "__supertype__"):  # NewType
             return self.of(hint.__supertype__)
         raise SchemaError(

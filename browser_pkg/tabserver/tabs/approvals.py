@@ -15,7 +15,7 @@ from ..timing import DEFAULTS, Timing
 from ..wire.frames import Caller
 from .liveness import Later
 from .offers import Item
-from .routing import Astray
+from .routing import RoutingError
 from .tab import Tab, mark_of
 
 # What the relay's operator says: as the page says; at least the destructive ones; all of them; none of them.
@@ -28,7 +28,7 @@ ONCE, SESSION = "once", "session"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApprovalRequest:
     """A call that may need somebody's word. `owner`: the tab that offers it, or None for the worker's own."""
 
     name: str
@@ -72,10 +72,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Open:
-    asked: Asked
+    asked: ApprovalRequest
     tab: Tab
     go: Callable[[], None]
-    deny: Callable[[Astray], None]
+    deny: Callable[[RoutingError], None]
 
 
 class Approvals:
@@ -100,12 +100,17 @@ class Approvals:
         wishes = [tab.approve for tab in tabs] or [DESTRUCTIVE]
         return any(_wants(wish, name, item) for wish in wishes)
 
-    def is_granted(self, asked: Asked) -> bool:
+    def is_granted(self, asked: ApprovalRequest) -> bool:
         """Did somebody allow it before, for the session?"""
         return bool(self._granted) and asked.key in self._granted
 
     def ask(
-        self, call: str, asked: Asked, tab: Tab | None, go: Callable[[], None], deny: Callable[[Astray], None]
+        self,
+        call: str,
+        asked: ApprovalRequest,
+        tab: Tab | None,
+        go: Callable[[], None],
+        deny: Callable[[RoutingError], None],
     ) -> None:
         """Exactly one of `go` and `deny` is called, unless the question is dropped."""
         if tab is None:
@@ -194,5 +199,5 @@ def read_wish(value: Any) -> str | frozenset[str]:
     return value if value in (ALL, NONE) else DESTRUCTIVE
 
 
-def _not_run(text: str, reason: str, tab: Tab | None = None) -> Astray:
-    return Astray(f"{text} It was not run.", reason, tab)
+def _not_run(text: str, reason: str, tab: Tab | None = None) -> RoutingError:
+    return RoutingError(f"{text} It was not run.", reason, tab)

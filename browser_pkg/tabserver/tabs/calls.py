@@ -12,20 +12,20 @@ from collections.abc import Callable
 from ..handlers.context import Cancel, Done, Request
 from ..handlers.tools import text_result
 from ..timing import Timing
-from .approvals import Approvals, Asked
+from .approvals import ApprovalRequest, Approvals
 from .listing import Listing
-from .liveness import Later, Pulse
+from .liveness import Later, LivenessCheck
 from .offers import Item
-from .plain_call import Plain
+from .plain_call import PlainCall
 from .presence import Presence
-from .requests import Errand
+from .requests import RoutedRequest
 from .responsiveness import Responsiveness
-from .routing import Astray, Place, asleep, fell_silent, find_place, left, stayed_away, went
-from .run import Introduction, Run
-from .tab import Message, Port, Tab
+from .routing import Destination, RoutingError, asleep, fell_silent, find_place, left, stayed_away, went
+from .run import CallerJson, Run
+from .tab import Message, PagePort, Tab
 
 
-class Traffic:
+class TabCalls:
     """`listing` is what can be called now. `changed` is told when a tab does not answer any more."""
 
     def __init__(
@@ -41,28 +41,28 @@ class Traffic:
         self.now_ms = now_ms
         self.presence, self._listing, self._changed = presence, listing, changed
         self._later = later
-        self._pulse: Pulse[Tab] = Pulse(now_ms=now_ms, later=later, ask=Tab.ping, lost=self._silent)
+        self._pulse: LivenessCheck[Tab] = LivenessCheck(now_ms=now_ms, later=later, ask=Tab.ping, lost=self._silent)
         self._responsiveness = Responsiveness(now_ms=now_ms, later=later, changed=changed)
-        self._introduction = Introduction()
+        self._introduction = CallerJson()
         self._running: dict[str, Run] = {}
         # Calls for tabs whose page is being loaded again, or that may be busy: nothing was sent, so another tab may
         # still get them.
-        self._held: dict[str, Errand] = {}
+        self._held: dict[str, RoutedRequest] = {}
         # What was allowed in a round before, of calls that go on.
-        self._allowed: dict[str, Asked] = {}
+        self._allowed: dict[str, ApprovalRequest] = {}
         self._numbers = itertools.count(1)
         # Calls that went by the lane, by number; how one of them becomes a Run; and the one that does so right now.
-        self.plain: dict[str, Plain] = {}
-        self.unfold: Callable[[Plain], None] = lambda plain: None
+        self.plain: dict[str, PlainCall] = {}
+        self.unfold: Callable[[PlainCall], None] = lambda plain: None
         # Before somebody looks for all calls of a tab: see express.py.
         self.catch_up: Callable[[], None] = lambda: None
-        self.adopted: Plain | None = None
+        self.adopted: PlainCall | None = None
 
     def use_timing(self, timing: Timing) -> None:
         self._pulse.timing = self.approvals.timing = self._responsiveness.timing = timing
 
     @property
-    def watchers(self) -> list[Port]:
+    def watchers(self) -> list[PagePort]:
         return self.presence.watchers
 
     # -- what tabs say ------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Traffic:
             tab.send({"t": "cancel", "call": run.call, "reason": "The tab did not answer in time"})
         self._changed()
 
-    def _fail(self, tab: Tab, why: Callable[[Tab, str], Astray]) -> list[Run]:
+    def _fail(self, tab: Tab, why: Callable[[Tab, str], RoutingError]) -> list[Run]:
         """Tell whoever waits for this tab, and only those, what became of it."""
         # defence: calls that JavaScript carries out: told before all else ends
         self.catch_up()
@@ -115,7 +115,7 @@ class Traffic:
 
     # -- beginning ----------------------------------------------------------------------------------------------------
 
-    def begin(self, errand: Errand, request: Request, done: Done, unknown: Callable[[str], Exception]) -> Cancel:
+    def begin(self, errand: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]) -> Cancel:
         """Start a call where what it wants lives. Raises `unknown`, Astray, and what the worker's own raises."""
         place = self._place(errand)
         if place is None:
@@ -134,7 +134,7 @@ class Traffic:
             return self._run_at(run, errand, place)
         return self._ask_first(run, errand, asked, request, done)
 
-    def _run_at(self, run: Run, errand: Errand, place: Place) -> Cancel:
+    def _run_at(self, run: Run, errand: RoutedRequest, place: Destination) -> Cancel:
         return self._run_own(run, errand.own) if place.tab is None else self._start(run, errand, place)
 
     def next_call(self) -> str:
@@ -143,7 +143,7 @@ class Traffic:
 
     # -- calls that went by the lane ----------------------------------------------------------------------------------
 
-    def find_plain(self, name: str) -> Place | None:
+    def find_plain(self, name: str) -> Destination | None:
         """Where a tool is called without any wait: see Hub."""
         presence = self.presence
         place = find_place(self._listing(), presence.tabs, presence.departed, "tools", name, None)
@@ -152,13 +152,13 @@ class Traffic:
             return None
         return None if self.approvals.is_wanted(place.key, item, place.tab, presence.present) else place
 
-    def must_wait(self, place: Place) -> bool:
+    def must_wait(self, place: Destination) -> bool:
         """Must its tab show first that it reads, because another tab could take the call?"""
         tab = place.tab
         # defence: a busy tab: a call that another tab could take waits until its tab reads
         return tab is not None and place.has_rivals and tab.is_awake and not self._responsiveness.responds(tab)
 
-    def sent(self, plain: Plain, tab: Tab) -> None:
+    def sent(self, plain: PlainCall, tab: Tab) -> None:
         """It is under way to its tab."""
         self.plain[plain.call] = plain
         tab.was_sent_a_call()
@@ -166,7 +166,7 @@ class Traffic:
         if tab.calls == 1:
             self._pulse.watch(tab, plain.began_ms)
 
-    def ended(self, plain: Plain, tab: Tab) -> None:
+    def ended(self, plain: PlainCall, tab: Tab) -> None:
         """Its tab has answered."""
         del self.plain[plain.call]
         tab.calls -= 1
@@ -182,7 +182,7 @@ class Traffic:
         if tab.calls:
             self._pulse.heard(tab)
 
-    def take_over(self, plain: Plain, request: Request, done: Done) -> Cancel:
+    def take_over(self, plain: PlainCall, request: Request, done: Done) -> Cancel:
         """It runs on as if it had begun here."""
         self.adopted = None
         run = Run(self, plain.call, "tools", plain.name, plain.tab, request, done, plain.began_ms)
@@ -192,15 +192,15 @@ class Traffic:
         self._running[run.call] = run
         return self._cancel(run)
 
-    def _question(self, errand: Errand, place: Place, request: Request) -> Asked | None:
+    def _question(self, errand: RoutedRequest, place: Destination, request: Request) -> ApprovalRequest | None:
         """What somebody has to allow first; None for what is no tool, and for what was allowed for the session."""
         item = self._tool(errand.key, place) if errand.purpose == "tools" else None
         if item is None or not self.approvals.is_wanted(place.key, item, place.tab, self.presence.present):
             return None
-        asked = Asked(place.key, item, place.tab, request.caller, errand.arguments)
+        asked = ApprovalRequest(place.key, item, place.tab, request.caller, errand.arguments)
         return None if self.approvals.is_granted(asked) else asked
 
-    def _tool(self, key: str, place: Place) -> Item | None:
+    def _tool(self, key: str, place: Destination) -> Item | None:
         """The tool, as whoever offers it there defines it now."""
         entry = self._listing().find("tools", key)
         if entry is None:
@@ -208,7 +208,9 @@ class Traffic:
         offer = place.tab.offers["tools"].get(place.key) if place.tab is not None else None
         return offer.item if offer is not None else entry.item
 
-    def _ask_first(self, run: Run, errand: Errand, asked: Asked, request: Request, done: Done) -> Cancel:
+    def _ask_first(
+        self, run: Run, errand: RoutedRequest, asked: ApprovalRequest, request: Request, done: Done
+    ) -> Cancel:
         """The call waits until somebody has allowed it. Its place is ready: whoever is asked has a page."""
         stops = [self._cancel(run)]
 
@@ -221,7 +223,7 @@ class Traffic:
                 if place is None or item is None or not asked.is_still(place.key, item, place.tab):
                     raise _changed_meanwhile(errand.key)
                 stops.append(self._run_at(run, errand, place))
-            except Astray as error:
+            except RoutingError as error:
                 run.fail(error)
             except Exception as error:  # it is too late to raise: whoever called has long been told to wait
                 done(text_result(str(error), is_error=True))
@@ -234,11 +236,11 @@ class Traffic:
             self.approvals.ask(run.call, asked, tab, go, run.fail)
         return lambda reason: stops[-1](reason)
 
-    def _place(self, errand: Errand) -> Place | None:
+    def _place(self, errand: RoutedRequest) -> Destination | None:
         presence = self.presence
         return find_place(self._listing(), presence.tabs, presence.departed, errand.kind, errand.key, errand.target)
 
-    def _start(self, run: Run, errand: Errand, place: Place) -> Cancel:
+    def _start(self, run: Run, errand: RoutedRequest, place: Destination) -> Cancel:
         """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
         self._running[run.call] = run
         self._send(run, errand, place)
@@ -254,7 +256,7 @@ class Traffic:
 
         return cancel
 
-    def _send(self, run: Run, errand: Errand, place: Place) -> None:
+    def _send(self, run: Run, errand: RoutedRequest, place: Destination) -> None:
         tab = run.tab = place.tab
         assert tab is not None
         if not place.is_ready:
@@ -308,7 +310,7 @@ class Traffic:
             run = self._running[call]
             try:
                 place = self._place(errand)
-            except Astray as error:
+            except RoutingError as error:
                 run.fail(error)
                 continue
             if place is None or place.tab is None:
@@ -322,7 +324,7 @@ class Traffic:
                 # defence: a tool that changed while a call waited for its page
                 self._release(run, errand, place)
 
-    def _release(self, run: Run, errand: Errand, place: Place) -> None:
+    def _release(self, run: Run, errand: RoutedRequest, place: Destination) -> None:
         """What is there now may be another tool than the one that was called, of a page or an operator that wants more
         to be asked about: it needs what a call that comes now would need."""
         asked, allowed = self._question(errand, place, run), self._allowed.get(run.call)
@@ -347,5 +349,5 @@ class Traffic:
                 self._pulse.release(run.tab)
 
 
-def _changed_meanwhile(name: str) -> Astray:
-    return Astray(f'"{name}" was changed, or is another page\'s now. Try again. It was not run.', "tab_gone")
+def _changed_meanwhile(name: str) -> RoutingError:
+    return RoutingError(f'"{name}" was changed, or is another page\'s now. Try again. It was not run.', "tab_gone")

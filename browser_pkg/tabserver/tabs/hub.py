@@ -20,15 +20,15 @@ from ..timing import Timing
 from ..wire.static_tools import STATIC_NAMES, STATIC_TOOLS
 from . import requests as errands
 from .approvals import read_wish
-from .calls import Traffic
-from .listing import KINDS, Entry, Listing
+from .calls import TabCalls
+from .listing import KINDS, ListedItem, Listing
 from .liveness import Later
 from .presence import Presence
-from .requests import Errand, Texts
-from .routing import Astray, Place
+from .requests import RoutedRequest, Texts
+from .routing import Destination, RoutingError
 from .run import WORKER
 from .static_tools import call_static
-from .tab import Message, Port, Tab
+from .tab import Message, PagePort, Tab
 
 # Tabs that the relay is told of; it shows them to people.
 MOST_TOLD: Final = 64
@@ -53,11 +53,11 @@ class Hub:
         self.on_update: Callable[[str], None] = lambda uri: None
         self.on_tabs: Callable[[], None] = lambda: None
         # Answers to calls that went by the lane end there.
-        self.finish_plain: Callable[[Port, str, str, bool], bool] = lambda port, call, json, is_plain: False
+        self.finish_plain: Callable[[PagePort, str, str, bool], bool] = lambda port, call, json, is_plain: False
         # What was granted to calls like one that was plain holds no longer.
         self.revoke: Callable[[], None] = lambda: None
         self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
-        self.traffic = Traffic(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
+        self.traffic = TabCalls(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
         presence.left = self.traffic.left
         self._toolbox = toolbox
         self._defer = defer
@@ -98,17 +98,17 @@ class Hub:
         """The tabs whose page is there now."""
         return self._presence.present
 
-    def attach(self, port: Port, info: Message) -> None:
+    def attach(self, port: PagePort, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
         self._presence.attach(port, info, read_wish(info.get("approve")))
         port.send({"t": "catalogue", **self.catalogue()})
 
-    def detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
+    def detach(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
         """A page went away: whoever waits for one of its calls is told at once. `returns`: maybe it is reloaded.
         `is_expected`: it is, or leads to another page of the origin."""
         self._presence.leave(port, returns=returns, is_expected=is_expected)
 
-    def receive(self, port: Port, message: Message) -> None:
+    def receive(self, port: PagePort, message: Message) -> None:
         """A message of an attached page; from any other page it has no meaning and is dropped."""
         tab = self._presence.at(port)
         if tab is None:
@@ -136,7 +136,7 @@ class Hub:
             self.traffic.hear(tab, kind, message)
         self.traffic.release_held()
 
-    def receive_result(self, port: Port, call: str, json: str, is_plain: bool) -> None:
+    def receive_result(self, port: PagePort, call: str, json: str, is_plain: bool) -> None:
         """A page's answer to a call, as JSON text. `is_plain`: it may be passed on unread."""
         if self.finish_plain(port, call, json, is_plain):
             self.traffic.release_held()
@@ -173,7 +173,7 @@ class Hub:
         # Whoever has `tabs_list` can name a tab: say how.
         return [with_argument(entry.item) if entry.tabs else entry.item for entry in self.tool_entries()]
 
-    def tool_entries(self) -> Iterable[Entry]:
+    def tool_entries(self) -> Iterable[ListedItem]:
         return self.listing.entries("tools")
 
     def resources(self) -> list[dict[str, Any]]:
@@ -236,11 +236,11 @@ class Hub:
         errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request, named)
         try:
             return self.traffic.begin(errand, request, done, UnknownTool)
-        except Astray as error:
+        except RoutingError as error:
             done(error.result())
             return nothing_to_cancel
 
-    def find_plain(self, name: str) -> Place | Tool | None:
+    def find_plain(self, name: str) -> Destination | Tool | None:
         """A tab's tool or the worker's own, for a call that says no more than a name and arguments.
 
         None where anybody must be asked or anything waited for. It holds until the listing is another one.
@@ -289,15 +289,15 @@ class Hub:
         return self._begin_or_refuse(errand, request, done, unknown)
 
     def _begin_or_refuse(
-        self, errand: Errand, request: Request, done: Done, unknown: Callable[[str], Exception]
+        self, errand: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]
     ) -> Cancel:
         try:
             return self.traffic.begin(errand, request, done, unknown)
-        except Astray as error:
+        except RoutingError as error:
             raise error.refusal() from None
 
 
-def _shown(entry: Entry, kind: str) -> dict[str, Any]:
+def _shown(entry: ListedItem, kind: str) -> dict[str, Any]:
     shown = {key: entry.item[key] for key in (KINDS[kind], "name", "title", "description") if entry.item.get(key)}
     tab = entry.tabs[0] if entry.tabs else None
     if tab is None:

@@ -24,7 +24,7 @@ SUFFIX_LETTERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedItem:
     """One thing as callers see it. `tabs` have it, best first, under `own_key`; nobody there: it is the worker's."""
 
     item: Item
@@ -43,10 +43,10 @@ class Listing:
         """Each once: the worker's in the order they were declared, then the tabs' by name."""
         return [entry.item for entry in self._lists[kind].entries.values()]
 
-    def entries(self, kind: str) -> Iterable[Entry]:
+    def entries(self, kind: str) -> Iterable[ListedItem]:
         return self._lists[kind].entries.values()
 
-    def find(self, kind: str, key: str) -> Entry | None:
+    def find(self, kind: str, key: str) -> ListedItem | None:
         """By the name or URI it is listed under; or by its suffixed name, also while it has the plain one."""
         found = self._lists[kind]
         return found.entries.get(key) or found.aliases.get(key)
@@ -58,14 +58,14 @@ class _List:
     def __init__(self, kind: str, own: list[Item], tabs: list[Tab]) -> None:
         self._kind = kind
         self._key = KINDS[kind]
-        self.aliases: dict[str, Entry] = {}
+        self.aliases: dict[str, ListedItem] = {}
         # The worker's own come first in a clash: they are there whichever tab is open, so a name keeps its meaning.
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ListedItem] = {}
         for item in own:
             key = str(item[self._key])
             # Two of its own have one name only if one of them is a static tool, and those come first.
             name = self._suffixed(key, mark_of(item), ()) if key in self.entries else key
-            self.entries[name] = Entry(item if name == key else item | {self._key: name}, key)
+            self.entries[name] = ListedItem(item if name == key else item | {self._key: name}, key)
         is_named = self._key == "name"
         groups: dict[str, dict[str, list[tuple[Offer, Tab]]]] = {}
         for tab in tabs:
@@ -76,7 +76,7 @@ class _List:
 
     def _named(
         self, key: str, marks: dict[str, list[tuple[Offer, Tab]]], plain: Iterable[str]
-    ) -> Iterator[tuple[str, Entry]]:
+    ) -> Iterator[tuple[str, ListedItem]]:
         """What tabs offer under one key, under the names that tell it apart."""
         own = self.entries.get(key)
         is_free = own is None
@@ -86,15 +86,15 @@ class _List:
             if is_free:
                 yield key, entry
             elif mark and (own is None or mark != mark_of(own.item)):
-                entry = Entry(entry.item | {self._key: suffixed}, key, entry.tabs)
+                entry = ListedItem(entry.item | {self._key: suffixed}, key, entry.tabs)
                 yield suffixed, entry
             is_free = False
             self.aliases[suffixed] = entry
 
-    def _entry(self, key: str, offers: list[tuple[Offer, Tab]]) -> Entry:
+    def _entry(self, key: str, offers: list[tuple[Offer, Tab]]) -> ListedItem:
         first = min(offers, key=lambda pair: (pair[0].since, pair[1].id))[0]
         best_first = sorted(offers, key=lambda pair: (not pair[0].is_kept, pair[1].rank), reverse=True)
-        return Entry(first.item, key, tuple(tab for _, tab in best_first))
+        return ListedItem(first.item, key, tuple(tab for _, tab in best_first))
 
     def _suffixed(self, key: str, mark: str, plain: Iterable[str]) -> str:
         """Longer where a tool that is really called so, or another suffix, is in the way."""

@@ -28,7 +28,7 @@ class _Beat:
     is_frozen: bool = False
 
 
-class Pulse(Generic[T]):
+class LivenessCheck(Generic[T]):
     """Watches tabs. `ask` sends the question, `lost` is told of a tab that did not answer; `later` is a timer in ms."""
 
     def __init__(

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from ..handlers.context import Cancel, Done, Request
 from ..wire.events import Received
-from .tab import Port, Tab
+from .tab import PagePort, Tab
 
 
-class Plain(NamedTuple):
+class PlainCall(NamedTuple):
     """`tab` and `port`: where it was sent; or `own`: how it goes on in the worker. `name`: what its caller calls the
     tool. A tuple, as there is one for each call."""
 
@@ -19,5 +19,5 @@ class Plain(NamedTuple):
     name: str
     began_ms: float
     tab: Tab | None
-    port: Port | None
+    port: PagePort | None
     own: Callable[[Request, Done], Cancel] | None = None

@@ -18,7 +18,7 @@ from ..wire.control_messages import MAX_TAB_ID
 from .listing import KINDS
 from .liveness import Later
 from .offers import CHECKS
-from .tab import Message, Offer, Port, Signs, Tab, mark_of
+from .tab import Message, Offer, PagePort, Signs, Tab, mark_of
 
 MOST_TABS: Final = 512
 MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay passes no longer list on
@@ -42,16 +42,16 @@ class Presence:
         self._now_ms = now_ms
         self._later = later
         self._changed = changed
-        self._ports: dict[Port, Tab] = {}
+        self._ports: dict[PagePort, Tab] = {}
         # The pages that want to hear of every call; asked twice for each call.
-        self.watchers: list[Port] = []
+        self.watchers: list[PagePort] = []
         self._numbers = itertools.count(1)
 
-    def at(self, port: Port) -> Tab | None:
+    def at(self, port: PagePort) -> Tab | None:
         return self._ports.get(port)
 
     @property
-    def ports(self) -> list[Port]:
+    def ports(self) -> list[PagePort]:
         return list(self._ports)
 
     @property
@@ -67,7 +67,7 @@ class Presence:
     def _find_watchers(self) -> None:
         self.watchers = [port for port, tab in self._ports.items() if tab.watches]
 
-    def attach(self, port: Port, info: Message, approve: str | frozenset[str]) -> None:
+    def attach(self, port: PagePort, info: Message, approve: str | frozenset[str]) -> None:
         """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
         id = str(info["id"])
         if (flaw := self._flaw(id)) is not None:
@@ -106,7 +106,7 @@ class Presence:
             return f"This server has {MOST_TABS} tabs in this browser already. Close one, and reload this page."
         return None
 
-    def leave(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
+    def leave(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
         """A page went away. `returns`: it may be back in a moment. `is_expected`: it said so."""
         tab = self._ports.pop(port, None)
         if tab is None:

@@ -17,13 +17,13 @@ from ..handlers.toolbox import Toolbox
 from ..handlers.uri_templates import check_uri, match
 from ..rpc import Refusal
 from ..wire.jsonrpc import INVALID_PARAMS
-from .listing import Entry, Listing
+from .listing import ListedItem, Listing
 from .tab import Message
 
 Texts = Mapping[str, str]
 
 
-class Errand(NamedTuple):
+class RoutedRequest(NamedTuple):
     """`kind` and `key`: where it is listed. `purpose`: what it is done for, which for completion is not the same.
 
     `message`: what is said to a tab, given its own name for the thing. `own`: how the worker does it itself.
@@ -56,7 +56,7 @@ def aim(request: Request, named: Target | None = None) -> Target | None:
 
 def call_tool(
     listing: Listing, box: Toolbox, name: str, arguments: dict[str, Any], request: Request, named: Target | None
-) -> Errand:
+) -> RoutedRequest:
     """`named`: a tab, by other means than the tool's arguments."""
     entry = listing.find("tools", name)
     own_key = entry.own_key if entry else name
@@ -66,10 +66,10 @@ def call_tool(
         return {"kind": "tools", "name": own_name, "arguments": arguments}
 
     target = aim(request, named or by_argument)
-    return Errand("tools", name, "tools", target, message, partial(box.call, own_key, arguments), arguments)
+    return RoutedRequest("tools", name, "tools", target, message, partial(box.call, own_key, arguments), arguments)
 
 
-def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> Errand | None:
+def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) -> RoutedRequest | None:
     """None: no resource has the URI, and no template fits it."""
     found = find_resource(listing, uri)
     if found is None:
@@ -79,7 +79,7 @@ def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) ->
     def message(own_key: str) -> Message:
         return {"kind": kind, "name": own_key, "uri": uri, "arguments": variables}
 
-    return Errand(kind, key, kind, aim(request), message, partial(box.read, uri))
+    return RoutedRequest(kind, key, kind, aim(request), message, partial(box.read, uri))
 
 
 def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
@@ -93,16 +93,16 @@ def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
     return None
 
 
-def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> Errand:
+def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> RoutedRequest:
     def message(own_name: str) -> Message:
         return {"kind": "prompts", "name": own_name, "arguments": arguments}
 
-    return Errand("prompts", name, "prompts", aim(request), message, partial(box.get_prompt, name, arguments))
+    return RoutedRequest("prompts", name, "prompts", aim(request), message, partial(box.get_prompt, name, arguments))
 
 
 def complete(
-    entry: Entry, box: Toolbox, kind: str, key: str, argument: str, typed: str, others: Texts, request: Request
-) -> Errand:
+    entry: ListedItem, box: Toolbox, kind: str, key: str, argument: str, typed: str, others: Texts, request: Request
+) -> RoutedRequest:
     """For an argument of a prompt or of a template. Raises a Refusal for one that a tab's does not have."""
     own = box.complete_prompt if kind == "prompts" else box.complete_resource
     if entry.tabs and argument not in _arguments(entry, kind):
@@ -114,10 +114,10 @@ def complete(
         asked = {"argument": argument, "typed": typed, "arguments": others}
         return {"kind": "completion", "of": kind, "name": own_key, **asked}
 
-    return Errand(kind, key, "completion", aim(request), message, partial(own, key, argument, typed, others))
+    return RoutedRequest(kind, key, "completion", aim(request), message, partial(own, key, argument, typed, others))
 
 
-def _arguments(entry: Entry, kind: str) -> list[str]:
+def _arguments(entry: ListedItem, kind: str) -> list[str]:
     if kind == "templates":
         return check_uri(entry.item["uriTemplate"])
     return [argument["name"] for argument in entry.item.get("arguments", ())]

@@ -24,7 +24,7 @@ assert NOUNS.keys() == KINDS.keys()
 _STATES: Final = {True: ("is frozen by the browser", "tab_frozen"), False: ("does not answer", "tab_silent")}
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """`tab`: None is the worker itself. `key`: what it calls the thing. `is_ready`: not while its page is loading.
     `has_rivals`: the request names no tab, and another tab that is awake has the thing too.
     """
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     has_rivals: bool = False
 
 
-class Astray(Exception):
+class RoutingError(Exception):
     """A request that no tab gets, and why. `reason` and `is_delivered` are for programs."""
 
     def __init__(self, text: str, reason: str, tab: Tab | None = None, *, is_delivered: bool | None = False) -> None:
@@ -71,7 +71,7 @@ def find_place(
     kind: str,
     key: str,
     target: Target | None,
-) -> Place | None:
+) -> Destination | None:
     """Who gets it; None if nobody has such a thing. Raises Astray. `departed`: what tabs that are gone were called."""
     entry = listing.find(kind, key)
     is_own = entry is not None and not entry.tabs
@@ -79,7 +79,7 @@ def find_place(
         if entry is None:
             return None
         if is_own:
-            return Place(None, entry.own_key)
+            return Destination(None, entry.own_key)
         has_rivals = any(rival.is_awake and _is_ready(rival, kind, entry.own_key) for rival in entry.tabs[1:])
         return _in_tab(entry.tabs[0], kind, entry.own_key)._replace(has_rivals=has_rivals)
     tab = tabs.get(target.tab)
@@ -88,7 +88,7 @@ def find_place(
     if entry is None or is_own:
         if tab is None and entry is None:
             raise _gone(target, tabs, departed)
-        return Place(None, entry.own_key) if entry is not None else None
+        return Destination(None, entry.own_key) if entry is not None else None
     if tab is None:
         raise _gone(target, tabs, departed)
     if tab in entry.tabs:
@@ -96,56 +96,56 @@ def find_place(
     others = ", ".join(f"{other.label} ({other.id})" for other in entry.tabs)
     which = "that is pinned " if target.is_pinned else ""
     text = f'The tab {tab.label} {which}does not offer the {NOUNS[kind]} "{key}". Tabs that do: {others}.'
-    raise Astray(text, "tab_lacks_it", tab)
+    raise RoutingError(text, "tab_lacks_it", tab)
 
 
-def asleep(tab: Tab, key: str) -> Astray:
+def asleep(tab: Tab, key: str) -> RoutingError:
     """A tab that would have to be woken up first."""
     state, reason = _STATES[tab.is_frozen]
     text = f'The tab {tab.label} {state}, so "{key}" was not called. Bring it to the front and try again.'
-    return Astray(text, reason, tab)
+    return RoutingError(text, reason, tab)
 
 
-def fell_silent(tab: Tab, key: str) -> Astray:
+def fell_silent(tab: Tab, key: str) -> RoutingError:
     state, reason = _STATES[tab.is_frozen]
     return _in_mid_call(tab, f"{state} while it runs", key, reason)
 
 
-def went(tab: Tab, key: str) -> Astray:
+def went(tab: Tab, key: str) -> RoutingError:
     return _in_mid_call(tab, "was closed or left while it ran", key, "tab_gone")
 
 
-def left(tab: Tab, key: str) -> Astray:
+def left(tab: Tab, key: str) -> RoutingError:
     """Its page went without a word, a moment ago."""
     text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
-    return Astray(text, "tab_left", tab)
+    return RoutingError(text, "tab_left", tab)
 
 
-def stayed_away(tab: Tab, key: str) -> Astray:
+def stayed_away(tab: Tab, key: str) -> RoutingError:
     """Its page was left, and what it had did not come back in time."""
     text = f'The tab {tab.label} was left and does not offer "{key}" any more, so it was not called.'
-    return Astray(text, "tab_gone", tab)
+    return RoutingError(text, "tab_gone", tab)
 
 
-def _in_tab(tab: Tab, kind: str, key: str) -> Place:
-    return Place(tab, key, _is_ready(tab, kind, key))
+def _in_tab(tab: Tab, kind: str, key: str) -> Destination:
+    return Destination(tab, key, _is_ready(tab, kind, key))
 
 
 def _is_ready(tab: Tab, kind: str, key: str) -> bool:
     return tab.port is not None and not tab.offers[kind][key].is_kept
 
 
-def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> Astray:
+def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> RoutingError:
     text = f'The tab {tab.label} {what} "{key}". Whether the call took effect is unknown.'
-    return Astray(text, reason, tab, is_delivered=None)
+    return RoutingError(text, reason, tab, is_delivered=None)
 
 
-def _gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> Astray:
+def _gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> RoutingError:
     name = departed.get(str(target.tab))
     label = f"{name} ({target.tab})" if name else f'"{target.tab}"'
     there = [f"{tab.label} ({tab.id})" for tab in tabs.values()]
     rest = f" Open tabs: {', '.join(there[:10])}{', …' if len(there) > 10 else ''}." if there else " No tab is open."
     if target.is_pinned:
-        return Astray(f"The tab {label} that is pinned is gone. Pin another one, or none.{rest}", "tab_gone")
+        return RoutingError(f"The tab {label} that is pinned is gone. Pin another one, or none.{rest}", "tab_gone")
     what = "is gone" if name else "is not there"
-    return Astray(f"The tab {label} {what}.{rest}", "tab_gone")
+    return RoutingError(f"The tab {label} {what}.{rest}", "tab_gone")

@@ -19,8 +19,8 @@ from ..rpc import Refusal
 from ..wire.frames import Caller
 from ..wire.jsonrpc import INTERNAL_ERROR, RequestId
 from ..wire.trace_context import TraceContext
-from .routing import Astray, about
-from .tab import Message, Port, Tab
+from .routing import RoutingError, about
+from .tab import Message, PagePort, Tab
 
 WORKER: Final = "worker"
 # Pages show progress; a tool that reports it a thousand times a second must not drown them.
@@ -36,17 +36,17 @@ _RESULTS: Final = {
 }
 
 
-class House(Protocol):
+class RunOwner(Protocol):
     """Who keeps the calls, and knows which pages watch them: the hub."""
 
     @property
     def now_ms(self) -> Callable[[], float]: ...
     def forget(self, run: Run) -> None: ...
     @property
-    def watchers(self) -> list[Port]: ...
+    def watchers(self) -> list[PagePort]: ...
 
 
-class Introduction:
+class CallerJson:
     """Who calls, as tabs are told, in JSON text. The last one is kept: most calls are by somebody who called before."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Run:
 
     def __init__(
         self,
-        house: House,
+        house: RunOwner,
         call: str,
         kind: str,
         name: str,
@@ -173,11 +173,11 @@ class Run:
             self._end("done")
         self._done(outcome)
 
-    def fail(self, why: Astray) -> None:
+    def fail(self, why: RoutingError) -> None:
         """No tab answers it, for a reason that its caller is told."""
         self.finish(why.result() if self.kind == "tools" else why.refusal())
 
-    def text(self, errand: Message, introduction: Introduction) -> str:
+    def text(self, errand: Message, introduction: CallerJson) -> str:
         """The call as its tab is told: what to do, which call it is, who calls, and answers it asked for before."""
         request = self._request
         caller, trace, answers = request.caller, request.trace, request.input_responses

@@ -19,24 +19,24 @@ from ..rpc import load, unknown
 from ..schema.shapes import show
 from ..wire.eras import Era
 from ..wire.static_tools import STATIC_NAMES, TAB_PIN, TABS_LIST, TOOL_CALL, TOOLS_LIST, is_static
-from .listing import Entry
+from .listing import ListedItem
 from .tab import Tab
 
 Arguments = dict[str, Any]
 
 
-class House(Protocol):
+class StaticToolsOwner(Protocol):
     """What they ask of the hub."""
 
     @property
     def known_tabs(self) -> Mapping[str, Tab]: ...
-    def tool_entries(self) -> Iterable[Entry]: ...
+    def tool_entries(self) -> Iterable[ListedItem]: ...
     def call(
         self, name: str, arguments: Arguments, request: Request, done: Done, named: Target | None = None
     ) -> Cancel: ...
 
 
-def call_static(house: House, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def call_static(house: StaticToolsOwner, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
     if name == TOOL_CALL:
         return _call_tool(house, arguments, request, done)
     try:
@@ -54,7 +54,7 @@ def call_static(house: House, name: str, arguments: Arguments, request: Request,
     return nothing_to_cancel
 
 
-def _call_tool(house: House, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def _call_tool(house: StaticToolsOwner, arguments: Arguments, request: Request, done: Done) -> Cancel:
     try:
         name, tab = _text(arguments, "name"), _text(arguments, "tab")
         inner = arguments.get("arguments")
@@ -78,7 +78,7 @@ def _call_tool(house: House, arguments: Arguments, request: Request, done: Done)
     return nothing_to_cancel
 
 
-def _list_tabs(house: House, request: Request) -> Result:
+def _list_tabs(house: StaticToolsOwner, request: Request) -> Result:
     by_rank = sorted(house.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
     names: dict[str, list[str]] = {tab.id: [] for tab in by_rank}
     for entry in _tools(house):
@@ -104,7 +104,7 @@ def _state(tab: Tab) -> str:
     return "awake" if tab.is_awake else "frozen" if tab.is_frozen else "silent"
 
 
-def _list_tools(house: House, id: str | None) -> Result:
+def _list_tools(house: StaticToolsOwner, id: str | None) -> Result:
     tab = _tab(house, id) if id else None
     listed = []
     for entry in _tools(house):
@@ -115,7 +115,7 @@ def _list_tools(house: House, id: str | None) -> Result:
     return _structured({"tools": listed})
 
 
-def _pin(house: House, id: str | None, request: Request) -> Result:
+def _pin(house: StaticToolsOwner, id: str | None, request: Request) -> Result:
     if not id:
         request.pin(None)
         return text_result("Your calls go to the tab in front.")
@@ -130,7 +130,7 @@ def _pin(house: House, id: str | None, request: Request) -> Result:
     return text_result(text)
 
 
-def _tab(house: House, id: str) -> Tab:
+def _tab(house: StaticToolsOwner, id: str) -> Tab:
     tab = house.known_tabs.get(id)
     if tab is None:
         there = ", ".join(f"{tab.label} ({tab.id})" for tab in house.known_tabs.values())
@@ -138,7 +138,7 @@ def _tab(house: House, id: str) -> Tab:
     return tab
 
 
-def _tools(house: House) -> list[Entry]:
+def _tools(house: StaticToolsOwner) -> list[ListedItem]:
     return [entry for entry in house.tool_entries() if not is_static(entry.item)]
 
 

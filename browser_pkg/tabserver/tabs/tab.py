@@ -15,7 +15,7 @@ from .offers import Item
 Message = Mapping[str, Any]
 
 
-class Port(Protocol):
+class PagePort(Protocol):
     """The way to one page. `reads_requests`: it finds a tool's arguments in its caller's request."""
 
     reads_requests: bool
@@ -68,7 +68,7 @@ class Tab:
     URI.
     """
 
-    port: Port | None
+    port: PagePort | None
     id: str
     title: str
     url: str

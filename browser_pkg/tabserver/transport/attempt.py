@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from ..wire.events import Parted
-from .dialing import Abort, Socket
+from .dialing import Abort, OpenSocket
 
 P = TypeVar("P")
 
 
-class Timer(Protocol):
+class DialTimer(Protocol):
     def cancel(self) -> None: ...
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], DialTimer]
 
 
 @dataclass(slots=True, eq=False)
@@ -25,8 +25,8 @@ class Attempt(Generic[P]):
     """One dial and the socket it gave. Whatever comes from an attempt that is not the current one is ignored."""
 
     abort: Abort
-    deadline: Timer | None = None
-    socket: Socket[P] | None = None
+    deadline: DialTimer | None = None
+    socket: OpenSocket[P] | None = None
     up_since: float | None = None
     parted: Parted | None = None
     outbox: deque[tuple[str, P | None]] = field(default_factory=deque)

@@ -11,15 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
-from ..wire.codec import Codec, Text
+from ..wire.codec import Codec, TextCodec
 from ..wire.events import Closed, Event, Opened, Parted, Received, Silence, Violation, Welcomed
 from ..wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from ..wire.jsonrpc import RequestId
 from ..wire.link import Link
-from ..wire.request_history import Answer, Ledger, Standing
-from .attempt import CallLater, Timer
+from ..wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
+from .attempt import CallLater, DialTimer
 from .channels import Channels
-from .dialing import Socket
+from .dialing import OpenSocket
 
 P = TypeVar("P")
 
@@ -29,7 +29,7 @@ RETRY_TIMER_S: Final = 1.0
 MIN_FORGET_S: Final = 0.01  # a timer may fire a moment before it is due
 
 
-class Line(Generic[P]):
+class LinkSession(Generic[P]):
     """`welcomed` is called when the relay has greeted, and `failed` when the socket is of no use any more, with the
     code and reason to close it with; then whoever gave it takes it away."""
 
@@ -51,13 +51,13 @@ class Line(Generic[P]):
         self.catch_up: Callable[[], None] = lambda: None
         # How the relay said goodbye on this socket.
         self.parted: Parted | None = None
-        self._socket: Socket[P] | None = None
+        self._socket: OpenSocket[P] | None = None
         self._outbox: deque[tuple[str, P | None]] = deque()
         self._channels = Channels(link, clock)
-        self._ledger: Ledger[P] = Ledger(codec if codec is not None else cast("Codec[P]", Text()))
-        self._forgetting: Timer | None = None
+        self._ledger: RequestHistory[P] = RequestHistory(codec if codec is not None else cast("Codec[P]", TextCodec()))
+        self._forgetting: DialTimer | None = None
         self._is_pumping = False
-        self._drain: Timer | None = None
+        self._drain: DialTimer | None = None
         self._alarms: list[float] = []  # when the link's timers will ring
 
     @property
@@ -71,7 +71,7 @@ class Line(Generic[P]):
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
-    def connected(self, socket: Socket[P]) -> None:
+    def connected(self, socket: OpenSocket[P]) -> None:
         self._socket, self.parted = socket, None
         self._link.connected(self._clock())
         self._pump()
@@ -250,11 +250,11 @@ class Line(Generic[P]):
     def _is_known(self, channel: str, id: RequestId) -> bool:
         """A request that is asked again must not run again: it has its answer, or gets it, or will never have one."""
         standing = self._ledger.recall(channel, id)
-        if isinstance(standing, Answer):
+        if isinstance(standing, RecordedAnswer):
             self._channels.send(channel, Kind.RES, standing.payload, id, None, self._clock())
-        elif standing is Standing.FORGOTTEN:
+        elif standing is RequestStanding.FORGOTTEN:
             self._channels.close(channel, "it was answered or given up before, and the answer is no longer here")
-        return standing is not Standing.UNKNOWN
+        return standing is not RequestStanding.UNKNOWN
 
     def _greeted(self, event: Welcomed) -> None:
         if not event.resumed:

@@ -9,7 +9,7 @@ P = TypeVar("P")
 P_contra = TypeVar("P_contra", contravariant=True)
 
 
-class Socket(Protocol[P_contra]):
+class OpenSocket(Protocol[P_contra]):
     """One WebSocket that is open."""
 
     def send(self, header: str, payload: P_contra | None) -> None: ...
@@ -27,13 +27,13 @@ class Abort(Protocol):
     def abort(self, reason: str) -> None: ...
 
 
-class Dialer(Protocol[P]):
+class SocketDialer(Protocol[P]):
     async def dial(
         self,
         abort: Abort,
         on_message: Callable[[str, P | None], None],
         on_close: Callable[[int, str], None],
-    ) -> Socket[P]:
+    ) -> OpenSocket[P]:
         """Return an open socket or raise DialError; once aborted, leave no socket behind."""
 
 

@@ -24,18 +24,18 @@ from ..wire.codec import Codec
 from ..wire.events import Welcomed
 from ..wire.frames import CLOSE_SLOW, REFUSALS
 from ..wire.link import Link
-from .attempt import Attempt, CallLater, Timer
+from .attempt import Attempt, CallLater, DialTimer
 from .backoff import Backoff, Verdict
-from .connection import Line
-from .dialing import Abort, Dialer, DialError, Socket
+from .connection import LinkSession
+from .dialing import Abort, DialError, OpenSocket, SocketDialer
 
-__all__ = ["Abort", "DialError", "Dialer", "Socket", "State", "Transport"]
+__all__ = ["Abort", "DialError", "OpenSocket", "SocketDialer", "Transport", "TransportState"]
 
 P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TransportState:
     """`state`: stopped, connecting, connected or waiting; `attempts`: how often it dialled since it was connected."""
 
     state: str
@@ -52,7 +52,7 @@ class Transport(Generic[P]):
     def __init__(
         self,
         link: Link[P],
-        dialer: Dialer[P],
+        dialer: SocketDialer[P],
         *,
         clock: Callable[[], float],
         new_abort: Callable[[], Abort],
@@ -69,16 +69,16 @@ class Transport(Generic[P]):
         self.on_open: Callable[[], None] = lambda: None
         self.on_close: Callable[[int, str], None] = lambda code, reason: None
         self.on_error: Callable[[Exception], None] = lambda error: None
-        self.on_state: Callable[[State], None] = lambda state: None
-        self.state = State("stopped")
+        self.on_state: Callable[[TransportState], None] = lambda state: None
+        self.state = TransportState("stopped")
         self.welcome: Welcomed | None = None
         self._is_wanted = False
         self._current: Attempt[P] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._attempts = 0
-        self._retry: Timer | None = None
+        self._retry: DialTimer | None = None
         # What is said over the link, and what comes.
-        self.line = Line(
+        self.line = LinkSession(
             link,
             clock=clock,
             call_later=self._call_later,
@@ -108,7 +108,7 @@ class Transport(Generic[P]):
         self._cancel_retry()
         self.line.bye(1000, "closing")
         self._leave(1000, "closing")
-        self._tell(State("stopped"))
+        self._tell(TransportState("stopped"))
         # Dials that were aborted end by themselves; wait so that none outlives us.
         tasks = self._tasks - {asyncio.current_task()}
         if tasks:
@@ -130,7 +130,7 @@ class Transport(Generic[P]):
         task = asyncio.get_running_loop().create_task(self._run(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._tell(State("connecting", attempts=self._attempts))
+        self._tell(TransportState("connecting", attempts=self._attempts))
 
     async def _run(self, attempt: Attempt[P]) -> None:
         try:
@@ -216,18 +216,18 @@ class Transport(Generic[P]):
         if not self._is_wanted or self._current is not None:
             return  # a callback has closed or dialled in the meantime
         if verdict.delay_s is None:
-            self._tell(State("stopped", verdict.why, verdict.message, None, self._attempts))
+            self._tell(TransportState("stopped", verdict.why, verdict.message, None, self._attempts))
             return
         self._retry = self._call_later(verdict.delay_s, self.retry_now)
         retry_in_ms = round(verdict.delay_s * 1000)
-        self._tell(State("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
+        self._tell(TransportState("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
 
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: TransportState) -> None:
         self.state = state
         self._guarded(lambda: self.on_state(state))
 
@@ -239,7 +239,7 @@ class Transport(Generic[P]):
         attempt.up_since = self._clock()
         self.welcome = event
         self._attempts = 0
-        self._tell(State("connected"))
+        self._tell(TransportState("connected"))
         self._guarded(self.on_open)
 
     def _cut(self, code: int, reason: str) -> None:
@@ -249,7 +249,7 @@ class Transport(Generic[P]):
             self._guarded(lambda: _close(attempt.socket, code, reason))
             self._lost(attempt, code, reason, is_ours=True)
 
-    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> DialTimer:
         if self._given_call_later is not None:
             return self._given_call_later(delay_s, callback)
         return asyncio.get_running_loop().call_later(delay_s, callback)
@@ -267,7 +267,7 @@ class Transport(Generic[P]):
             self.on_error(error)
 
 
-def _close(socket: Socket[Any] | None, code: int, reason: str) -> None:
+def _close(socket: OpenSocket[Any] | None, code: int, reason: str) -> None:
     if socket is not None:
         # A close reason is at most 123 bytes of UTF-8; a longer one makes a browser throw.
         socket.close(code, reason.encode(errors="replace")[:120].decode(errors="ignore"))

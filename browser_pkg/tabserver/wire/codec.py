@@ -47,7 +47,7 @@ class _Texts:
         return "".join(self._slices)
 
 
-class Text:
+class TextCodec:
     """Payloads as str. Sizes are characters: up to four bytes each on the wire, which the frame limit allows for."""
 
     def size(self, payload: str) -> int:

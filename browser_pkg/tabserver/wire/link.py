@@ -28,15 +28,15 @@ from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar, cast
 
 from . import frames
-from .codec import Codec, Text
+from .codec import Codec, TextCodec
 from .errors import LocalProtocolError, RemoteProtocolError, TooMuch
 from .events import Closed, Event, Expired, Opened, Parted, Received, Silence, Undeliverable, Violation, Welcomed
 from .frames import Caller, Greeting, Kind, Terms
 from .jsonrpc import RequestId
 from .limits import DEFAULTS, Limits, watchdog_s
-from .memory_budget import Budget
+from .memory_budget import MemoryBudget
 from .receiver import Receiver
-from .request_header import Requests
+from .request_header import RequestHeaderReader
 from .sender import Sender
 
 P = TypeVar("P")
@@ -103,10 +103,10 @@ class Link(Generic[P]):
         terms: Terms | None,
         limits: Limits,
         codec: Codec[P] | None,
-        budget: Budget | None,
+        budget: MemoryBudget | None,
     ) -> None:
         # Text is what payloads are unless the shell says otherwise; the type checker can't see that P is str then.
-        codec = codec if codec is not None else cast("Codec[P]", Text())
+        codec = codec if codec is not None else cast("Codec[P]", TextCodec())
         self._role = role
         self._greeting = greeting
         self._terms = terms
@@ -123,7 +123,7 @@ class Link(Generic[P]):
         self._watchdog_s = limits.watchdog_s or watchdog_s(limits.heartbeat_s)
         self._suspect = 0  # the last frame of a socket that one of our frames ended
         self._events: list[Event] = []
-        self._requests = Requests()
+        self._requests = RequestHeaderReader()
         self._timers: dict[str, float] = {}
         self._grace_left = self._looks_left = 0
 
@@ -133,14 +133,14 @@ class Link(Generic[P]):
         greeting: Greeting,
         limits: Limits = DEFAULTS,
         codec: Codec[P] | None = None,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
     ) -> Link[P]:
         """The worker's end: it greets and may ask to resume."""
         return cls(Role.DIALER, greeting=greeting, terms=None, limits=limits, codec=codec, budget=budget)
 
     @classmethod
     def accepter(
-        cls, terms: Terms, limits: Limits = DEFAULTS, codec: Codec[P] | None = None, budget: Budget | None = None
+        cls, terms: Terms, limits: Limits = DEFAULTS, codec: Codec[P] | None = None, budget: MemoryBudget | None = None
     ) -> Link[P]:
         """The relay's end: one object per session, found again by its `sid`."""
         return cls(Role.ACCEPTER, greeting=None, terms=terms, limits=limits, codec=codec, budget=budget)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Budget:
+class MemoryBudget:
     """How much all links of a process may keep together. `take` refuses what does not fit; `add` only counts.
 
     Whoever goes by the rules waits while the budget is spent, and goes over it only by what is on its way already, for

@@ -14,7 +14,7 @@ C = TypeVar("C")
 Key = tuple[str, RequestId]
 
 
-class Roster(dict[Key, C], Generic[C]):
+class PendingCalls(dict[Key, C], Generic[C]):
     """Of one server name: calls by channel and id. It outlives sessions and workers. A dict itself, as every call is
     put into it and taken out of it."""
 

@@ -9,7 +9,7 @@ from . import frames
 from .codec import Codec, Gathering
 from .errors import RemoteProtocolError, TooMuch
 from .limits import Limits
-from .memory_budget import Budget
+from .memory_budget import MemoryBudget
 
 P = TypeVar("P")
 
@@ -28,7 +28,7 @@ class _Partial(Generic[P]):
 class Receiver(Generic[P]):
     """`rx` is the last number received, `ack` the last that may be acknowledged; they differ while memory is short."""
 
-    def __init__(self, limits: Limits, codec: Codec[P], budget: Budget | None) -> None:
+    def __init__(self, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         self._limits = limits
         self._codec = codec
         self._budget = budget

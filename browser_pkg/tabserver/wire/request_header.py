@@ -26,7 +26,7 @@ _MEMBERS: Final = frozenset("tsackio")
 Opening = tuple[int, int, str, RequestId, Caller | None]
 
 
-class Requests:
+class RequestHeaderReader:
     """Keeps the last caller."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ MAX_AGE_S: Final = 600.0
 MAX_KEYS: Final = 4096
 
 
-class Standing(Enum):
+class RequestStanding(Enum):
     """How a request stands that is asked again."""
 
     UNKNOWN = "never asked"
@@ -32,7 +32,7 @@ class Standing(Enum):
     FORGOTTEN = "answered or given up, and the answer is gone"
 
 
-class Answer(NamedTuple, Generic[P]):
+class RecordedAnswer(NamedTuple, Generic[P]):
     payload: P
     size: int
     at: float
@@ -41,14 +41,14 @@ class Answer(NamedTuple, Generic[P]):
 Key = tuple[str, RequestId]
 
 
-class Ledger(Generic[P]):
+class RequestHistory(Generic[P]):
     """Bounded in answers, in their size and in their age."""
 
     def __init__(self, codec: Codec[P]) -> None:
         self._codec = codec
         self._running: dict[Key, None] = {}
-        self._entries: OrderedDict[Key, Answer[P] | Standing] = OrderedDict()
-        self._answers: OrderedDict[Key, Answer[P]] = OrderedDict()
+        self._entries: OrderedDict[Key, RecordedAnswer[P] | RequestStanding] = OrderedDict()
+        self._answers: OrderedDict[Key, RecordedAnswer[P]] = OrderedDict()
         self._size = 0
         self._due = 0.0  # when the oldest answer may be too old
 
@@ -78,16 +78,16 @@ class Ledger(Generic[P]):
         self._keep(key, payload, now)
 
     def _keep(self, key: Key, payload: P, now: float) -> None:
-        answer = Answer(payload, self._codec.size(payload), now)
+        answer = RecordedAnswer(payload, self._codec.size(payload), now)
         self._entries[key] = answer
         self._answers[key] = answer
         self._size += answer.size
         self._trim(now)
 
-    def recall(self, channel: str, id: RequestId) -> Answer[P] | Standing:
+    def recall(self, channel: str, id: RequestId) -> RecordedAnswer[P] | RequestStanding:
         """How does this request stand?"""
         key = (channel, id)
-        return Standing.RUNNING if key in self._running else self._entries.get(key, Standing.UNKNOWN)
+        return RequestStanding.RUNNING if key in self._running else self._entries.get(key, RequestStanding.UNKNOWN)
 
     def close(self, channel: str) -> None:
         """The caller has left. Should somebody ask again all the same, what ran on this channel must not run anew."""
@@ -96,7 +96,7 @@ class Ledger(Generic[P]):
 
     def _give_up(self, key: Key) -> None:
         del self._running[key]
-        self._entries[key] = Standing.FORGOTTEN
+        self._entries[key] = RequestStanding.FORGOTTEN
         self._trim_keys()
 
     def _trim(self, now: float) -> None:
@@ -115,7 +115,7 @@ class Ledger(Generic[P]):
         """Of the answers; that there was one is still known."""
         key, answer = self._answers.popitem(last=False)
         self._size -= answer.size
-        self._entries[key] = Standing.FORGOTTEN
+        self._entries[key] = RequestStanding.FORGOTTEN
 
     def _trim_keys(self) -> None:
         while len(self._entries) > MAX_KEYS:

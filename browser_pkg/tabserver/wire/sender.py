@@ -19,7 +19,7 @@ from .errors import BufferFull, MessageTooLarge
 from .frames import MAX_HEADER
 from .jsonrpc import INTERNAL_ERROR, error_message
 from .limits import Limits
-from .memory_budget import Budget
+from .memory_budget import MemoryBudget
 
 P = TypeVar("P")
 
@@ -50,7 +50,7 @@ _Kept = tuple[int, str, P | None, int, int, _Waiting[P] | None]
 class Sender(Generic[P]):
     """`outbox` is what the shell writes next; everything in it is also kept."""
 
-    def __init__(self, limits: Limits, codec: Codec[P], budget: Budget | None) -> None:
+    def __init__(self, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
         self._limits = limits
         self._codec = codec
         self._budget = budget

@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 from ..handlers.context import Cancel, Done, Outcome, Request, Result
 from ..handlers.tools import Tool
 from ..mcp.caller_state import caller_key
-from ..mcp.invocations import Wishes, read_wishes
+from ..mcp.invocations import RequestMeta, read_wishes
 from ..mcp.outbox import passed_on
 from ..mcp.server import Server
 from ..rpc import Refusal, parse
 from ..tabs.hub import Hub
 from ..tabs.listing import Listing
-from ..tabs.plain_call import Plain
-from ..tabs.routing import Place, about
-from ..tabs.run import Introduction
-from ..tabs.tab import Port, Tab
+from ..tabs.plain_call import PlainCall
+from ..tabs.routing import Destination, about
+from ..tabs.run import CallerJson
+from ..tabs.tab import PagePort, Tab
 from ..wire.control_messages import RELAY
 from ..wire.eras import Era
 from ..wire.errors import MessageTooLarge
@@ -39,7 +39,7 @@ from ..wire.static_tools import TAB_ARGUMENT
 _MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
 
 
-class Grant(NamedTuple):
+class CallGrant(NamedTuple):
     """A call that was plain: whose it was, what it called, and who has that: a tab, or the worker itself. `words`: how
     the tab is told of its caller."""
 
@@ -47,11 +47,11 @@ class Grant(NamedTuple):
     caller: Caller
     name: str
     words: str
-    place: Place | None
+    place: Destination | None
     tool: Tool | None
 
 
-class Lane:
+class WorkerFastPath:
     """Stands in front of a core and its hub. `send` is the core's."""
 
     def __init__(self, core: Server, hub: Hub, send: Callable[..., None]) -> None:
@@ -61,18 +61,18 @@ class Lane:
         self._now_ms = traffic.now_ms
         hub.finish_plain = self._finish
         traffic.unfold = self._unfold
-        self._open: dict[str, Plain] = {}  # by channel
+        self._open: dict[str, PlainCall] = {}  # by channel
         # Calls like one that was plain need not come by here: see express.py.
-        self.grant: Callable[[Grant], None] = lambda grant: None
+        self.grant: Callable[[CallGrant], None] = lambda grant: None
         self.revoke: Callable[[], None] = lambda: None
         # What was the same for the last call, and is for most: who called, what its `_meta` said, what can be called,
         # and which tab answered.
         self._caller: Caller | None = None
-        self._introduction = Introduction()
+        self._introduction = CallerJson()
         self._who = ""
         self._meta: dict[str, Any] | None = None
         self._listing: Listing | None = None
-        self._found: dict[str, Place | Tool] = {}
+        self._found: dict[str, Destination | Tool] = {}
         self._said: tuple[Tab | None, str, str] = None, "", ""
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
@@ -127,12 +127,12 @@ class Lane:
             wishes = read_wishes(meta, Era.MODERN)
         except Refusal:
             return False
-        if wishes != Wishes(None, wishes.level, None, None, None):
+        if wishes != RequestMeta(None, wishes.level, None, None, None):
             return False
         self._meta = meta
         return True
 
-    def _find(self, name: str) -> Place | Tool | None:
+    def _find(self, name: str) -> Destination | Tool | None:
         listing = self._hub.listing
         if listing is not self._listing:
             self._listing = listing
@@ -144,7 +144,9 @@ class Lane:
 
     # -- tools of tabs ------------------------------------------------------------------------------------------------
 
-    def _post(self, event: Received[str], caller: Caller, name: str, place: Place, arguments: dict[str, Any]) -> bool:
+    def _post(
+        self, event: Received[str], caller: Caller, name: str, place: Destination, arguments: dict[str, Any]
+    ) -> bool:
         tab = place.tab
         port = None if tab is None else tab.port
         if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place):
@@ -159,15 +161,15 @@ class Lane:
             return False
         self.begun(event, call, name, self._now_ms(), tab, port)
         if port.reads_requests:
-            self.grant(Grant(event.channel, caller, name, self._who, place, None))
+            self.grant(CallGrant(event.channel, caller, name, self._who, place, None))
         return True
 
-    def begun(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: Port) -> None:
+    def begun(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: PagePort) -> None:
         """It is under way to its tab."""
-        plain = self._open[event.channel] = Plain(event, call, name, began_ms, tab, port)
+        plain = self._open[event.channel] = PlainCall(event, call, name, began_ms, tab, port)
         self._traffic.sent(plain, tab)
 
-    def _finish(self, port: Port, call: str, text: str, is_plain: bool) -> bool:
+    def _finish(self, port: PagePort, call: str, text: str, is_plain: bool) -> bool:
         """A tab's answer. False: it is not one to a call of ours, or not a plain one."""
         plain = self._traffic.plain.get(call)
         if plain is None or plain.port is not port or plain.tab is None:
@@ -185,7 +187,7 @@ class Lane:
         self.ended(plain, tab)
         return True
 
-    def ended(self, plain: Plain, tab: Tab) -> None:
+    def ended(self, plain: PlainCall, tab: Tab) -> None:
         """Its tab's answer was sent."""
         del self._open[plain.event.channel]
         self._traffic.ended(plain, tab)
@@ -203,14 +205,14 @@ class Lane:
             self._said = tab, tab.title, meta
         return meta
 
-    def _unfold(self, plain: Plain) -> None:
+    def _unfold(self, plain: PlainCall) -> None:
         """Go on with it the ordinary way."""
         self.revoke()
         del self._open[plain.event.channel]
         del self._traffic.plain[plain.call]
         self._hand_over(plain)
 
-    def _hand_over(self, plain: Plain) -> None:
+    def _hand_over(self, plain: PlainCall) -> None:
         self._traffic.adopted = plain
         self._core.receive(plain.event)
         assert self._traffic.adopted is None
@@ -224,7 +226,7 @@ class Lane:
             return False
         assert event.caller is not None
         # Before it is run: whatever it changes takes back what was granted.
-        self.grant(Grant(event.channel, event.caller, name, "", None, tool))
+        self.grant(CallGrant(event.channel, event.caller, name, "", None, tool))
         self.run(event, id, name, tool, lambda: tool.call(made))
         return True
 
@@ -240,7 +242,7 @@ class Lane:
             end.then(done)
             return stop
 
-        self._hand_over(Plain(event, self._traffic.next_call(), name, began_ms, None, None, own))
+        self._hand_over(PlainCall(event, self._traffic.next_call(), name, began_ms, None, None, own))
 
     def _answer(self, channel: str, id: RequestId, result: Result) -> bool:
         """False: it can't be said."""

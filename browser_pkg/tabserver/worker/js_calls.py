@@ -22,11 +22,11 @@ from typing import Any, Final, NoReturn, Protocol
 
 from ..mcp.outbox import passed_on
 from ..tabs.hub import Hub
-from ..transport.connection import Line
+from ..transport.connection import LinkSession
 from ..wire.events import Received
 from ..wire.frames import Kind
 from ..wire.jsonrpc import RequestId
-from .fast_path import Grant, Lane
+from .fast_path import CallGrant, WorkerFastPath
 
 # Of callers and tools. With more, the last one is as good as the first.
 MOST: Final = 256
@@ -40,7 +40,7 @@ UNBOOKED_LETTERS: Final = 512 * 1024
 _decode: Final = json.JSONDecoder().raw_decode
 
 
-class Carrier(Protocol):
+class JsCallPort(Protocol):
     """js/shim.js."""
 
     def revoke(self) -> None:
@@ -50,28 +50,28 @@ class Carrier(Protocol):
         """What was carried out and not told yet, as `book` reads it. From then on the next number is Python's."""
 
 
-class Express:
+class GrantedCalls:
     """`allow` tells JavaScript of a grant for a tool of the worker's own: its number, the channel of the call that it
     is given for, and the `_meta` of answers. Of one for a tab's, the port is told."""
 
     def __init__(
         self,
         hub: Hub,
-        lane: Lane,
-        line: Line[str],
+        lane: WorkerFastPath,
+        line: LinkSession[str],
         allow: Callable[[int, str, str], None],
-        carrier: Carrier,
+        carrier: JsCallPort,
     ) -> None:
         self._lane, self._line, self._traffic = lane, line, hub.traffic
         self._allow, self._carrier = allow, carrier
         # With the `_meta` of their answers.
-        self._grants: list[tuple[Grant, str]] = []
+        self._grants: list[tuple[CallGrant, str]] = []
         # How to go on with a tool that has just run, if its result is not text.
-        self._ran: tuple[Grant, Callable[[], Any]] | None = None
+        self._ran: tuple[CallGrant, Callable[[], Any]] | None = None
         lane.grant, lane.revoke, hub.revoke = self.grant, self.revoke, self.revoke
         line.catch_up = hub.traffic.catch_up = self.catch_up
 
-    def grant(self, grant: Grant) -> None:
+    def grant(self, grant: CallGrant) -> None:
         if len(self._grants) >= MOST:
             self.revoke()
         number = len(self._grants)
@@ -144,7 +144,7 @@ class Express:
         self._lane.ended(plain, tab)
         return event.channel, event.id, passed_on(event.id, result, self._lane.meta_of(tab))
 
-    def _begun(self, grant: Grant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
+    def _begun(self, grant: CallGrant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
         """A call is under way to its tab. False: it must not have come."""
         # defence: calls that JavaScript carries out: a channel that is open
         if self._line.is_open(channel):

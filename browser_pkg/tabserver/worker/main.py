@@ -26,14 +26,14 @@ from ..mcp.server import Server
 from ..tabs.hub import Hub
 from ..timing import Timing
 from ..transport.dialing import DialError
-from ..transport.reconnect import State, Transport
+from ..transport.reconnect import Transport, TransportState
 from ..wire.errors import ServerNameError
 from ..wire.frames import Greeting
 from ..wire.limits import Limits
 from ..wire.link import Link
 from ..wire.names import check_instance, check_server_name
-from .fast_path import Lane
-from .js_calls import Express
+from .fast_path import WorkerFastPath
+from .js_calls import GrantedCalls
 from .run_python import offer_run_python
 from .snapshot_reset import thaw
 
@@ -99,7 +99,7 @@ class Worker:
             try:
                 service = self._service = self._new_service(self._hub, message["server"], timing, _instance(message))
             except ServerNameError as error:
-                port.send(describe_state(State("stopped", "forbidden", str(error)), message["server"]))
+                port.send(describe_state(TransportState("stopped", "forbidden", str(error)), message["server"]))
                 return
         port.watch(message["lock"], partial(self._detach, port))
         self._hub.attach(port, message["tab"])
@@ -176,9 +176,9 @@ class Service:
             timing=timing,
         )
         self._core = core = Server(server, version, self._hub, self._transport.line.send)
-        lane = Lane(core, hub, self._transport.line.send)
+        lane = WorkerFastPath(core, hub, self._transport.line.send)
         self._transport.line.on_message = lane.receive
-        self._dialer.books = Express(hub, lane, self._transport.line, partial(browser.allow, shim), shim)
+        self._dialer.books = GrantedCalls(hub, lane, self._transport.line, partial(browser.allow, shim), shim)
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
@@ -188,7 +188,7 @@ class Service:
         self._is_started = False
         # The relay has other code for the browser than this worker is made of.
         self._is_outdated = False
-        self.state = describe_state(State("connecting"), server)
+        self.state = describe_state(TransportState("connecting"), server)
         browser.when_online(shim, self.hurry)
 
     async def start(self, token: str) -> None:
@@ -203,7 +203,7 @@ class Service:
             self._is_started = False
             await self._transport.close()
             if not self._is_started:  # no tab has come while the dial was given up
-                self.state = describe_state(State("connecting"), self._server_name)
+                self.state = describe_state(TransportState("connecting"), self._server_name)
 
     async def stop(self) -> None:
         """Stay down, also for tabs that come later, until somebody asks to retry."""
@@ -232,7 +232,7 @@ class Service:
         ):
             self._transport.retry_now()
 
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: TransportState) -> None:
         welcome = self._transport.welcome
         if state.state == "connected" and welcome is not None:
             self._hub.use_statics(welcome.static_tools)
@@ -254,7 +254,7 @@ def _instance(message: dict[str, Any]) -> str | None:
     return check_instance(given) if isinstance(given, str) and given else None
 
 
-def describe_state(state: State, server: str) -> dict[str, Any]:
+def describe_state(state: TransportState, server: str) -> dict[str, Any]:
     # The one stop without a reason is the one that a page asked for.
     why = "closed" if state.state == "stopped" and state.why is None else state.why
     return {

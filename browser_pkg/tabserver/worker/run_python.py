@@ -66,7 +66,7 @@ def offer_run_python(
     """
     if not timeout_s > 0 or not max_output > 0:
         raise ValueError(f"timeout_s={timeout_s} and max_output={max_output} must be more than 0")
-    notebook = Notebook(timeout_s, max_output)
+    notebook = PythonRunner(timeout_s, max_output)
 
     async def run_python(
         code: Annotated[str, "any Python; the value of a last expression is the result"],
@@ -101,7 +101,7 @@ class Cells:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Notebook:
+class PythonRunner:
     """Runs code for callers, whose cells lie in the state that is kept for each."""
 
     def __init__(self, timeout_s: float, max_output: int) -> None:
@@ -116,7 +116,7 @@ class Notebook:
                 cells.names = Cells().names
             self._count += 1
             capture_output()
-            output = Output(self._max_output)
+            output = CapturedOutput(self._max_output)
             token = _output.set(output)
             try:
                 value, error = await self._run(code, f"{_FILE} {self._count}>", cells.names)
@@ -137,7 +137,7 @@ class Notebook:
                 return None, f"TimeoutError: the code was stopped after {self._timeout_s:g} s"
             return None, _traceback(error)
 
-    def _result(self, output: Output, value: Any, error: str | None) -> ToolResult[Ran]:
+    def _result(self, output: CapturedOutput, value: Any, error: str | None) -> ToolResult[Ran]:
         shown: list[str | Content] = []
         result = None
         try:  # a value's own code may fail too
@@ -226,7 +226,7 @@ def _watched(deadline: float) -> Iterator[None]:
 # -- what is printed --------------------------------------------------------------------------------------------------
 
 
-class Output:
+class CapturedOutput:
     """What one run printed, up to a bound for each stream."""
 
     def __init__(self, bound: int) -> None:
@@ -245,7 +245,7 @@ class Output:
         return kept + _left_out(self._sizes[stream] - len(kept))
 
 
-_output: ContextVar[Output | None] = ContextVar("output", default=None)
+_output: ContextVar[CapturedOutput | None] = ContextVar("output", default=None)
 
 
 class _Stream:

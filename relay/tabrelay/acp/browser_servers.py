@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from tabrelay.acp import dialects, json_edit
 from tabrelay.acp import message as frames
-from tabrelay.acp.connection import Conversation, disconnect
-from tabrelay.acp.dialects import G1, G2, G3, G4, Profile
-from tabrelay.acp.message import Frame
-from tabrelay.acp.relay_session import BrowserLine
-from tabrelay.acp.requests import Peer, PeerGone
-from tabrelay.acp.sessions import Offer
+from tabrelay.acp.connection import AcpConnection, disconnect
+from tabrelay.acp.dialects import G1, G2, G3, G4, Dialect
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.relay_session import RelaySession
+from tabrelay.acp.requests import ConnectionGone, RequestTable
+from tabrelay.acp.sessions import OfferedServer
 from tabrelay.bridge import errors
 from tabrelay.bridge.messages import Key, key
 from tabrelay.bridge.outbound import Outbound
@@ -34,37 +34,37 @@ MAX_CONNECTIONS: Final = 64
 MAX_CLOSED: Final = 1024
 BACKEND: Final = (errors.FAILED, errors.REFUSED)
 
-Reach = Callable[[Offer, str], Outbound]
+Reach = Callable[[OfferedServer, str], Outbound]
 """The way to the browser's server, for one connection."""
 
 
-class Envelope:
+class McpEnvelope:
     """One request of the G4 shape, while it runs."""
 
-    def __init__(self, offer: Offer, outer: str, id: str) -> None:
+    def __init__(self, offer: OfferedServer, outer: str, id: str) -> None:
         self.offer = offer
         self.outer = outer
         self.id = id
-        self.line: BrowserLine | None = None
+        self.line: RelaySession | None = None
 
 
-class Provider:
-    def __init__(self, peer: Peer, reach: Reach) -> None:
+class BrowserServers:
+    def __init__(self, peer: RequestTable, reach: Reach) -> None:
         self._peer = peer
         self._reach = reach
-        self._offers: dict[str, Offer] = {}
+        self._offers: dict[str, OfferedServer] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
-        self._connections: dict[str, tuple[Offer, Conversation, BrowserLine]] = {}
-        self._envelopes: dict[Key, Envelope] = {}
+        self._connections: dict[str, tuple[OfferedServer, AcpConnection, RelaySession]] = {}
+        self._envelopes: dict[Key, McpEnvelope] = {}
         self._numbers = itertools.count(1)
         self._endings: set[asyncio.Task[None]] = set()
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def offer(self, offer: Offer) -> None:
+    def offer(self, offer: OfferedServer) -> None:
         self._offers[offer.server_id] = offer
 
-    async def withdraw(self, offer: Offer) -> None:
+    async def withdraw(self, offer: OfferedServer) -> None:
         if self._offers.pop(offer.server_id, None) is None:
             return
         self._closed[offer.server_id] = None
@@ -83,7 +83,7 @@ class Provider:
             ending.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
 
-    def owns(self, frame: Frame) -> bool:
+    def owns(self, frame: AcpMessage) -> bool:
         """Is this message of the agent's for one of these?"""
         if frame.method == "$/cancel_request":
             return self._holder(frame.params.get("requestId")) is not None
@@ -92,7 +92,7 @@ class Provider:
         id = _bare(dialects.server_of(frame.params))
         return id in self._offers or id in self._closed
 
-    async def hear(self, frame: Frame) -> None:
+    async def hear(self, frame: AcpMessage) -> None:
         params = frame.params
         if frame.method == "$/cancel_request":
             await self._cancel(params["requestId"])
@@ -108,21 +108,21 @@ class Provider:
         elif frame.is_request:
             await self._request(frame)
 
-    def _holder(self, request: Any) -> Conversation | Envelope | None:
+    def _holder(self, request: Any) -> AcpConnection | McpEnvelope | None:
         if key(request) in self._envelopes:
             return self._envelopes[key(request)]
         return next((one for _, one, _ in self._connections.values() if one.is_asked(request)), None)
 
     async def _cancel(self, request: Any) -> None:
         holder = self._holder(request)
-        if isinstance(holder, Conversation):
+        if isinstance(holder, AcpConnection):
             await holder.cancelled(request)
         elif holder is not None:
             await self._cancelled(key(request))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    async def _connect(self, frame: Frame) -> None:
+    async def _connect(self, frame: AcpMessage) -> None:
         offer = self._offers.get(_bare(dialects.server_of(frame.params)) or "")
         if offer is None:
             await self._peer.refuse(frame.id_text, dialects.INVALID, "This MCP server is no longer available.")
@@ -133,7 +133,7 @@ class Provider:
             return
         shape = _shape(frame)
         id = f"c{next(self._numbers)}-{secrets.token_hex(4)}"
-        conversation: Conversation
+        conversation: AcpConnection
 
         async def deliver(line: bytes) -> None:
             await conversation.say(line)
@@ -143,8 +143,8 @@ class Provider:
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
 
-        line = BrowserLine(self._reach(offer, id), deliver, has_listener=True, on_stuck=stuck)
-        conversation = Conversation(shape, id, self._peer, line.say, lambda: offer.session.id)
+        line = RelaySession(self._reach(offer, id), deliver, has_listener=True, on_stuck=stuck)
+        conversation = AcpConnection(shape, id, self._peer, line.say, lambda: offer.session.id)
         self._connections[id] = (offer, conversation, line)
         offer.connected(id)
         name = "connectionId" if shape is G3 else "connection_id"
@@ -164,12 +164,12 @@ class Provider:
         if found is None:
             return
         await self._disconnect(id)
-        with contextlib.suppress(PeerGone):
+        with contextlib.suppress(ConnectionGone):
             await disconnect(self._peer, found[1].profile, id)
 
     # -- envelopes -----------------------------------------------------------------------------------------------------
 
-    async def _request(self, frame: Frame) -> None:
+    async def _request(self, frame: AcpMessage) -> None:
         problem = self._problem(frame)
         if problem is not None:
             await self._peer.refuse(frame.id_text, *problem)
@@ -180,16 +180,16 @@ class Provider:
             await self._peer.answer(frame.id_text, result=json.dumps({"error": error}))
             return
         one = frame.key
-        envelope = self._envelopes[one] = Envelope(offer, frame.id_text, frame.params["requestId"])
+        envelope = self._envelopes[one] = McpEnvelope(offer, frame.id_text, frame.params["requestId"])
         connection = self._connection(offer)
 
         async def deliver(line: bytes) -> None:
-            await self._said(one, Frame.read(line))
+            await self._said(one, AcpMessage.read(line))
 
-        envelope.line = BrowserLine(self._reach(offer, connection), deliver, has_listener=False)
+        envelope.line = RelaySession(self._reach(offer, connection), deliver, has_listener=False)
         await envelope.line.say(frames.request(envelope.id, frame.params["method"], frame.part("params", "params")))
 
-    def _connection(self, offer: Offer) -> str:
+    def _connection(self, offer: OfferedServer) -> str:
         """This shape knows none. What an agent asks of one server in one session is one conversation all the same, from
         the first request until the session ends: people see it as one, and tools may keep it apart from others."""
         if offer.carried is None:
@@ -197,7 +197,7 @@ class Provider:
             offer.connected(offer.carried)
         return offer.carried
 
-    def _problem(self, frame: Frame) -> tuple[int, str] | None:
+    def _problem(self, frame: AcpMessage) -> tuple[int, str] | None:
         """Why it is refused: code and text."""
         params = frame.params
         id, server = params.get("requestId"), params.get("serverId")
@@ -218,7 +218,7 @@ class Provider:
             return dialects.LIMIT, f"{dialects.MAX_ACTIVE} requests to this server are running; wait for one to end."
         return None
 
-    async def _said(self, one: Key, frame: Frame) -> None:
+    async def _said(self, one: Key, frame: AcpMessage) -> None:
         envelope = self._envelopes.get(one)
         if envelope is None:
             return
@@ -237,7 +237,7 @@ class Provider:
             }
             await self._peer.notify(G4.notification, json_edit.build(parts))
 
-    async def _answer(self, envelope: Envelope, frame: Frame) -> None:
+    async def _answer(self, envelope: McpEnvelope, frame: AcpMessage) -> None:
         if frame.error is not None and frame.error_code in BACKEND:
             said = (frame.value or {})["error"]
             text = str(said.get("message", "The browser's server could not be reached."))
@@ -255,7 +255,7 @@ class Provider:
             await self._peer.refuse(envelope.outer, dialects.CANCELLED, "The request was cancelled.")
 
 
-def _shape(frame: Frame) -> Profile:
+def _shape(frame: AcpMessage) -> Dialect:
     if frame.method == G3.connect:
         return G3
     return G1 if "session_id" in frame.params else G2

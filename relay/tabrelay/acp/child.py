@@ -16,14 +16,14 @@ from typing import Final
 
 from tabrelay.acp import inlet
 from tabrelay.system import process_group
-from tabrelay.system.pipe_lines import TooLong
+from tabrelay.system.pipe_lines import LineTooLong
 
 CHUNK: Final = 1 << 18
 LEAVE_S: Final = 2.0
 TERM_S: Final = 2.0
 
 
-class ComponentError(Exception):
+class ChildError(Exception):
     """It can't be started; the text says why."""
 
 
@@ -47,7 +47,7 @@ def _why(program: str, error: Exception) -> str:
 _PATHS: Final = "editors often have another PATH than your shell."
 
 
-class Component:
+class ChildProcess:
     def __init__(self, command: Sequence[str]) -> None:
         self.command = tuple(command)
         self._process: asyncio.subprocess.Process | None = None
@@ -59,7 +59,7 @@ class Component:
         try:
             self._process = await process_group.begin(*self.command, stdin=pipe, stdout=pipe)
         except (OSError, ValueError) as error:
-            raise ComponentError(_why(self.command[0], error)) from None
+            raise ChildError(_why(self.command[0], error)) from None
 
     @property
     def code(self) -> int | None:
@@ -72,7 +72,7 @@ class Component:
             with contextlib.suppress(OSError):
                 await self._process.stdin.drain()
 
-    async def lines(self) -> AsyncIterator[bytes | TooLong]:
+    async def lines(self) -> AsyncIterator[bytes | LineTooLong]:
         """Until it closes its output."""
         async for line in inlet.cut(self._chunks()):
             yield line

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.acp import message as frames
-from tabrelay.acp.message import Frame
-from tabrelay.acp.requests import PeerGone
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.requests import ConnectionGone
 from tabrelay.bridge.messages import Key
 from tabrelay.errors import Busy
 
@@ -29,7 +29,7 @@ PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Waiting:
+class QueuedMessage:
     """As bytes, so that it is no larger than it counts: read, a message may be ten times that."""
 
     raw: bytes
@@ -38,16 +38,16 @@ class Waiting:
     until: float
 
 
-class Turns:
+class OrderedDelivery:
     def __init__(
-        self, places: int, begin: Callable[[Frame], Awaitable[None]], write: Callable[[bytes], Awaitable[None]]
+        self, places: int, begin: Callable[[AcpMessage], Awaitable[None]], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
         """`begin`: put a request on its way; its place is free again when somebody calls `leave`, or if this raises.
         `write`: to whoever made the requests."""
         self._places = self._free = places
         self._begin = begin
         self._write = write
-        self._line: deque[Waiting] = deque()
+        self._line: deque[QueuedMessage] = deque()
         self._size = 0
         self._has_place = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -56,7 +56,7 @@ class Turns:
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def enter(self, frame: Frame) -> None:
+    async def enter(self, frame: AcpMessage) -> None:
         """It is on its way when this returns, or waits. While the line is full, whoever brings it waits instead."""
         if self._free and not self._line and not self.order.locked() and not self._is_closed:
             async with self.order:
@@ -69,7 +69,7 @@ class Turns:
         if self._is_closed:
             return
         until = asyncio.get_running_loop().time() + PATIENCE_S
-        self._line.append(Waiting(frame.raw, frame.key, frame.id_text, until))
+        self._line.append(QueuedMessage(frame.raw, frame.key, frame.id_text, until))
         self._size += size
         self._starting = _running(self._starting) or asyncio.create_task(self._start_next())
         self._watching = _running(self._watching) or asyncio.create_task(self._watch())
@@ -101,12 +101,12 @@ class Turns:
         """One that is larger than all the room there is has to have it for itself."""
         return len(self._line) >= MAX_WAITING or (bool(self._line) and self._size + size > MAX_BYTES)
 
-    def _take(self, one: Waiting) -> None:
+    def _take(self, one: QueuedMessage) -> None:
         self._line.remove(one)
         self._size -= len(one.raw)
         self._has_room.set()
 
-    async def _start(self, frame: Frame) -> None:
+    async def _start(self, frame: AcpMessage) -> None:
         self._free -= 1
         try:
             await self._begin(frame)
@@ -125,8 +125,8 @@ class Turns:
                 one = self._line[0]
                 self._take(one)
                 try:
-                    await self._start(Frame.read(one.raw))
-                except PeerGone:
+                    await self._start(AcpMessage.read(one.raw))
+                except ConnectionGone:
                     return  # and so will everything else be in a moment
                 except Exception:
                     log.exception("A request could not be put on its way")
@@ -143,7 +143,7 @@ class Turns:
                 text = f"{self._places} requests of this connection are running: no turn came within {PATIENCE_S:g} s."
                 await self._refuse(one, text)
 
-    async def _refuse(self, one: Waiting, text: str) -> None:
+    async def _refuse(self, one: QueuedMessage, text: str) -> None:
         error = Busy(f"{text} This one was not delivered, and may be tried again.")
         await self._write(frames.refusal(one.id, error.code, error.message, error.data(None)))
 

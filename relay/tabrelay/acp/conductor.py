@@ -17,33 +17,33 @@ from typing import Any, Final
 
 from tabrelay.acp import declarations, inlet
 from tabrelay.acp import message as frames
-from tabrelay.acp.browser_servers import Provider
-from tabrelay.acp.child import LEAVE_S, Component, ComponentError
-from tabrelay.acp.connections import Board
-from tabrelay.acp.declarations import Declared
-from tabrelay.acp.dialects import G1, G2, Profile
-from tabrelay.acp.editor_connection import Knowledge, Tunnel
-from tabrelay.acp.line_writer import Outlet
-from tabrelay.acp.local_port import Listener
-from tabrelay.acp.message import Ids
-from tabrelay.acp.proxy_chain import FIRST, Chain, Step, ToAgent, ToEditor, ToProxy
-from tabrelay.acp.relay_client import Access
-from tabrelay.acp.requests import Peer
+from tabrelay.acp.browser_servers import BrowserServers
+from tabrelay.acp.child import LEAVE_S, ChildError, ChildProcess
+from tabrelay.acp.connections import OpenConnections
+from tabrelay.acp.declarations import DeclaredServer
+from tabrelay.acp.dialects import G1, G2, Dialect
+from tabrelay.acp.editor_connection import EditorConnection, ServerFacts
+from tabrelay.acp.line_writer import LineWriter
+from tabrelay.acp.local_port import LocalPort
+from tabrelay.acp.message import RequestIds
+from tabrelay.acp.proxy_chain import FIRST, ProxyChain, Step, ToAgent, ToEditor, ToProxy
+from tabrelay.acp.relay_client import RelayClient
+from tabrelay.acp.requests import RequestTable
 from tabrelay.acp.router import (
-    Abandon,
-    Answer,
-    Close,
-    Down,
+    AbandonSession,
+    CloseServer,
     Effect,
-    Mcp,
-    Open,
+    ForwardMcp,
     Opening,
+    OpenServer,
+    ResolveRequest,
     Router,
-    Settle,
-    Up,
+    SendDown,
+    SendUp,
+    SettleSession,
 )
-from tabrelay.acp.sessions import Offer, Session
-from tabrelay.admission.tokens import GrantError, StateError
+from tabrelay.acp.sessions import AcpSession, OfferedServer
+from tabrelay.admission.tokens import StateError, TokenStoreError
 from tabrelay.bridge.bridge import Bridge, Output
 from tabserver.wire import jsonrpc
 
@@ -54,17 +54,22 @@ CHUNK: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ConductorOptions:
     """`program`: how this installation is started, for agents. `wants_http`: send agents to the relay itself."""
 
     program: tuple[str, ...]
     wants_http: bool = False
-    profile: Profile | None = None
+    profile: Dialect | None = None
 
 
 class Conductor:
     def __init__(
-        self, editor: Output, agent: Component, access: Access, options: Options, proxies: Sequence[Component] = ()
+        self,
+        editor: Output,
+        agent: ChildProcess,
+        access: RelayClient,
+        options: ConductorOptions,
+        proxies: Sequence[ChildProcess] = (),
     ) -> None:
         """`proxies`: those that stand between the two, the editor's neighbour first."""
         self._agent = agent
@@ -72,17 +77,17 @@ class Conductor:
         self._editor = editor
         self._access = access
         self._options = options
-        ids = Ids()
-        self._above = Peer(self._send_up, ids)
-        self._below = Peer(self._agent.write, ids)
-        self._board = Board(self._above)
-        self._provider = Provider(self._below, self._reach)
+        ids = RequestIds()
+        self._above = RequestTable(self._send_up, ids)
+        self._below = RequestTable(self._agent.write, ids)
+        self._board = OpenConnections(self._above)
+        self._provider = BrowserServers(self._below, self._reach)
         self._router = Router(self._board.owns, self._provider.owns, self._above.asked, self._below.asked)
         is_first = options.profile in (G1, G2)
-        self._chain = Chain(len(self._proxies), ids, FIRST if is_first else None)
-        self._knowledge = Knowledge(options.profile, is_shared=not self._proxies)
-        self._openings: dict[Opening, Session] = {}
-        self._sessions: dict[str, Session] = {}
+        self._chain = ProxyChain(len(self._proxies), ids, FIRST if is_first else None)
+        self._knowledge = ServerFacts(options.profile, is_shared=not self._proxies)
+        self._openings: dict[Opening, AcpSession] = {}
+        self._sessions: dict[str, AcpSession] = {}
         self._readers: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -164,10 +169,10 @@ class Conductor:
         code = component.code or 0
         return code if code >= 0 else 128 - code
 
-    async def _tell_gone(self, component: Component, why: str) -> None:
+    async def _tell_gone(self, component: ChildProcess, why: str) -> None:
         told = self._router.ended(f"The agent is gone. {why}.")
         if self._proxies:
-            told = [effect for effect in told if not isinstance(effect, Up)]
+            told = [effect for effect in told if not isinstance(effect, SendUp)]
         await self._do(told)
         await self._walk(self._chain.ended(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}."))
         # The editor is still there: what the agent had of it is given back in order.
@@ -204,7 +209,7 @@ class Conductor:
         try:
             for component in (self._agent, *self._proxies):
                 await component.start()
-        except ComponentError as problem:
+        except ChildError as problem:
             self._problem = str(problem)
             log.error("%s", problem)
             self._stopped.set()
@@ -218,7 +223,7 @@ class Conductor:
         async for frame in inlet.carried(self._agent.lines(), "the agent", self._agent.write):
             await self._do(self._router.below(frame))
 
-    async def _read_proxy(self, place: int, proxy: Component) -> None:
+    async def _read_proxy(self, place: int, proxy: ChildProcess) -> None:
         async for frame in inlet.carried(proxy.lines(), proxy.command[0], proxy.write):
             await self._walk(self._chain.from_proxy(place, frame))
 
@@ -240,31 +245,31 @@ class Conductor:
     async def _do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Up(raw):
+                case SendUp(raw):
                     await self._send_up(raw)
-                case Down(raw):
+                case SendDown(raw):
                     await self._agent.write(raw)
-                case Open(opening):
+                case OpenServer(opening):
                     await self._open(opening)
-                case Settle(opening, id):
+                case SettleSession(opening, id):
                     await self._settle(opening, id)
-                case Abandon(opening):
+                case AbandonSession(opening):
                     if (session := self._openings.pop(opening, None)) is not None:
                         await self._release(session)
-                case Close(id):
+                case CloseServer(id):
                     if (closed := self._sessions.pop(id, None)) is not None:
                         await self._release(closed)
                         self._changed.set()
-                case Mcp(frame, is_above):
+                case ForwardMcp(frame, is_above):
                     await (self._board if is_above else self._provider).hear(frame)
-                case Answer(frame, is_above):
+                case ResolveRequest(frame, is_above):
                     await (self._above if is_above else self._below).resolve(frame)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
     async def _open(self, opening: Opening) -> None:
         """Every port is open before the agent hears of the session."""
-        session = self._openings[opening] = Session(opening.session, self._changed.set)
+        session = self._openings[opening] = AcpSession(opening.session, self._changed.set)
         try:
             rewritten = await self._equip(session, opening)
         finally:
@@ -272,7 +277,7 @@ class Conductor:
                 await self._release(session)
         await self._agent.write(rewritten)
 
-    async def _equip(self, session: Session, opening: Opening) -> bytes:
+    async def _equip(self, session: AcpSession, opening: Opening) -> bytes:
         """Makes the session's servers; gives what the agent is told instead."""
         replaced, added = {}, []
         if not self._router.is_native and self._router.takes_stdio:
@@ -288,18 +293,20 @@ class Conductor:
                 added.append(offered)
         return opening.rewritten(replaced, added)
 
-    async def _bridged(self, session: Session, declared: Declared, entry: dict[str, Any]) -> str | None:
+    async def _bridged(self, session: AcpSession, declared: DeclaredServer, entry: dict[str, Any]) -> str | None:
         """A server of the editor's, for an agent that can't reach it itself."""
-        offer = Offer(session, declared.name, None, declared.id, "stdio")
+        offer = OfferedServer(session, declared.name, None, declared.id, "stdio")
 
-        async def serve(reader: asyncio.StreamReader, outlet: Outlet) -> None:
+        async def serve(reader: asyncio.StreamReader, outlet: LineWriter) -> None:
             connections: list[str] = []
 
             def connected(id: str) -> None:
                 connections.append(id)
                 offer.connected(id)
 
-            tunnel = Tunnel(declared, self._above, self._board, self._knowledge, outlet, lambda: session.id, connected)
+            tunnel = EditorConnection(
+                declared, self._above, self._board, self._knowledge, outlet, lambda: session.id, connected
+            )
             try:
                 lines = inlet.carried(inlet.cut(_chunks(reader)), "an MCP client", outlet.write)
                 await tunnel.run((frame.raw async for frame in lines), session.known.wait())
@@ -307,11 +314,11 @@ class Conductor:
                 for id in connections:
                     offer.disconnected(id)
 
-        return await self._listened(offer, Listener(serve), entry.get("_meta"))
+        return await self._listened(offer, LocalPort(serve), entry.get("_meta"))
 
-    async def _offered(self, session: Session, name: str, server: str) -> str | None:
+    async def _offered(self, session: AcpSession, name: str, server: str) -> str | None:
         """A browser's server, in the way that suits the agent; None if it takes servers in no way at all."""
-        offer = Offer(session, name, server, str(uuid.uuid4()), "stdio")
+        offer = OfferedServer(session, name, server, str(uuid.uuid4()), "stdio")
         if self._router.is_native:
             offer.how = "acp"
             session.offers.append(offer)
@@ -320,7 +327,7 @@ class Conductor:
         if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
             try:
                 token, offer.revoke = self._access.token(server)
-            except (StateError, GrantError, OSError) as problem:
+            except (StateError, TokenStoreError, OSError) as problem:
                 log.warning("No token can be made for the agent: it gets %s as a program, if at all. %s", name, problem)
             else:
                 offer.how = "http"
@@ -330,7 +337,7 @@ class Conductor:
             log.warning("The agent takes no MCP servers that are programs: it does not get %s.", name)
             return None
 
-        async def serve(reader: asyncio.StreamReader, outlet: Outlet) -> None:
+        async def serve(reader: asyncio.StreamReader, outlet: LineWriter) -> None:
             id = uuid.uuid4().hex[:12]
             outbound = self._reach(offer, id)
             offer.connected(id)
@@ -340,9 +347,9 @@ class Conductor:
                 offer.disconnected(id)
                 await outbound.close()
 
-        return await self._listened(offer, Listener(serve), None)
+        return await self._listened(offer, LocalPort(serve), None)
 
-    async def _listened(self, offer: Offer, listener: Listener, meta: Any) -> str | None:
+    async def _listened(self, offer: OfferedServer, listener: LocalPort, meta: Any) -> str | None:
         try:
             await listener.start()
         except OSError as problem:
@@ -353,7 +360,7 @@ class Conductor:
         program, is_typed = self._options.program, self._router.is_typed
         return declarations.stdio(offer.name, program, listener.port, listener.nonce, is_typed=is_typed, meta=meta)
 
-    def _reach(self, offer: Offer, connection: str) -> Any:
+    def _reach(self, offer: OfferedServer, connection: str) -> Any:
         assert offer.server is not None
         return self._access.outbound(offer.server, offer.server_id, connection)
 
@@ -366,7 +373,7 @@ class Conductor:
             await self._release(before)
         await self._tell()
 
-    async def _release(self, session: Session) -> None:
+    async def _release(self, session: AcpSession) -> None:
         for offer in session.offers:
             await self._provider.withdraw(offer)
         await session.close()

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tabrelay.acp import message as frames
-from tabrelay.acp.concurrency import Turns
-from tabrelay.acp.dialects import CANCELLED, G1, G2, Profile
+from tabrelay.acp.concurrency import OrderedDelivery
+from tabrelay.acp.dialects import CANCELLED, G1, G2, Dialect
 from tabrelay.acp.inlet import refuse_id
-from tabrelay.acp.message import Frame
-from tabrelay.acp.requests import Asked, Peer, PeerGone, Room
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.requests import ConnectionGone, RequestTable, Room, SentRequest
 from tabrelay.bridge.messages import Key, elements, key
 from tabrelay.errors import Busy
 from tabserver.wire import jsonrpc
@@ -37,12 +37,12 @@ _SHOWS: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
 Write = Callable[[bytes], Awaitable[None]]
 
 
-class Conversation:
+class AcpConnection:
     def __init__(
         self,
-        profile: Profile,
+        profile: Dialect,
         id: str,
-        peer: Peer,
+        peer: RequestTable,
         write: Write,
         session: Callable[[], str | None],
         room: Room | None = None,
@@ -55,8 +55,8 @@ class Conversation:
         self._write = write
         self._room = room
         self._session = session
-        self._turns = Turns(MAX_RUNNING, self._ask, write)
-        self._asked: dict[Key, Asked] = {}
+        self._turns = OrderedDelivery(MAX_RUNNING, self._ask, write)
+        self._asked: dict[Key, SentRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbound: dict[str, tuple[Key, str]] = {}  # our inner id -> the peer's request
         self._ids = itertools.count(1)
@@ -65,7 +65,7 @@ class Conversation:
     # -- from the MCP program ------------------------------------------------------------------------------------------
 
     async def say(self, line: bytes) -> None:
-        frame = Frame.read(line)
+        frame = AcpMessage.read(line)
         if frame.value is None:
             await say_parts(line, self.say, self._write)
         elif frame.is_request:
@@ -78,7 +78,7 @@ class Conversation:
             _, outer = self._inbound.pop(frame.id)
             await self._peer.answer(outer, result=frame.result, error=frame.error)
 
-    async def _ask(self, frame: Frame) -> None:
+    async def _ask(self, frame: AcpMessage) -> None:
         assert frame.method is not None
         params = frame.part("params")
         asked = await self._peer.begin(self.profile.request, self._params(frame.method, params), room=self._room)
@@ -89,7 +89,7 @@ class Conversation:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, one: Key, id: str, asked: Asked, again: tuple[str, str | None] | None) -> None:
+    async def _answered(self, one: Key, id: str, asked: SentRequest, again: tuple[str, str | None] | None) -> None:
         try:
             answer = await asked.answer
             if answer.error_code != jsonrpc.METHOD_NOT_FOUND:
@@ -99,7 +99,7 @@ class Conversation:
                 self._asked[one] = asked
                 answer = self._chosen(answer, await asked.answer)
             await self._write(frames.answer(id, result=answer.result, error=answer.error))
-        except PeerGone:
+        except ConnectionGone:
             await self._write(frames.refusal(id, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
         except asyncio.CancelledError:
             self._peer.forget(asked)
@@ -108,14 +108,14 @@ class Conversation:
                 del self._asked[one]
             self._turns.leave()
 
-    def _chosen(self, first: Frame, second: Frame) -> Frame:
+    def _chosen(self, first: AcpMessage, second: AcpMessage) -> AcpMessage:
         """`_mcp/request` is not known, or the MCP server does not know what was asked: only G2 can tell which."""
         if second.error_code == jsonrpc.METHOD_NOT_FOUND:
             return first
         self.profile, self._is_certain = G2, True
         return second
 
-    async def _cancel(self, frame: Frame) -> None:
+    async def _cancel(self, frame: AcpMessage) -> None:
         """Said twice: to the MCP server, in its words, and to whoever carries the request, in theirs."""
         one = key(frame.params.get("requestId"))
         if self._turns.withdraw(one):
@@ -133,7 +133,7 @@ class Conversation:
 
     # -- from the ACP peer ---------------------------------------------------------------------------------------------
 
-    async def hear(self, frame: Frame) -> None:
+    async def hear(self, frame: AcpMessage) -> None:
         """A message for this connection."""
         if frame.method in _SHOWS:
             self.profile, self._is_certain = _SHOWS[frame.method], True
@@ -181,7 +181,7 @@ class Conversation:
             await asyncio.wait(self._tasks)
 
 
-async def disconnect(peer: Peer, profile: Profile, id: str) -> None:
+async def disconnect(peer: RequestTable, profile: Dialect, id: str) -> None:
     """Tell the peer that a connection is over. Raises PeerGone."""
     params = profile.disconnect_params(id)
     if not profile.is_disconnect_answered:
@@ -199,7 +199,7 @@ async def say_parts(line: bytes, say: Write, write: Write) -> None:
             parts = list(elements(line))
     for part in parts:
         if part.startswith(b"{"):
-            frame = Frame.read(part)
+            frame = AcpMessage.read(part)
             await (say(part) if frame.id_flaw is None else refuse_id(frame, "an MCP client", write))
     if not parts:
         await write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))

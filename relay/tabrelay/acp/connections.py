@@ -7,27 +7,27 @@ from collections.abc import Coroutine
 from typing import Any
 
 from tabrelay.acp import dialects
-from tabrelay.acp.connection import Conversation
-from tabrelay.acp.envelope_requests import Carrier
-from tabrelay.acp.message import Frame
-from tabrelay.acp.requests import Peer
+from tabrelay.acp.connection import AcpConnection
+from tabrelay.acp.envelope_requests import EnvelopeRequests
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.requests import RequestTable
 
 
-class Board:
-    def __init__(self, peer: Peer) -> None:
+class OpenConnections:
+    def __init__(self, peer: RequestTable) -> None:
         self._peer = peer
-        self._conversations: dict[str, Conversation] = {}
-        self._carriers: list[tuple[str, Carrier]] = []
+        self._conversations: dict[str, AcpConnection] = {}
+        self._carriers: list[tuple[str, EnvelopeRequests]] = []
         self._endings: set[asyncio.Task[None]] = set()
 
-    def connected(self, conversation: Conversation) -> None:
+    def connected(self, conversation: AcpConnection) -> None:
         self._conversations[conversation.id] = conversation
 
-    def carrying(self, server_id: str, carrier: Carrier) -> None:
+    def carrying(self, server_id: str, carrier: EnvelopeRequests) -> None:
         self._carriers.append((server_id, carrier))
 
-    def gone(self, one: Conversation | Carrier) -> None:
-        if not isinstance(one, Conversation):
+    def gone(self, one: AcpConnection | EnvelopeRequests) -> None:
+        if not isinstance(one, AcpConnection):
             self._carriers = [pair for pair in self._carriers if pair[1] is not one]
         elif self._conversations.get(one.id) is one:  # an editor may give two connections the same id
             del self._conversations[one.id]
@@ -45,10 +45,10 @@ class Board:
             ending.cancel()
         await asyncio.gather(*self._endings, return_exceptions=True)
 
-    def owns(self, frame: Frame) -> bool:
+    def owns(self, frame: AcpMessage) -> bool:
         return self._find(frame) is not None
 
-    def _find(self, frame: Frame) -> Conversation | Carrier | None:
+    def _find(self, frame: AcpMessage) -> AcpConnection | EnvelopeRequests | None:
         params = frame.params
         if frame.method == "$/cancel_request":
             request = params.get("requestId")
@@ -59,9 +59,9 @@ class Board:
         server = params.get("serverId")
         return next((one for id, one in self._carriers if id == server and one.owns(frame)), None)
 
-    async def hear(self, frame: Frame) -> None:
+    async def hear(self, frame: AcpMessage) -> None:
         found = self._find(frame)
-        if isinstance(found, Carrier):
+        if isinstance(found, EnvelopeRequests):
             if frame.is_notification:
                 await found.hear(frame)
             else:

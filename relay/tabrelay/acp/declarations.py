@@ -19,7 +19,7 @@ class BadDeclaration(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredServer:
     """A server that whoever declared it provides over ACP. `style`: by an `acp:` URL, or by a type of its own."""
 
     name: str
@@ -37,7 +37,7 @@ class Declared:
         return self.id.removeprefix("acp:") if self.style == "url" else self.id
 
 
-def read(entry: Any) -> Declared | None:
+def read(entry: Any) -> DeclaredServer | None:
     """None: a server of another kind, which is none of our business. Raises BadDeclaration."""
     if not isinstance(entry, dict):
         return None
@@ -46,12 +46,12 @@ def read(entry: Any) -> Declared | None:
     if isinstance(url, str) and url.startswith("acp:"):
         if entry.get("headers"):
             raise BadDeclaration(f'MCP server "{name}": an address that begins with acp: takes no headers.')
-        return Declared(name, url, "url")
+        return DeclaredServer(name, url, "url")
     if entry.get("type") != "acp":
         return None
     for key in _KEYS:
         if isinstance(entry.get(key), str):
-            return Declared(name, entry[key], "acp", key)
+            return DeclaredServer(name, entry[key], "acp", key)
     raise BadDeclaration(f'MCP server "{name}": a server of type acp needs a serverId.')
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.acp import json_edit
-from tabrelay.acp.declarations import Declared
+from tabrelay.acp.declarations import DeclaredServer
 
 SESSION: Final = "tabrelay/sessionId"
 """The member of `_meta` that says which session a message is of, where the shape itself has no place for it."""
@@ -27,7 +27,7 @@ MAX_ACTIVE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class Dialect:
     name: str
     connect: str
     request: str
@@ -36,7 +36,7 @@ class Profile:
     is_disconnect_answered: bool = False
     has_session: bool = False
 
-    def connect_params(self, declared: Declared, session: str | None) -> str:
+    def connect_params(self, declared: DeclaredServer, session: str | None) -> str:
         if self.connect.startswith("_"):
             params: dict[str, Any] = {"acp_url": declared.url}
             if self.has_session:
@@ -56,11 +56,11 @@ class Profile:
         return json.dumps({"connection_id" if self.disconnect.startswith("_") else "connectionId": connection})
 
 
-G1: Final = Profile("g1", "_mcp/connect", "_mcp/request", "_mcp/notification", "_mcp/disconnect", has_session=True)
-G2: Final = Profile("g2", "_mcp/connect", "_mcp/message", "_mcp/message", "_mcp/disconnect")
-G3: Final = Profile("g3", "mcp/connect", "mcp/message", "mcp/message", "mcp/disconnect", is_disconnect_answered=True)
-G4: Final = Profile("g4", "", "mcp/message", "mcp/message", "")
-PROFILES: Final[Mapping[str, Profile]] = {one.name: one for one in (G1, G2, G3, G4)}
+G1: Final = Dialect("g1", "_mcp/connect", "_mcp/request", "_mcp/notification", "_mcp/disconnect", has_session=True)
+G2: Final = Dialect("g2", "_mcp/connect", "_mcp/message", "_mcp/message", "_mcp/disconnect")
+G3: Final = Dialect("g3", "mcp/connect", "mcp/message", "mcp/message", "mcp/disconnect", is_disconnect_answered=True)
+G4: Final = Dialect("g4", "", "mcp/message", "mcp/message", "")
+PROFILES: Final[Mapping[str, Dialect]] = {one.name: one for one in (G1, G2, G3, G4)}
 
 CONNECTS: Final = frozenset({"_mcp/connect", "mcp/connect"})
 MESSAGES: Final = frozenset({"_mcp/request", "_mcp/notification", "_mcp/message", "mcp/message"})

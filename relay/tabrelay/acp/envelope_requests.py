@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from tabrelay.acp import json_edit
 from tabrelay.acp.dialects import FAILED, G4, SESSION
-from tabrelay.acp.message import Frame
-from tabrelay.acp.requests import Asked, Peer, PeerGone, Room
+from tabrelay.acp.message import AcpMessage
+from tabrelay.acp.requests import ConnectionGone, RequestTable, Room, SentRequest
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_SUBSCRIPTION
 
@@ -25,7 +25,7 @@ Told = Callable[[str, str | None], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EnvelopeOutcome:
     """JSON; one of the two."""
 
     result: str | None = None
@@ -33,26 +33,26 @@ class Outcome:
 
 
 @dataclass(eq=False, slots=True)
-class Errand:
+class EnvelopeRequest:
     """One request on its way."""
 
     id: str
     inner: str
-    asked: Asked
+    asked: SentRequest
     told: Told
 
 
-class Carrier:
+class EnvelopeRequests:
     """For one server. `session`: the ACP session, once it is known. `room`: until an answer can be passed on."""
 
-    def __init__(self, server_id: str, peer: Peer, session: Callable[[], str | None], room: Room) -> None:
+    def __init__(self, server_id: str, peer: RequestTable, session: Callable[[], str | None], room: Room) -> None:
         self._server_id = server_id
         self._peer = peer
         self._session = session
         self._room = room
-        self._errands: dict[str, Errand] = {}
+        self._errands: dict[str, EnvelopeRequest] = {}
 
-    async def begin(self, inner: str, method: str, params: str | None, told: Told) -> Errand:
+    async def begin(self, inner: str, method: str, params: str | None, told: Told) -> EnvelopeRequest:
         """Send a request. `inner`: the id that its sender gave it, as JSON."""
         id = secrets.token_hex(8)
         session = self._session()
@@ -64,14 +64,14 @@ class Carrier:
             "_meta": None if session is None else json.dumps({SESSION: session}),
         }
         asked = await self._peer.begin(G4.request, json_edit.build(parts), room=self._room)
-        errand = self._errands[id] = Errand(id, inner, asked, told)
+        errand = self._errands[id] = EnvelopeRequest(id, inner, asked, told)
         return errand
 
-    async def outcome(self, errand: Errand) -> Outcome:
+    async def outcome(self, errand: EnvelopeRequest) -> EnvelopeOutcome:
         """What became of it. Raises CancelledError when it was given up."""
         try:
             answer = await errand.asked.answer
-        except PeerGone:
+        except ConnectionGone:
             return _failed("The connection was closed.")
         except asyncio.CancelledError:
             self._peer.forget(errand.asked)
@@ -80,25 +80,25 @@ class Carrier:
             self._errands.pop(errand.id, None)
         if answer.error is not None:
             if _is_error((answer.value or {}).get("error")):
-                return Outcome(error=answer.error)
+                return EnvelopeOutcome(error=answer.error)
             return _failed("The server's provider failed, and did not say why.")
         carried = (answer.value or {}).get("result")
         # Senders must include exactly one outcome. Receivers prefer `result` if both are present.
         if isinstance(carried, dict) and "result" in carried:
-            return Outcome(result=self._restored(answer.part("result", "result") or "null", errand))
+            return EnvelopeOutcome(result=self._restored(answer.part("result", "result") or "null", errand))
         if isinstance(carried, dict) and _is_error(carried.get("error")):
-            return Outcome(error=answer.part("result", "error"))
+            return EnvelopeOutcome(error=answer.part("result", "error"))
         return _failed("The server's provider answered with neither a result nor an error.")
 
-    async def give_up(self, errand: Errand) -> None:
+    async def give_up(self, errand: EnvelopeRequest) -> None:
         self._errands.pop(errand.id, None)
         await self._peer.cancel(errand.asked)
 
-    def owns(self, frame: Frame) -> bool:
+    def owns(self, frame: AcpMessage) -> bool:
         id = frame.params.get("requestId")
         return isinstance(id, str) and id in self._errands
 
-    async def hear(self, frame: Frame) -> None:
+    async def hear(self, frame: AcpMessage) -> None:
         """A notice of the server's for one of the requests."""
         errand = self._errands.get(frame.params.get("requestId", ""))
         method = frame.params.get("method")
@@ -110,15 +110,15 @@ class Carrier:
         for errand in list(self._errands.values()):
             await self.give_up(errand)
 
-    def _restored(self, text: str, errand: Errand) -> str:
+    def _restored(self, text: str, errand: EnvelopeRequest) -> str:
         """A subscription has the id of the request that asked for it: the sender knows that by its own."""
         if json_edit.raw(text, "_meta", META_SUBSCRIPTION) == json.dumps(errand.id):
             return json_edit.put(text, ("_meta", META_SUBSCRIPTION), errand.inner)
         return text
 
 
-def _failed(text: str) -> Outcome:
-    return Outcome(error=json.dumps({"code": FAILED, "message": text}))
+def _failed(text: str) -> EnvelopeOutcome:
+    return EnvelopeOutcome(error=json.dumps({"code": FAILED, "message": text}))
 
 
 def _is_error(value: Any) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from tabrelay.acp import message as frames
-from tabrelay.acp.message import Frame
+from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
-from tabrelay.system.pipe_lines import Lines, TooLong
+from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.acp")
@@ -18,8 +18,8 @@ log = logging.getLogger("tabrelay.acp")
 MAX_LINE: Final = 50 << 20
 
 
-async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | TooLong]:
-    lines = Lines(MAX_LINE)
+async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | LineTooLong]:
+    lines = LineSplitter(MAX_LINE)
     async for chunk in chunks:
         for number, line in enumerate(lines.feed(chunk), 1):
             yield line
@@ -30,13 +30,13 @@ async def cut(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes | TooLong]:
 
 
 async def carried(
-    lines: AsyncIterator[bytes | TooLong], whose: str, back: Callable[[bytes], Awaitable[None]]
-) -> AsyncIterator[Frame]:
+    lines: AsyncIterator[bytes | LineTooLong], whose: str, back: Callable[[bytes], Awaitable[None]]
+) -> AsyncIterator[AcpMessage]:
     """`back`: to the one that the lines come from. It waits for an answer to a request; for its own answers, which have
     an error in their stead, others do. Both number their requests alike, so the two must not be mixed up."""
     async for line in lines:
-        if not isinstance(line, TooLong):
-            frame = await parsed(Frame.read, line)
+        if not isinstance(line, LineTooLong):
+            frame = await parsed(AcpMessage.read, line)
             # defence: strings of a frame header: ids on the pipes of an editor and its agent
             if frame.id_flaw is None:
                 yield frame
@@ -48,12 +48,12 @@ async def carried(
         if line.id is None:
             continue
         if line.is_answer:
-            yield Frame.read(frames.refusal(line.id.decode(), jsonrpc.INTERNAL_ERROR, text))
+            yield AcpMessage.read(frames.refusal(line.id.decode(), jsonrpc.INTERNAL_ERROR, text))
         else:
             await back(frames.refusal(line.id.decode(), jsonrpc.INVALID_REQUEST, text))
 
 
-async def refuse_id(frame: Frame, whose: str, back: Callable[[bytes], Awaitable[None]]) -> None:
+async def refuse_id(frame: AcpMessage, whose: str, back: Callable[[bytes], Awaitable[None]]) -> None:
     """Tables and answers repeat ids. An answer under such an id is dropped: no request with it was carried."""
     log.warning("A message from %s is dropped: %s", whose, frame.id_flaw)
     if frame.is_request:

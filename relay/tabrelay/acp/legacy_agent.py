@@ -14,13 +14,13 @@ from typing import Any, Final
 from tabrelay import __version__
 from tabrelay.acp import message as frames
 from tabrelay.acp.connection import Write
-from tabrelay.acp.envelope_requests import Carrier, Errand, Outcome
-from tabrelay.acp.message import Frame
+from tabrelay.acp.envelope_requests import EnvelopeOutcome, EnvelopeRequest, EnvelopeRequests
+from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import load
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, RelayError
 from tabrelay.translation import messages
-from tabrelay.translation.to_modern import Interpreter
+from tabrelay.translation.to_modern import LegacyToModern
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -35,27 +35,27 @@ SILENT: Final = json.dumps(
 )
 
 
-class Interpreting:
+class LegacyAgent:
     """One connection. It begins with `initialize`."""
 
-    def __init__(self, carrier: Carrier, write: Write) -> None:
+    def __init__(self, carrier: EnvelopeRequests, write: Write) -> None:
         self.discovered: dict[str, Any] = {}
         self.is_modern = False
         self._carrier = carrier
         self._write = write
         self._caller = Caller(Era.LEGACY, eras.NEWEST_LEGACY, "agent")
-        self._interpreter = Interpreter(self, INFO)
-        self._errands: dict[Pending, Errand] = {}
+        self._interpreter = LegacyToModern(self, INFO)
+        self._errands: dict[Pending, EnvelopeRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
-    def say(self, frame: Frame) -> None:
+    def say(self, frame: AcpMessage) -> None:
         """A notice of its client's, or an answer."""
         if frame.value is not None:
             self._interpreter.notify(CHANNEL, frame.value)
 
-    async def greet(self, frame: Frame) -> None:
+    async def greet(self, frame: AcpMessage) -> None:
         """`initialize`."""
         params, capabilities = frame.params, frame.params.get("capabilities")
         self._caller = Caller(
@@ -75,7 +75,7 @@ class Interpreting:
         self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
         self.begin(frame, lambda: None)
 
-    async def _discover(self) -> Outcome:
+    async def _discover(self) -> EnvelopeOutcome:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
 
         async def told(method: str, params: str | None) -> None:
@@ -86,10 +86,10 @@ class Interpreting:
         await asyncio.wait((errand.asked.answer,), timeout=DISCOVER_S)
         if not errand.asked.answer.done():
             await self._carrier.give_up(errand)
-            return Outcome(error=SILENT)
+            return EnvelopeOutcome(error=SILENT)
         return await self._carrier.outcome(errand)
 
-    def begin(self, frame: Frame, on_done: Callable[[], None]) -> None:
+    def begin(self, frame: AcpMessage, on_done: Callable[[], None]) -> None:
         """Put a request on its way. At once: what comes after it may be its cancellation."""
         assert frame.method is not None
         text = frame.text.removeprefix("\ufeff")
@@ -130,7 +130,7 @@ class Interpreting:
             self._spawn(self._carrier.give_up(errand))
 
     async def _carry(self, pending: Pending) -> None:
-        frame = Frame.read(pending.call.payload.encode())
+        frame = AcpMessage.read(pending.call.payload.encode())
 
         async def told(method: str, params: str | None) -> None:
             try:

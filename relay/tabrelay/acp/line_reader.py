@@ -11,7 +11,7 @@ MAX_LINES: Final = 32
 MAX_BYTES: Final = 1 << 20
 
 
-class Ahead:
+class LineReader:
     """`ended` is set when it has hung up, and all that it said before can be had. It reads until it is closed."""
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:

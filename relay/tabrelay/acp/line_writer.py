@@ -15,7 +15,7 @@ PATIENCE_S: Final = 10.0
 """How long whoever writes waits for room; then the connection is taken for dead."""
 
 
-class Outlet:
+class LineWriter:
     """`broken` is set when nobody reads any more; then what is written is gone."""
 
     def __init__(self, writer: asyncio.StreamWriter, patience_s: float = PATIENCE_S) -> None:

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from tabrelay.acp.line_writer import Outlet
+from tabrelay.acp.line_writer import LineWriter
 
 log = logging.getLogger("tabrelay.acp")
 
@@ -25,10 +25,10 @@ MAX_STRANGERS: Final = 64
 # is accepted: whoever is sent away for newer ones had time to say it.
 BACKLOG: Final = MAX_STRANGERS // 4
 
-Serve = Callable[[asyncio.StreamReader, Outlet], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, LineWriter], Awaitable[None]]
 
 
-class Listener:
+class LocalPort:
     """`serve` is called for each connection, and the connection ends when it returns."""
 
     def __init__(self, serve: Serve) -> None:
@@ -99,7 +99,7 @@ class Listener:
         if self._guests >= MAX_CONNECTIONS:
             log.warning("An agent has %d connections to one MCP server; one more was hung up on.", MAX_CONNECTIONS)
             return
-        outlet = Outlet(writer)
+        outlet = LineWriter(writer)
         self._guests += 1
         try:
             with contextlib.suppress(OSError):

@@ -15,14 +15,14 @@ from tabserver.wire import jsonrpc
 
 
 @dataclass(frozen=True)
-class Frame:
+class AcpMessage:
     """`value` is None when the line is no JSON object: it still passes, for whoever reads it to complain."""
 
     raw: bytes
     value: dict[str, Any] | None
 
     @classmethod
-    def read(cls, line: bytes) -> Frame:
+    def read(cls, line: bytes) -> AcpMessage:
         try:
             value = load(line)
         except (ValueError, RecursionError):
@@ -94,11 +94,11 @@ class Frame:
         """The text of a member, exactly as it was written."""
         return json_edit.raw(self.text, *path)
 
-    def put(self, path: tuple[str, ...], value: str) -> Frame:
-        return Frame.read(json_edit.put(self.text, path, value).encode())
+    def put(self, path: tuple[str, ...], value: str) -> AcpMessage:
+        return AcpMessage.read(json_edit.put(self.text, path, value).encode())
 
 
-class Ids:
+class RequestIds:
     """Ids of the conductor's own requests. They say whose they are, in case two conductors stand in one line."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tabrelay.acp import json_edit
 from tabrelay.acp import message as frames
-from tabrelay.acp.message import Frame, Ids
+from tabrelay.acp.message import AcpMessage, RequestIds
 from tabrelay.acp.router import CANCEL, MAX_WAITING, with_capability
 from tabrelay.bridge.messages import Key, key
 from tabserver.wire import jsonrpc
@@ -37,19 +37,19 @@ class ToProxy:
 
 @dataclass(frozen=True, slots=True)
 class ToAgent:
-    frame: Frame
+    frame: AcpMessage
 
 
 Step = ToEditor | ToProxy | ToAgent
 
 
 @dataclass(eq=False, slots=True)
-class Link:
+class ProxyState:
     """What must be remembered of one proxy."""
 
     prefix: str
     is_sure: bool = False
-    greetings: dict[Key, Frame] = field(default_factory=dict)
+    greetings: dict[Key, AcpMessage] = field(default_factory=dict)
     # Requests of its successor that it was given under ids of ours: ours -> theirs. It has requests of the editor's
     # too, and the two know nothing of each other's ids.
     given: dict[str, str] = field(default_factory=dict)
@@ -57,17 +57,17 @@ class Link:
     sent: set[Key] = field(default_factory=set)
 
 
-class Chain:
-    def __init__(self, proxies: int, ids: Ids, prefix: str | None = None) -> None:
+class ProxyChain:
+    def __init__(self, proxies: int, ids: RequestIds, prefix: str | None = None) -> None:
         """`prefix`: how the methods' names begin, if the user says so; else each proxy shows it."""
         self._ids = ids
-        self._links = [Link(prefix or CURRENT, prefix is not None) for _ in range(proxies)]
+        self._links = [ProxyState(prefix or CURRENT, prefix is not None) for _ in range(proxies)]
         self._greetings: set[Key] = set()
         self._waiting: dict[Key, str] = {}  # requests of the editor's that were not answered yet
 
     # -- down ----------------------------------------------------------------------------------------------------------
 
-    def from_editor(self, frame: Frame) -> list[Step]:
+    def from_editor(self, frame: AcpMessage) -> list[Step]:
         if self._links and frame.is_request:
             if len(self._waiting) >= MAX_WAITING:
                 self._waiting.pop(next(iter(self._waiting)))
@@ -76,7 +76,7 @@ class Chain:
                 self._greetings.add(frame.key)
         return self._down(0, frame)
 
-    def _down(self, place: int, frame: Frame) -> list[Step]:
+    def _down(self, place: int, frame: AcpMessage) -> list[Step]:
         """To the component at `place`, from whoever stands before it."""
         if place == len(self._links):
             return [ToAgent(frame)]
@@ -88,7 +88,7 @@ class Chain:
 
     # -- from a proxy --------------------------------------------------------------------------------------------------
 
-    def from_proxy(self, place: int, frame: Frame) -> list[Step]:
+    def from_proxy(self, place: int, frame: AcpMessage) -> list[Step]:
         link = self._links[place]
         if frame.value is None:
             return []
@@ -100,7 +100,7 @@ class Chain:
             return self._down(place + 1, frame)
         return self._up(place - 1, frame)
 
-    def _answered(self, place: int, link: Link, frame: Frame) -> list[Step]:
+    def _answered(self, place: int, link: ProxyState, frame: AcpMessage) -> list[Step]:
         if isinstance(frame.id, str) and frame.id in link.given:
             return self._down(place + 1, frame.put(("id",), link.given.pop(frame.id)))
         greeting = link.greetings.pop(frame.key, None)
@@ -110,7 +110,7 @@ class Chain:
             return [ToProxy(place, _greeting(greeting, link.prefix))]
         return self._up(place - 1, frame)
 
-    def _forwarded(self, place: int, link: Link, frame: Frame) -> list[Step]:
+    def _forwarded(self, place: int, link: ProxyState, frame: AcpMessage) -> list[Step]:
         method = frame.params.get("method")
         if not isinstance(method, str):
             text = f"{frame.method}: params.method is missing."
@@ -121,18 +121,18 @@ class Chain:
         params = frame.part("params", "params")
         params = None if params == "null" else params
         if not frame.is_request:
-            return self._down(place + 1, Frame.read(frames.notification(method, params)))
+            return self._down(place + 1, AcpMessage.read(frames.notification(method, params)))
         link.sent.add(frame.key)
         parts = {"jsonrpc": '"2.0"', "id": frame.id_text, "method": json.dumps(method), "params": params}
-        return self._down(place + 1, Frame.read(json_edit.build(parts).encode()))
+        return self._down(place + 1, AcpMessage.read(json_edit.build(parts).encode()))
 
     # -- up ------------------------------------------------------------------------------------------------------------
 
     def up(self, raw: bytes) -> list[Step]:
         """What comes from the agent's place."""
-        return self._up(len(self._links) - 1, Frame.read(raw)) if self._links else [ToEditor(raw)]
+        return self._up(len(self._links) - 1, AcpMessage.read(raw)) if self._links else [ToEditor(raw)]
 
-    def _up(self, place: int, frame: Frame) -> list[Step]:
+    def _up(self, place: int, frame: AcpMessage) -> list[Step]:
         """To the component at `place`, from whoever comes after it."""
         if place < 0:
             if frame.is_response:
@@ -170,5 +170,5 @@ class Chain:
         return steps
 
 
-def _greeting(frame: Frame, prefix: str) -> bytes:
+def _greeting(frame: AcpMessage, prefix: str) -> bytes:
     return frame.put(("method",), json.dumps(f"{prefix}initialize")).raw

@@ -15,8 +15,8 @@ from tabrelay.acp.declarations import HEADER
 from tabrelay.admission.token_store import PASSING
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
-from tabrelay.bridge.http import Upstream
-from tabrelay.bridge.outbound import Limits, Outbound
+from tabrelay.bridge.http import HttpEndpoint
+from tabrelay.bridge.outbound import Outbound, OutboundLimits
 from tabrelay.bridge.proven_connection import ProvenConnections
 from tabrelay.bridge.target import NameTarget
 from tabrelay.calls.principal import CALL
@@ -30,7 +30,7 @@ START: Final = "Start one: tabrelay demo"
 HINT: Final = "Was the relay started with another --home?"
 
 
-class Access:
+class RelayClient:
     """`base`: where the relay is, just now: it may be started later, or again, on another port."""
 
     def __init__(self, home: Path, base: Callable[[], str], names: tuple[str, ...] = ()) -> None:
@@ -59,7 +59,9 @@ class Access:
     def outbound(self, server: str, server_id: str, connection: str) -> Outbound:
         """The way to a browser's server. The relay tells its tools which session calls by the header."""
         target = NameTarget(server, self.base)
-        return Outbound(Upstream(target), self._credentials, {HEADER.lower(): f"{server_id} {connection}"}, Limits())
+        return Outbound(
+            HttpEndpoint(target), self._credentials, {HEADER.lower(): f"{server_id} {connection}"}, OutboundLimits()
+        )
 
     def token(self, server: str) -> tuple[str, Callable[[], None]]:
         """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.

@@ -21,7 +21,7 @@ PATIENCE_S: Final = 10.0
 Deliver = Callable[[bytes], Awaitable[None]]
 
 
-class BrowserLine:
+class RelaySession:
     """What the server says goes to `deliver`. It runs from the moment it is made, until it is closed."""
 
     def __init__(

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from tabrelay.acp import message as frames
-from tabrelay.acp.message import Frame, Ids
+from tabrelay.acp.message import AcpMessage, RequestIds
 
 MAX_LATE: Final = 1024
 
 Send = Callable[[bytes], Awaitable[None]]
-Late = Callable[[Frame], Awaitable[None]]
+Late = Callable[[AcpMessage], Awaitable[None]]
 Room = Callable[[], Awaitable[None]]
 
 
-class PeerGone(Exception):
+class ConnectionGone(Exception):
     """Nobody will answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SentRequest:
     """A request of ours that was written.
 
     `room` is waited for before the answer is taken: there has to be a place to put it. `at_once` hears of the answer
@@ -32,17 +32,17 @@ class Asked:
     """
 
     id: str
-    answer: asyncio.Future[Frame]
-    at_once: Callable[[Frame], None] | None = None
+    answer: asyncio.Future[AcpMessage]
+    at_once: Callable[[AcpMessage], None] | None = None
     late: Late | None = None
     room: Room | None = None
 
 
-class Peer:
-    def __init__(self, send: Send, ids: Ids) -> None:
+class RequestTable:
+    def __init__(self, send: Send, ids: RequestIds) -> None:
         self._send = send
         self._ids = ids
-        self._waiting: dict[str, Asked] = {}
+        self._waiting: dict[str, SentRequest] = {}
         self._late: dict[str, Late] = {}  # given up: the answer may still come, and somebody has to look at it
         self._sending: set[asyncio.Task[None]] = set()
         self._is_gone = False
@@ -51,16 +51,16 @@ class Peer:
         self,
         method: str,
         params: str | None,
-        at_once: Callable[[Frame], None] | None = None,
+        at_once: Callable[[AcpMessage], None] | None = None,
         late: Late | None = None,
         room: Room | None = None,
-    ) -> Asked:
+    ) -> SentRequest:
         """Write a request; its answer comes later. So what is said one after the other arrives in that order.
 
         Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
         if self._is_gone or (late is not None and len(self._late) >= MAX_LATE):
-            raise PeerGone
-        asked = Asked(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late, room)
+            raise ConnectionGone
+        asked = SentRequest(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late, room)
         self._waiting[asked.id] = asked
         line = frames.request(asked.id, method, params)
         try:
@@ -84,9 +84,9 @@ class Peer:
         self,
         method: str,
         params: str | None,
-        at_once: Callable[[Frame], None] | None = None,
+        at_once: Callable[[AcpMessage], None] | None = None,
         late: Late | None = None,
-    ) -> Frame:
+    ) -> AcpMessage:
         """The answer, result or error. Raises PeerGone. Whoever gives up cancels it."""
         asked = await self.begin(method, params, at_once, late)
         try:
@@ -109,23 +109,23 @@ class Peer:
         if not self._is_gone:
             await self._send(frames.refusal(id, code, text))
 
-    async def cancel(self, asked: Asked) -> None:
+    async def cancel(self, asked: SentRequest) -> None:
         """Tell it that the answer is no longer wanted."""
         if asked.id in self._waiting:
             self.forget(asked)
             await self.notify("$/cancel_request", json.dumps({"requestId": asked.id}))
 
-    def forget(self, asked: Asked) -> None:
+    def forget(self, asked: SentRequest) -> None:
         if self._waiting.pop(asked.id, None) is not None:
             if asked.late is not None:
                 self._late[asked.id] = asked.late
             asked.answer.cancel()
 
-    def asked(self, frame: Frame) -> bool:
+    def asked(self, frame: AcpMessage) -> bool:
         """Does it answer a request of ours? Also of one that was given up: the answer is for nobody else."""
         return self._ids.is_ours(frame.id)
 
-    async def resolve(self, frame: Frame) -> None:
+    async def resolve(self, frame: AcpMessage) -> None:
         """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
         asked = self._waiting.get(frame.id)
         if asked is not None and asked.room is not None:
@@ -144,7 +144,7 @@ class Peer:
         self._is_gone = True
         for asked in self._waiting.values():
             if not asked.answer.done():
-                asked.answer.set_exception(PeerGone())
+                asked.answer.set_exception(ConnectionGone())
                 asked.answer.exception()  # nobody need have waited
         self._waiting.clear()
         self._late.clear()

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from tabrelay.acp import dialects, json_edit
 from tabrelay.acp import message as frames
-from tabrelay.acp.declarations import BadDeclaration, Declared, read
-from tabrelay.acp.message import Frame
+from tabrelay.acp.declarations import BadDeclaration, DeclaredServer, read
+from tabrelay.acp.message import AcpMessage
 from tabrelay.bridge.messages import Key
 from tabserver.wire import jsonrpc
 
@@ -29,8 +29,8 @@ MAX_WAITING: Final = 4096
 class Opening:
     """A request that opens a session, and what it declares: servers that its sender provides, by their place."""
 
-    frame: Frame
-    declared: dict[int, Declared] = field(default_factory=dict)
+    frame: AcpMessage
+    declared: dict[int, DeclaredServer] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
 
     @property
@@ -50,28 +50,28 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Up:
+class SendUp:
     """To the editor."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Down:
+class SendDown:
     """To the agent."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenServer:
     """Look after its servers, then send it down."""
 
     opening: Opening
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class SettleSession:
     """The session is there: everything of it must know the id before the editor does."""
 
     opening: Opening
@@ -79,35 +79,35 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Abandon:
+class AbandonSession:
     """It did not come to a session."""
 
     opening: Opening
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class CloseServer:
     session: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mcp:
+class ForwardMcp:
     """A message of MCP over ACP for us. `is_above`: from the editor's side."""
 
-    frame: Frame
+    frame: AcpMessage
     is_above: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResolveRequest:
     """To a request of our own."""
 
-    frame: Frame
+    frame: AcpMessage
     is_above: bool
 
 
-Effect = Up | Down | Open | Settle | Abandon | Close | Mcp | Answer
-Owns = Callable[[Frame], bool]
+Effect = SendUp | SendDown | OpenServer | SettleSession | AbandonSession | CloseServer | ForwardMcp | ResolveRequest
+Owns = Callable[[AcpMessage], bool]
 
 
 class Router:
@@ -127,17 +127,17 @@ class Router:
 
     # -- from the editor -----------------------------------------------------------------------------------------------
 
-    def above(self, frame: Frame) -> list[Effect]:
+    def above(self, frame: AcpMessage) -> list[Effect]:
         if frame.is_response:
-            return [Answer(frame, True)] if self._asked[True](frame) else [Down(frame.raw)]
+            return [ResolveRequest(frame, True)] if self._asked[True](frame) else [SendDown(frame.raw)]
         if frame.method in dialects.METHODS or frame.method == CANCEL:
             return self._mcp_above(frame)
         if not frame.is_request:
-            return [Down(frame.raw)]
+            return [SendDown(frame.raw)]
         if frame.key in self._openings:
             # Which of the two the agent's answer were for, nobody could tell, nor whose servers those are.
             text = "A request with this id is still waiting for its answer."
-            return [Up(frames.refusal(frame.id_text, jsonrpc.INVALID_REQUEST, text))]
+            return [SendUp(frames.refusal(frame.id_text, jsonrpc.INVALID_REQUEST, text))]
         if len(self._waiting) >= MAX_WAITING:
             self._waiting.pop(next(iter(self._waiting)))
         self._waiting[frame.key] = frame.id_text
@@ -147,23 +147,23 @@ class Router:
             self._closings[frame.key] = frame.params["sessionId"]
         elif frame.method in OPENS:
             return self._opened(frame)
-        return [Down(frame.raw)]
+        return [SendDown(frame.raw)]
 
-    def _mcp_above(self, frame: Frame) -> list[Effect]:
+    def _mcp_above(self, frame: AcpMessage) -> list[Effect]:
         if self._owns[True](frame):
-            return [Mcp(frame, True)]
+            return [ForwardMcp(frame, True)]
         if self.is_native or frame.method == CANCEL:
-            return [Down(frame.raw)]
+            return [SendDown(frame.raw)]
         if frame.is_request:
             text = "There is no such MCP connection."
-            return [Up(frames.refusal(frame.id_text, dialects.INVALID, text))]
+            return [SendUp(frames.refusal(frame.id_text, dialects.INVALID, text))]
         return []
 
-    def _opened(self, frame: Frame) -> list[Effect]:
+    def _opened(self, frame: AcpMessage) -> list[Effect]:
         opening = Opening(frame)
         servers = frame.params.get("mcpServers")
         if not isinstance(servers, list | None):
-            return [Down(frame.raw)]  # whatever it is: the agent will say what it thinks of it
+            return [SendDown(frame.raw)]  # whatever it is: the agent will say what it thinks of it
         try:
             for place, entry in enumerate(servers or ()):
                 opening.names.append(str(entry.get("name", "")) if isinstance(entry, dict) else "")
@@ -172,31 +172,31 @@ class Router:
                     opening.declared[place] = declared
         except BadDeclaration as problem:
             del self._waiting[frame.key]
-            return [Up(frames.refusal(frame.id_text, jsonrpc.INVALID_PARAMS, str(problem)))]
+            return [SendUp(frames.refusal(frame.id_text, jsonrpc.INVALID_PARAMS, str(problem)))]
         self._openings[frame.key] = opening
-        return [Open(opening)]
+        return [OpenServer(opening)]
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
-    def below(self, frame: Frame) -> list[Effect]:
+    def below(self, frame: AcpMessage) -> list[Effect]:
         if not frame.is_response:
             is_ours = frame.method in dialects.METHODS or frame.method == CANCEL
-            return [Mcp(frame, False)] if is_ours and self._owns[False](frame) else [Up(frame.raw)]
+            return [ForwardMcp(frame, False)] if is_ours and self._owns[False](frame) else [SendUp(frame.raw)]
         if self._asked[False](frame):
-            return [Answer(frame, False)]
+            return [ResolveRequest(frame, False)]
         one = frame.key
         self._waiting.pop(one, None)
         if one in self._greetings:
             self._greetings.discard(one)
-            return [Up(self._greeted(frame))]
+            return [SendUp(self._greeted(frame))]
         if one in self._openings:
-            return [self._settled(self._openings.pop(one), frame), Up(frame.raw)]
+            return [self._settled(self._openings.pop(one), frame), SendUp(frame.raw)]
         if one in self._closings:
             session = self._closings.pop(one)
-            return [Up(frame.raw)] if frame.error is not None else [Close(session), Up(frame.raw)]
-        return [Up(frame.raw)]
+            return [SendUp(frame.raw)] if frame.error is not None else [CloseServer(session), SendUp(frame.raw)]
+        return [SendUp(frame.raw)]
 
-    def _greeted(self, frame: Frame) -> bytes:
+    def _greeted(self, frame: AcpMessage) -> bytes:
         result = (frame.value or {}).get("result")
         if not isinstance(result, dict):
             return frame.raw
@@ -210,20 +210,20 @@ class Router:
         self.takes_stdio = not self.is_typed or _is_on(can.get("stdio"))
         return with_capability(frame).raw
 
-    def _settled(self, opening: Opening, frame: Frame) -> Effect:
+    def _settled(self, opening: Opening, frame: AcpMessage) -> Effect:
         result = (frame.value or {}).get("result")
         if frame.error is not None:
-            return Abandon(opening)
+            return AbandonSession(opening)
         session = result.get("sessionId") if isinstance(result, dict) else None
         session = session if isinstance(session, str) else opening.session
-        return Abandon(opening) if session is None else Settle(opening, session)
+        return AbandonSession(opening) if session is None else SettleSession(opening, session)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def ended(self, why: str) -> list[Effect]:
         """The agent is gone: whoever waits for it is told so, and what was being opened never will be."""
-        effects: list[Effect] = [Abandon(opening) for opening in self._openings.values()]
-        effects += [Up(frames.refusal(id, jsonrpc.INTERNAL_ERROR, why)) for id in self._waiting.values()]
+        effects: list[Effect] = [AbandonSession(opening) for opening in self._openings.values()]
+        effects += [SendUp(frames.refusal(id, jsonrpc.INTERNAL_ERROR, why)) for id in self._waiting.values()]
         self._openings.clear()
         self._waiting.clear()
         return effects
@@ -233,7 +233,7 @@ _CAPABILITIES: Final[tuple[str, ...]] = ("agentCapabilities", "mcpCapabilities")
 _CAPABILITIES_2: Final[tuple[str, ...]] = ("capabilities", "session", "mcp")
 
 
-def with_capability(frame: Frame) -> Frame:
+def with_capability(frame: AcpMessage) -> AcpMessage:
     """The answer to `initialize`, which says that servers may be declared over ACP."""
     result = (frame.value or {}).get("result")
     if not isinstance(result, dict):

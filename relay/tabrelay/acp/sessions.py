@@ -7,22 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tabrelay.acp.local_port import Listener
+from tabrelay.acp.local_port import LocalPort
 
 
 @dataclass(eq=False)
-class Offer:
+class OfferedServer:
     """A server in a session. `server`: the browser's, or None when the editor provides it. `how`: stdio, http, acp.
 
     `carried`: what the requests are called together that come in envelopes, without a connection.
     """
 
-    session: Session
+    session: AcpSession
     name: str
     server: str | None
     server_id: str
     how: str
-    listener: Listener | None = None
+    listener: LocalPort | None = None
     revoke: Callable[[], None] | None = None
     connections: set[str] = field(default_factory=set)
     is_used: bool = False
@@ -48,13 +48,13 @@ class Offer:
         }
 
 
-class Session:
+class AcpSession:
     """`id` is not known until the agent has said it."""
 
     def __init__(self, id: str | None, on_change: Callable[[], None]) -> None:
         self.id = id
         self.known = asyncio.Event()
-        self.offers: list[Offer] = []
+        self.offers: list[OfferedServer] = []
         self.on_change = on_change
         self.is_closed = False
         if id is not None:

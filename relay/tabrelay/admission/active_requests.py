@@ -25,7 +25,7 @@ _LEFT: Final[dict[str, Message]] = {
 }
 
 
-class Visit:
+class ActiveRequest:
     """One of them. `receive` is what the application is given."""
 
     __slots__ = ("_kind", "_receive", "_waiting", "is_over", "principal")
@@ -64,23 +64,23 @@ class Visit:
                 self._waiting.cancel()
 
 
-class Visits:
+class ActiveRequests:
     """Everybody inside. A timer runs only while somebody is."""
 
     def __init__(self, is_welcome: Callable[[Principal], bool], look_s: float = LOOK_S) -> None:
         self._is_welcome = is_welcome
         self._look_s = look_s
-        self._inside: dict[Key, set[Visit]] = {}  # thousands of sockets may have come with one token
+        self._inside: dict[Key, set[ActiveRequest]] = {}  # thousands of sockets may have come with one token
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, principal: Principal, kind: str, receive: Receive) -> Visit:
-        visit = Visit(principal, kind, receive)
+    def open(self, principal: Principal, kind: str, receive: Receive) -> ActiveRequest:
+        visit = ActiveRequest(principal, kind, receive)
         self._inside.setdefault(_key(principal), set()).add(visit)
         if self._timer is None:
             self._arm()
         return visit
 
-    def close(self, visit: Visit) -> None:
+    def close(self, visit: ActiveRequest) -> None:
         key = _key(visit.principal)
         mates = self._inside.get(key)
         if mates is not None:

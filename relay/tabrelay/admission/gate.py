@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tabrelay.admission.active_requests import Visits
+from tabrelay.admission.active_requests import ActiveRequests
 from tabrelay.admission.policy import Policy, Refuse, allows, too_often, unauthorized
-from tabrelay.admission.rate_limiter import Rates
-from tabrelay.admission.responses import Outgoing, is_preflight
+from tabrelay.admission.rate_limiter import RateLimiter
+from tabrelay.admission.responses import ResponseWriter, is_preflight
 from tabrelay.admission.routes import Route, route
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import CALL, METRICS, SERVE, Principal
 from tabrelay.calls.started import BEGUN
-from tabrelay.http.headers import Heading
+from tabrelay.http.headers import RequestHeaders
 from tabserver.wire.frames import SUBPROTOCOL
 
 if TYPE_CHECKING:
-    from tabrelay.admission.oauth import Resource
+    from tabrelay.admission.oauth import TokenVerifier
 
-UNLIMITED = Rates(0, 0)
+UNLIMITED = RateLimiter(0, 0)
 NULL = "null"  # the origin of files and sandboxes: anybody's
 ANYONE = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
 
@@ -48,8 +48,8 @@ class Gate:
         *,
         no_auth: bool = False,
         plain: frozenset[str] = frozenset(),
-        rates: Rates = UNLIMITED,
-        resource: Resource | None = None,
+        rates: RateLimiter = UNLIMITED,
+        resource: TokenVerifier | None = None,
         on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`plain`: servers whose pages may dial without a token, on the strength of their Origin. `rates`: how often
@@ -62,7 +62,7 @@ class Gate:
         self._rates = rates
         self._resource = resource
         self._on_refused = on_refused
-        self._visits = Visits(self._is_welcome)
+        self._visits = ActiveRequests(self._is_welcome)
 
     def _is_welcome(self, principal: Principal) -> bool:
         if self._resource is not None and (principal.credential or "").startswith("oauth:"):
@@ -78,7 +78,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         asked = route(scope["type"], scope.get("method", "GET"), scope["path"])
-        out = Outgoing(scope, asked, send)
+        out = ResponseWriter(scope, asked, send)
         if (begun := scope.get(BEGUN)) is not None:
             # It was admitted when it came, by `recognise`: a moment ago.
             await self._let_in(scope, receive, out, asked, begun.principal)
@@ -117,7 +117,7 @@ class Gate:
             return
         await self._let_in(scope, receive, out, asked, admitted)
 
-    def recognise(self, path: str, heading: Heading) -> Principal | None:
+    def recognise(self, path: str, heading: RequestHeaders) -> Principal | None:
         """Who sends this POST to a server, if everything can be said at once; None, and nothing was done, if not.
 
         Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
@@ -143,7 +143,7 @@ class Gate:
         self._rates.give_back(principal.id)
 
     async def _let_in(
-        self, scope: Scope, receive: Receive, out: Outgoing, asked: Route, admitted: Principal | None
+        self, scope: Scope, receive: Receive, out: ResponseWriter, asked: Route, admitted: Principal | None
     ) -> None:
         # defence: tokens behind the gate
         inner = _without_secrets(scope)

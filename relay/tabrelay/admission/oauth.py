@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import jwt
 
-from tabrelay.admission.oauth_keys import ALGORITHMS, Keys
+from tabrelay.admission.oauth_keys import ALGORITHMS, JwksCache
 from tabrelay.admission.policy import Refuse
 from tabrelay.admission.routes import MCP, WELL_KNOWN
 from tabrelay.calls.principal import CALL, SERVE, Principal
@@ -41,8 +41,8 @@ class Claims:
     digest: str
 
 
-class Resource:
-    def __init__(self, issuer: str, base: str, keys: Keys, wall: Callable[[], float] = time.time) -> None:
+class TokenVerifier:
+    def __init__(self, issuer: str, base: str, keys: JwksCache, wall: Callable[[], float] = time.time) -> None:
         """`base`: the address under which clients reach this relay."""
         self.issuer = issuer
         self._base = base.rstrip("/")

@@ -27,11 +27,11 @@ ALGORITHMS: Final = ("RS256", "ES256")
 Fetch = Callable[[str], Awaitable[Any]]
 
 
-class KeysError(Exception):
+class JwksError(Exception):
     """The keys can't be had; the text says why."""
 
 
-class Keys:
+class JwksCache:
     def __init__(
         self, issuer: str, url: str = "", *, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -71,7 +71,7 @@ class Keys:
             async with asyncio.timeout(WAIT_S):
                 url = self._url or await self._discover()
                 found = _keys(await self._fetch(url))
-        except (KeysError, TimeoutError, OSError, ValueError) as problem:
+        except (JwksError, TimeoutError, OSError, ValueError) as problem:
             log.warning("The keys of %s can't be read: %s", self._issuer, str(problem) or type(problem).__name__)
             if self._clock() - self._read >= LIFE_S and self._keys:
                 self._keys = {}  # nobody can say whether they still count
@@ -91,7 +91,7 @@ class Keys:
         for url in (inserted, f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"):
             try:
                 about = await self._fetch(url)
-            except (KeysError, OSError, ValueError) as error:
+            except (JwksError, OSError, ValueError) as error:
                 problem = str(error)
                 continue
             # RFC 8414 §3.3: whoever answers for another issuer is an attacker.
@@ -103,14 +103,14 @@ class Keys:
             ):
                 return str(about["jwks_uri"])
             problem = f"{url} names another issuer, or no jwks_uri"
-        raise KeysError(problem)
+        raise JwksError(problem)
 
 
 def _keys(value: Any) -> dict[str, jwt.PyJWK]:
     """Those that can check a signature of ours; a set may hold others."""
     listed = value.get("keys") if isinstance(value, dict) else None
     if not isinstance(listed, list):
-        raise KeysError("that is no key set")
+        raise JwksError("that is no key set")
     found: dict[str, jwt.PyJWK] = {}
     for each in listed[:MOST]:
         # A key that could sign too (oct) is a secret, and has no business here.
@@ -132,10 +132,10 @@ async def fetch_json(url: str) -> Any:
 
     async with httpx2.AsyncClient(timeout=WAIT_S) as http, http.stream("GET", url) as response:
         if response.status_code != 200:
-            raise KeysError(f"{url} answered {response.status_code}")
+            raise JwksError(f"{url} answered {response.status_code}")
         body = b""
         async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > MAX_BODY:
-                raise KeysError(f"{url} sends more than {MAX_BODY:,} bytes")
+                raise JwksError(f"{url} sends more than {MAX_BODY:,} bytes")
     return orjson.loads(body)

@@ -41,7 +41,7 @@ _SEAL_BYTES: Final = 16
 _NOT_IN_CODE: Final = re.compile(f"[^{ALPHABET}]")
 
 
-class State(StrEnum):
+class PairingState(StrEnum):
     WAITING = "waiting"
     APPROVED = "approved"
     REFUSED = "refused"
@@ -50,21 +50,21 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class PairingRequest:
     """One request to be paired."""
 
     code: str
     origin: str
     server: str
     since: float
-    state: State = State.WAITING
+    state: PairingState = PairingState.WAITING
 
     def is_waiting(self, now: float) -> bool:
-        return self.state is State.WAITING and now < self.since + LIFE_S
+        return self.state is PairingState.WAITING and now < self.since + LIFE_S
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PairingTicket:
     """What the page gets: the code to show, and the sealed request with which it collects the answer."""
 
     request: str
@@ -76,7 +76,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    state: State
+    state: PairingState
     until: float
     is_collected: bool = False
 
@@ -86,13 +86,13 @@ class Pairing:
     """The requests of one relay process. After a restart a page asks again."""
 
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    _shown: dict[tuple[str, str], Asking] = field(default_factory=dict)  # by origin and server
+    _shown: dict[tuple[str, str], PairingRequest] = field(default_factory=dict)  # by origin and server
     _decided: OrderedDict[str, _Decision] = field(default_factory=OrderedDict)  # by code
     _muted: OrderedDict[str, float] = field(default_factory=OrderedDict)  # origin -> until when
 
-    def ask(self, origin: str, server: str, now: float) -> Ticket:
+    def ask(self, origin: str, server: str, now: float) -> PairingTicket:
         """A new request. An earlier one of the same page stays valid: another program may have sent this one."""
-        asking = Asking(_new_code(), origin, server, now)
+        asking = PairingRequest(_new_code(), origin, server, now)
         before = self._shown.get((origin, server))
         is_new = before is None or not before.is_waiting(now)
         # defence: pages that ask at once
@@ -101,19 +101,19 @@ class Pairing:
             self._shown = {key: each for key, each in self._shown.items() if each.is_waiting(now)}
             self._shown[origin, server] = asking
         is_told = is_shown and (before is None or is_new or now >= before.since + TELL_EVERY_S)
-        return Ticket(self._seal(asking), asking.code, LIFE_S, is_shown, is_told)
+        return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown, is_told)
 
-    def waiting(self, now: float) -> list[Asking]:
+    def waiting(self, now: float) -> list[PairingRequest]:
         """The requests that the user is shown."""
         return [asking for asking in self._shown.values() if asking.is_waiting(now)]
 
-    def decide(self, code: str, *, approve: bool, now: float) -> Asking | None:
+    def decide(self, code: str, *, approve: bool, now: float) -> PairingRequest | None:
         """Approve or refuse a request that is shown; None if there is none with this code."""
         code = canonical(code)
         for key, asking in list(self._shown.items()):
             if asking.is_waiting(now) and secrets.compare_digest(asking.code, code):
                 del self._shown[key]
-                state = State.APPROVED if approve else State.REFUSED
+                state = PairingState.APPROVED if approve else PairingState.REFUSED
                 self._record(code, _Decision(state, asking.since + (2 * LIFE_S if approve else LIFE_S)), now)
                 if not approve:
                     self._mute(asking.origin, now)
@@ -127,7 +127,7 @@ class Pairing:
         # defence: a refusal of a forged request blocks its origin
         if len(code) != CODE_LENGTH + 1 or self._decision(code, now) is not None:
             return False
-        self._record(code, _Decision(State.APPROVED, now + LIFE_S), now)
+        self._record(code, _Decision(PairingState.APPROVED, now + LIFE_S), now)
         return True
 
     def withdraw(self, code: str) -> None:
@@ -136,7 +136,7 @@ class Pairing:
         if decision is not None and not decision.is_collected:
             del self._decided[canonical(code)]
 
-    def look(self, request: str, origin: str, now: float) -> Asking | None:
+    def look(self, request: str, origin: str, now: float) -> PairingRequest | None:
         """The request as its page sees it. None: it is not a ticket of this process for this origin, or its token was
         collected. A wrong one changes nothing: a ticket can't be guessed, and anyone can send wrong ones."""
         asking = self._unseal(request)
@@ -145,13 +145,15 @@ class Pairing:
         decision = self._decision(asking.code, now)
         if decision is not None:
             return None if decision.is_collected else replace(asking, state=decision.state)
-        return asking if asking.is_waiting(now) else replace(asking, state=State.EXPIRED)
+        return asking if asking.is_waiting(now) else replace(asking, state=PairingState.EXPIRED)
 
     def collect(self, request: str, now: float) -> None:
         """The page has its token: no other holder of the ticket gets one."""
         asking = self._unseal(request)
         if asking is not None:
-            self._record(asking.code, _Decision(State.APPROVED, asking.since + 2 * LIFE_S, is_collected=True), now)
+            self._record(
+                asking.code, _Decision(PairingState.APPROVED, asking.since + 2 * LIFE_S, is_collected=True), now
+            )
 
     def _decision(self, code: str, now: float) -> _Decision | None:
         decision = self._decided.get(code)
@@ -172,11 +174,11 @@ class Pairing:
         while len(self._muted) > MAX_DECIDED:
             self._muted.popitem(last=False)
 
-    def _seal(self, asking: Asking) -> str:
+    def _seal(self, asking: PairingRequest) -> str:
         fields = [asking.code, asking.origin, asking.server, asking.since, secrets.token_hex(16)]
         return _encode(self._mac(text := json.dumps(fields).encode()) + text)
 
-    def _unseal(self, request: str) -> Asking | None:
+    def _unseal(self, request: str) -> PairingRequest | None:
         sealed = _decode(request)
         if sealed is None:
             return None
@@ -185,7 +187,7 @@ class Pairing:
         if not hmac.compare_digest(seal, self._mac(text)):
             return None
         code, origin, server, since, _ = json.loads(text)
-        return Asking(code, origin, server, since)
+        return PairingRequest(code, origin, server, since)
 
     def _mac(self, text: bytes) -> bytes:
         return hmac.digest(self._key, text, hashlib.sha256)[:_SEAL_BYTES]

@@ -17,40 +17,40 @@ PERSON_TTL_S = 600.0  # the code printed for a person to click or copy
 MAX_PENDING = 16
 
 
-class CodeProblem(StrEnum):
+class PairingCodeError(StrEnum):
     EXPIRED = "expired"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class PairingCode:
     """What a code stands for: the server it may serve (None: any) and when it ends."""
 
     server: str | None
     expires_at: float
 
 
-class Codes:
+class PairingCodes:
     """The pending codes, bounded: minting one more drops the oldest."""
 
     def __init__(self, max_pending: int = MAX_PENDING) -> None:
         self._max_pending = max_pending
-        self._pending: OrderedDict[str, Code] = OrderedDict()
+        self._pending: OrderedDict[str, PairingCode] = OrderedDict()
 
     def mint(self, server: str | None, ttl_s: float, now: float) -> str:
         code = secrets.token_urlsafe(16)
-        self._pending[_digest(code)] = Code(server, now + ttl_s)
+        self._pending[_digest(code)] = PairingCode(server, now + ttl_s)
         while len(self._pending) > self._max_pending:
             self._pending.popitem(last=False)
         return code
 
-    def look(self, code: str, now: float) -> Code | CodeProblem:
+    def look(self, code: str, now: float) -> PairingCode | PairingCodeError:
         """What a code is for. An expired one stays until it is pushed out, so that the page can say which it was."""
         found = self._pending.get(_digest(code))
         if found is None:
-            return CodeProblem.UNKNOWN
+            return PairingCodeError.UNKNOWN
         # defence: a pairing code ends
-        return CodeProblem.EXPIRED if now >= found.expires_at else found
+        return PairingCodeError.EXPIRED if now >= found.expires_at else found
 
     def use_up(self, code: str) -> None:
         # defence: a pairing code works once

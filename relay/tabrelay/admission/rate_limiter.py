@@ -8,7 +8,7 @@ from typing import Final
 MAX_KNOWN: Final = 1024  # buckets; who was silent for longest is forgotten first, and begins with a full bucket
 
 
-class Rates:
+class RateLimiter:
     """`take` gives 0.0 if the request may pass, else the seconds after which the next one may."""
 
     def __init__(self, per_s: float, burst: int) -> None:

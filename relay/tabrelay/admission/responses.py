@@ -38,7 +38,7 @@ CORS_HEADERS: Final = (
 _MCP_PARAM: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
 
 
-class Outgoing:
+class ResponseWriter:
     """The way out of one request or WebSocket. `send` is what the application is given."""
 
     __slots__ = ("_asked", "_cors", "_scope", "_send", "is_begun", "is_ended")

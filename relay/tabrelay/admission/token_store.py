@@ -27,12 +27,12 @@ MAX_NAMED: Final = 256
 PASSING: Final = "acp-"
 
 
-class GrantError(ValueError):
+class TokenStoreError(ValueError):
     """A token that can't be made or revoked; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class IssuedToken:
     """One token, without the token. A page's has an `origin`, one that was made on the command line a `name`."""
 
     sha256: str
@@ -61,38 +61,38 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class TokenHolder:
     """A key, and the principal that a client with this key has."""
 
     key: bytes
     principal: Principal
-    grant: Grant | None = None  # None: the relay's own token
+    grant: IssuedToken | None = None  # None: the relay's own token
 
 
-def holders(sha256: str, principal: Principal, grant: Grant | None = None) -> dict[str, Holder]:
+def holders(sha256: str, principal: Principal, grant: IssuedToken | None = None) -> dict[str, TokenHolder]:
     """A token's two keys by their ids: its own, and the one for a worker, which may serve and nothing else."""
     key = bytes.fromhex(sha256)
-    found = {proof.key_id(key): Holder(key, principal, grant)}
+    found = {proof.key_id(key): TokenHolder(key, principal, grant)}
     if SERVE in principal.scopes:
         derived = proof.serve_key(key)
         # defence: another program on the port: a worker may serve only
-        found[proof.key_id(derived)] = Holder(derived, replace(principal, scopes=frozenset({SERVE})), grant)
+        found[proof.key_id(derived)] = TokenHolder(derived, replace(principal, scopes=frozenset({SERVE})), grant)
     return found
 
 
-class Grants:
+class TokenStore:
     """The file, and what was last read from it. `on_revoked` hears of grants that were there and are gone."""
 
     def __init__(self, home: Path, glance_s: float = private_files.GLANCE_S) -> None:
         self._home = home
         self._path = home / "tokens.json"
-        self._watch = private_files.Watch(self._path, glance_s)
-        self._by_digest: dict[str, Grant] = {}
-        self._holders: dict[str, Holder] = {}  # by key id
+        self._watch = private_files.FileWatch(self._path, glance_s)
+        self._by_digest: dict[str, IssuedToken] = {}
+        self._holders: dict[str, TokenHolder] = {}  # by key id
         self._origins: set[str] = set()
-        self.on_revoked: Callable[[list[Grant]], None] = lambda grants: None
+        self.on_revoked: Callable[[list[IssuedToken]], None] = lambda grants: None
 
-    def find(self, sha256: str) -> Grant | None:
+    def find(self, sha256: str) -> IssuedToken | None:
         """Looking up a digest instead of the token takes the timing of the comparison away from the attacker."""
         self.refresh()
         known = self._by_digest.get(sha256)
@@ -100,7 +100,7 @@ class Grants:
             known = self._by_digest.get(sha256)
         return known
 
-    def holder(self, key_id: str) -> Holder | None:
+    def holder(self, key_id: str) -> TokenHolder | None:
         """Who has this key?"""
         self.refresh()
         known = self._holders.get(key_id)
@@ -108,7 +108,7 @@ class Grants:
             known = self._holders.get(key_id)
         return known
 
-    def all(self) -> list[Grant]:
+    def all(self) -> list[IssuedToken]:
         self.refresh(look=True)
         return list(self._by_digest.values())
 
@@ -116,25 +116,29 @@ class Grants:
         self.refresh()
         return origin in self._origins or (self.refresh(look=True) and origin in self._origins)
 
-    def add(self, grant: Grant) -> None:
-        def added(grants: list[Grant]) -> list[Grant]:
+    def add(self, grant: IssuedToken) -> None:
+        def added(grants: list[IssuedToken]) -> list[IssuedToken]:
             grants = [other for other in grants if not _is_left_over(other, grant.created)]
             if grant.name is not None:
                 if any(other.name == grant.name for other in grants):
-                    raise GrantError(f'There is a token "{grant.name}" already. Revoke it first, or use another name.')
+                    raise TokenStoreError(
+                        f'There is a token "{grant.name}" already. Revoke it first, or use another name.'
+                    )
                 if sum(other.name is not None for other in grants) >= MAX_NAMED:
-                    raise GrantError(f"There are {MAX_NAMED} tokens already. Revoke one first: tabrelay token list")
+                    raise TokenStoreError(
+                        f"There are {MAX_NAMED} tokens already. Revoke one first: tabrelay token list"
+                    )
             grants.append(grant)
             surplus = [other for other in grants if other.name is None][:-MAX_PAGES]
             return [other for other in grants if other not in surplus]
 
         self._change(added)
 
-    def remove(self, is_meant: Callable[[Grant], bool]) -> list[Grant]:
+    def remove(self, is_meant: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
         """Revoke; gives back what was revoked."""
-        removed: list[Grant] = []
+        removed: list[IssuedToken] = []
 
-        def rest(grants: list[Grant]) -> list[Grant]:
+        def rest(grants: list[IssuedToken]) -> list[IssuedToken]:
             removed.extend(grant for grant in grants if is_meant(grant))
             return [grant for grant in grants if grant not in removed]
 
@@ -156,7 +160,7 @@ class Grants:
             self.on_revoked(gone)
         return True
 
-    def _change(self, change: Callable[[list[Grant]], list[Grant]]) -> None:
+    def _change(self, change: Callable[[list[IssuedToken]], list[IssuedToken]]) -> None:
         private_files.prepare(self._home)
         with private_files.locked(self._home):
             grants = change(self.all())
@@ -166,11 +170,11 @@ class Grants:
         self.refresh(look=True)
 
 
-def _is_left_over(grant: Grant, now: float) -> bool:
+def _is_left_over(grant: IssuedToken, now: float) -> bool:
     return grant.name is not None and grant.name.startswith(PASSING) and grant.is_over(now)
 
 
-def _load(path: Path) -> Iterable[Grant]:
+def _load(path: Path) -> Iterable[IssuedToken]:
     try:
         return [_grant(row) for row in json.loads(private_files.read(path))["grants"]]
     except (OSError, ValueError, KeyError, TypeError, private_files.StateError) as error:
@@ -179,7 +183,7 @@ def _load(path: Path) -> Iterable[Grant]:
         return []
 
 
-def _grant(row: Any) -> Grant:
+def _grant(row: Any) -> IssuedToken:
     """One row; raises for anything that is not what was written here."""
     texts = (row["sha256"], row["name"], row["origin"])
     if (
@@ -189,7 +193,7 @@ def _grant(row: Any) -> Grant:
     ):
         raise ValueError("a row is not of the right form")
     servers = row["servers"]
-    return Grant(
+    return IssuedToken(
         sha256=row["sha256"],
         scopes=tuple(row["scopes"]),
         created=float(row["created"]),

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.admission.pairing_codes import Code, CodeProblem, Codes
-from tabrelay.admission.token_store import Grant, GrantError, Grants, Holder, holders
+from tabrelay.admission.pairing_codes import PairingCode, PairingCodeError, PairingCodes
+from tabrelay.admission.token_store import IssuedToken, TokenHolder, TokenStore, TokenStoreError, holders
 from tabrelay.calls import proof
 from tabrelay.calls.principal import ADMIN, CALL, MANAGE, METRICS, SERVE, Principal
 from tabrelay.system import private_files
 from tabrelay.system.private_files import StateError
 
-__all__ = ["Grant", "GrantError", "Redeemed", "StateError", "Tokens"]
+__all__ = ["IssuedToken", "Redeemed", "StateError", "TokenStoreError", "Tokens"]
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +59,16 @@ class Tokens:
         relay with the same `session.key`, since the next request may reach another one of them."""
         self.home = home
         self._file = home / "token"
-        self._watch = private_files.Watch(self._file, glance_s)
+        self._watch = private_files.FileWatch(self._file, glance_s)
         self._wall = wall
-        self._codes = Codes()
+        self._codes = PairingCodes()
         self._master: str | None = None
         self._session_key: bytes | None = None
         self._master_principal = _NOBODY
-        self._master_holders: dict[str, Holder] = {}
+        self._master_holders: dict[str, TokenHolder] = {}
         self._shares_proofs = shares_proofs
-        self._issuer: proof.Issuer | None = None
-        self._grants = Grants(home, glance_s)
+        self._issuer: proof.ProofIssuer | None = None
+        self._grants = TokenStore(home, glance_s)
         self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
         self.on_revoked: Callable[[set[str]], None] = lambda principals: None
 
@@ -156,7 +156,7 @@ class Tokens:
             return None
         return found[1].principal
 
-    def _shown(self, text: str) -> tuple[proof.Shown, Holder] | None:
+    def _shown(self, text: str) -> tuple[proof.ShownProof, TokenHolder] | None:
         shown = self._proofs().read(text)
         holder = None if shown is None else self._holder(shown.key_id)
         # defence: another program on the port: a proof is signed by the client
@@ -164,7 +164,7 @@ class Tokens:
             return None
         return shown, holder
 
-    def _holder(self, key_id: str) -> Holder | None:
+    def _holder(self, key_id: str) -> TokenHolder | None:
         try:
             self.master()
         except StateError as problem:
@@ -174,14 +174,14 @@ class Tokens:
             return None
         return holder
 
-    def _proofs(self) -> proof.Issuer:
+    def _proofs(self) -> proof.ProofIssuer:
         if self._issuer is None:
             # defence: proofs that relays of one bus share
             shared = hmac.digest(self.session_key(), b"client proofs", "sha256") if self._shares_proofs else None
             # A secret of this process only: what a program captured that took the port ends with this relay.
             # defence: another program on the port: a proof is of one process
             # defence: proofs of relays without a bus
-            self._issuer = proof.Issuer(shared or secrets.token_bytes(32), self._wall)
+            self._issuer = proof.ProofIssuer(shared or secrets.token_bytes(32), self._wall)
         return self._issuer
 
     def _is_master(self, token: str) -> bool:
@@ -225,26 +225,26 @@ class Tokens:
     ) -> str:
         """A new token with a name, for some servers or (None) all, for a while or (None) until it is revoked."""
         if name == DEFAULT:
-            raise GrantError(f'"{DEFAULT}" is the name of the relay\'s own token. Use another one.')
+            raise TokenStoreError(f'"{DEFAULT}" is the name of the relay\'s own token. Use another one.')
         if not _NAME.fullmatch(name):
             rule = "1 to 64 letters, digits, '-', '_' or '.', and a letter or digit first"
-            raise GrantError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
+            raise TokenStoreError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
         expires = None if life_s is None else self._wall() + life_s
         return self._give(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)
 
     def _give(self, scopes: Iterable[str], **more: Any) -> str:
         token = private_files.new_secret()
-        self._grants.add(Grant(digest(token), tuple(sorted(scopes)), self._wall(), **more))
+        self._grants.add(IssuedToken(digest(token), tuple(sorted(scopes)), self._wall(), **more))
         return token
 
-    def grants(self) -> list[Grant]:
+    def grants(self) -> list[IssuedToken]:
         return self._grants.all()
 
     def has_page(self, origin: str) -> bool:
         """Was a page of this origin paired?"""
         return self._grants.has_origin(origin)
 
-    def revoke(self, is_meant: Callable[[Grant], bool]) -> list[Grant]:
+    def revoke(self, is_meant: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
         return self._grants.remove(is_meant)
 
     # -- one-time codes -----------------------------------------------------------------------------------------------
@@ -253,10 +253,10 @@ class Tokens:
         """A pairing code; ``server`` None: its token may serve any name."""
         return self._codes.mint(server, ttl_s, now)
 
-    def redeem(self, code: str, origin: str, now: float) -> Redeemed | CodeProblem:
+    def redeem(self, code: str, origin: str, now: float) -> Redeemed | PairingCodeError:
         """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
         found = self._codes.look(code, now)
-        if not isinstance(found, Code):
+        if not isinstance(found, PairingCode):
             return found
         # First the token, then the end of the code: a token that can't be stored does not use it up.
         token = self.issue(origin, found.server, (SERVE, MANAGE))

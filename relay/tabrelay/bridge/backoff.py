@@ -28,7 +28,7 @@ def post_wait_s(attempt: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RetryAfter:
     """Whether a message that failed may be sent once more, and after how long."""
 
     attempt: int

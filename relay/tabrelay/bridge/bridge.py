@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol
 
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.forwarder import Forwarder
-from tabrelay.bridge.inbound import Intake
-from tabrelay.bridge.messages import Key, Kind, Malformed, Message, answered, error_reply, key, load, parse
+from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.messages import BridgeMessage, Key, Malformed, MessageKind, answered, error_reply, key, load, parse
 from tabrelay.bridge.outbound import UNENDING, Outbound
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
-from tabrelay.bridge.server_stream import Listener
-from tabrelay.bridge.session import Session
-from tabrelay.system.pipe_lines import Lines, TooLong
+from tabrelay.bridge.server_stream import ServerStream
+from tabrelay.bridge.session import ClientSession
+from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger("tabrelay.bridge")
@@ -41,10 +41,10 @@ class Output(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Running:
+class ForwardedMessage:
     """A message on its way."""
 
-    message: Message
+    message: BridgeMessage
     task: asyncio.Task[None]
 
 
@@ -62,17 +62,17 @@ class Bridge:
         """`prepare` comes before the first message; if it raises, so does `run`."""
         self._prepare = prepare
         clock = clock or Clock()
-        self._session = Session()
+        self._session = ClientSession()
         self._output = output
         self._is_serial = is_serial
         self._has_listener = has_listener
-        intake = Intake(self._session, outbound.params, self._deliver)
+        intake = InboundQueue(self._session, outbound.params, self._deliver)
         self._forwarder = Forwarder(outbound, self._session, intake, clock)
         self._forwarder.on_renewed = self._listen
-        self._listener = Listener(outbound, intake, clock, self._forwarder.renew)
-        self._pending: dict[Key, Running] = {}
+        self._listener = ServerStream(outbound, intake, clock, self._forwarder.renew)
+        self._pending: dict[Key, ForwardedMessage] = {}
         self._running: set[asyncio.Task[None]] = set()
-        self._queue: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[BridgeMessage | None] = asyncio.Queue()
         self._queued = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
@@ -126,7 +126,7 @@ class Bridge:
         await self._forwarder.end()
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        lines = Lines(MAX_LINE)
+        lines = LineSplitter(MAX_LINE)
         async for chunk in chunks:
             for number, line in enumerate(lines.feed(chunk), 1):
                 await self._line(line)
@@ -136,9 +136,9 @@ class Bridge:
         if (last := lines.close()) is not None:
             await self._line(last)
 
-    async def _line(self, line: bytes | TooLong) -> None:
+    async def _line(self, line: bytes | LineTooLong) -> None:
         try:
-            if isinstance(line, TooLong):
+            if isinstance(line, LineTooLong):
                 id = None if line.id is None else load(line.id)
                 text = f"A line of {line.size} bytes is too long: at most {MAX_LINE >> 20} MiB are carried."
                 if not line.is_answer or id is None:
@@ -150,7 +150,7 @@ class Bridge:
             log.warning("%s", problem)
             await self._output.write(error_reply(problem.id, problem.code, str(problem)))
             return
-        if self._is_serial and (message.kind is Kind.RESPONSE or message.method == CANCELLED):
+        if self._is_serial and (message.kind is MessageKind.RESPONSE or message.method == CANCELLED):
             # What a call waits for must not wait for the call.
             self._start(message)
             return
@@ -181,7 +181,7 @@ class Bridge:
         for id in ids:
             await self._output.write(error_reply(id, jsonrpc.INTERNAL_ERROR, text))
 
-    def _start(self, message: Message) -> tuple[asyncio.Task[None], asyncio.Future[None]]:
+    def _start(self, message: BridgeMessage) -> tuple[asyncio.Task[None], asyncio.Future[None]]:
         """The message's task, and the moment when it is written."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -193,14 +193,14 @@ class Bridge:
         task = asyncio.create_task(work(message, on_written))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        running = Running(message, task)
+        running = ForwardedMessage(message, task)
         for one in message.keys:
             if (before := self._pending.get(one)) is not None:
                 before.task.cancel()  # the id means the new request now
             self._pending[one] = running
         return task, written
 
-    async def _carry(self, message: Message, on_written: Callable[[], None]) -> None:
+    async def _carry(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
         if message.method == "initialize":
             self._listener.stop()
             self._session.open(message)
@@ -217,13 +217,13 @@ class Bridge:
         if message.method == INITIALIZED and fault is None:
             self._listen()
 
-    def _forget(self, message: Message) -> None:
+    def _forget(self, message: BridgeMessage) -> None:
         for one in message.keys:
             running = self._pending.get(one)
             if running is not None and running.message is message:
                 del self._pending[one]
 
-    async def _cancel(self, message: Message, on_written: Callable[[], None]) -> None:
+    async def _cancel(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
         """The client gives a request up: nothing more is said of it."""
         running = self._pending.pop(key(message.params.get("requestId")), None)
         if running is not None and running.message.is_modern:

@@ -36,7 +36,7 @@ Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
 Step = Callable[[dict[str, Any]], None]
 
 
-class ClientError(Exception):
+class RequestFailed(Exception):
     """What the server or the bridge answered instead of a result."""
 
     def __init__(self, error: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class ClientError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class ServerDescription:
     """What the server says of itself."""
 
     version: str
@@ -64,7 +64,7 @@ class Greeting:
         return self.version in MODERN_VERSIONS
 
 
-class Client:
+class McpClient:
     """Use it with `async with`, and `greet` first. `answer` is asked what the server asks of its user."""
 
     def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_listener: bool = False) -> None:
@@ -79,7 +79,7 @@ class Client:
         self._tasks: set[asyncio.Task[None]] = set()
         self._meta: dict[str, Any] = {}
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> McpClient:
         self._running = asyncio.create_task(self._bridge.run(self._chunks()))
         return self
 
@@ -89,7 +89,7 @@ class Client:
         self._lines.put_nowait(b"")
         await self._running
 
-    async def greet(self) -> Greeting:
+    async def greet(self) -> ServerDescription:
         """Raises ClientError."""
         self._meta = {
             META_VERSION: MODERN_VERSIONS[0],
@@ -98,7 +98,7 @@ class Client:
         }
         try:
             found = await self.request("server/discover")
-        except ClientError as error:
+        except RequestFailed as error:
             is_about_token = isinstance(error.data, dict) and error.data.get("status") in (401, 403)
             if error.code == errors.FAILED or is_about_token:
                 raise
@@ -137,7 +137,7 @@ class Client:
             params = {"name": tool, "arguments": arguments, "inputResponses": await self._responses(result)}
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
-        raise ClientError({"code": jsonrpc.INTERNAL_ERROR, "message": f"It asked for more {MAX_ROUNDS} times."})
+        raise RequestFailed({"code": jsonrpc.INTERNAL_ERROR, "message": f"It asked for more {MAX_ROUNDS} times."})
 
     async def request(self, method: str, params: dict[str, Any] | None = None, on_step: Step | None = None) -> Any:
         """Raises ClientError. Whoever gives up cancels it."""
@@ -157,7 +157,7 @@ class Client:
             self._waiting.pop(id, None)
             self._steps.pop(id, None)
         if "error" in answer:
-            raise ClientError(answer["error"] if isinstance(answer["error"], dict) else {})
+            raise RequestFailed(answer["error"] if isinstance(answer["error"], dict) else {})
         result = answer.get("result")
         return result if isinstance(result, dict) else {}
 
@@ -206,13 +206,15 @@ class Client:
             question = question if isinstance(question, dict) else {}
             if question.get("method") != "elicitation/create" or self._answer is None:
                 text = f"It asks for {question.get('method')}, which this client can't give."
-                raise ClientError({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
+                raise RequestFailed({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
             found[key] = await self._answer("elicitation/create", question.get("params") or {})
         return found
 
 
-def _greeting(version: str, server: dict[str, Any], about: dict[str, Any]) -> Greeting:
-    return Greeting(version, server.get("serverInfo", {}), about.get("capabilities", {}), about.get("instructions"))
+def _greeting(version: str, server: dict[str, Any], about: dict[str, Any]) -> ServerDescription:
+    return ServerDescription(
+        version, server.get("serverInfo", {}), about.get("capabilities", {}), about.get("instructions")
+    )
 
 
 def _ignore(params: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from tabrelay.bridge.http import Answer
+from tabrelay.bridge.http import HttpAnswer
 from tabrelay.observe.log_setup import conceal
 
 COMMAND_S: Final = 30.0
@@ -33,7 +33,7 @@ class Credentials(Protocol):
     async def header(self) -> str | None:
         """The header's value, fresh enough to be used now. Raises CredentialsError."""
 
-    async def refused(self, used: str | None, answer: Answer) -> bool:
+    async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         """The server did not take it. True: there is another one now. Raises CredentialsError."""
 
 
@@ -50,7 +50,7 @@ class Fixed:
     async def header(self) -> str | None:
         return self._value
 
-    async def refused(self, used: str | None, answer: Answer) -> bool:
+    async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         return False
 
 
@@ -75,7 +75,7 @@ class TokenFile:
             raise CredentialsError(f"The token file can't be read: {problem}.") from None
         return bearer(token)
 
-    async def refused(self, used: str | None, answer: Answer) -> bool:
+    async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         return await self.header() != used
 
 
@@ -98,7 +98,7 @@ class Command:
                 self._value = bearer(await self._run())
             return self._value
 
-    async def refused(self, used: str | None, answer: Answer) -> bool:
+    async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         async with self._lock:
             if self._value == used:  # else another message asked already
                 self._value = bearer(await self._run())

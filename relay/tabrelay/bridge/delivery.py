@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tabrelay.bridge.messages import Key, Kind, Message
-from tabrelay.bridge.session import Ticket
+from tabrelay.bridge.messages import BridgeMessage, Key, MessageKind
+from tabrelay.bridge.session import SessionSnapshot
 
 
 @dataclass(slots=True)
-class Exchange:
-    message: Message
+class Delivery:
+    message: BridgeMessage
     is_own: bool = False
     """The bridge's, not the client's: it serves to mend something, and is not mended itself."""
 
@@ -45,7 +45,7 @@ class Exchange:
         self.answer = value
 
 
-def is_session_gone(message: Message, ticket: Ticket, status: int, body: bytes) -> bool:
+def is_session_gone(message: BridgeMessage, ticket: SessionSnapshot, status: int, body: bytes) -> bool:
     """Does the server not know the session? 2025-11-25: it MUST answer 404 then.
 
     Many that were restarted say 400 instead, and that no valid session id was given.
@@ -57,6 +57,6 @@ def is_session_gone(message: Message, ticket: Ticket, status: int, body: bytes) 
     return status == 400 and b"session" in body[:2048].lower()
 
 
-def may_repeat_in_new_session(message: Message) -> bool:
+def may_repeat_in_new_session(message: BridgeMessage) -> bool:
     """An answer belongs to a question of the session that is gone."""
-    return message.kind is not Kind.RESPONSE
+    return message.kind is not MessageKind.RESPONSE

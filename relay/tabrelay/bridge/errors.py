@@ -20,7 +20,7 @@ SHOWN_BODY: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class BridgeFault:
     code: int
     text: str
     data: Any = None
@@ -42,31 +42,31 @@ class Failure(Exception):
         self.timeout_ms = timeout_ms
 
 
-def of_failure(failure: Failure, where: str, advice: str = "") -> Fault:
+def of_failure(failure: Failure, where: str, advice: str = "") -> BridgeFault:
     data = {"reason": failure.reason, "code": failure.code}
     if failure.timeout_ms is not None:
-        return Fault(FAILED, f"upstream timed out after {failure.timeout_ms} ms: {where}", data)
+        return BridgeFault(FAILED, f"upstream timed out after {failure.timeout_ms} ms: {where}", data)
     more = f". {advice}" if advice and not failure.is_delivered and failure.code != UNPROVEN else ""
-    return Fault(FAILED, f"upstream request failed: {where}: {failure.reason}{more}", data)
+    return BridgeFault(FAILED, f"upstream request failed: {where}: {failure.reason}{more}", data)
 
 
-def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_s: float | None = None) -> Fault:
+def of_status(status: int, body: bytes, where: str, hint: str = "", retry_after_s: float | None = None) -> BridgeFault:
     """A refusal. If the body is a JSON-RPC error, that is the server's own word and is passed on."""
     try:
         error = load(body)["error"]
         if isinstance(error["code"], int) and isinstance(error["message"], str):
-            return Fault(error["code"], error["message"], error.get("data"))
+            return BridgeFault(error["code"], error["message"], error.get("data"))
     except (ValueError, KeyError, TypeError):
         pass
     data = {"status": status, "body": shown(body)}
     if retry_after_s is not None:
         data["retry_after_ms"] = round(retry_after_s * 1000)
-    return Fault(REFUSED, f"{where}: upstream returned {status}{f'. {hint}' if hint else ''}", data)
+    return BridgeFault(REFUSED, f"{where}: upstream returned {status}{f'. {hint}' if hint else ''}", data)
 
 
-def of_token(body: bytes, where: str, hint: str) -> Fault:
+def of_token(body: bytes, where: str, hint: str) -> BridgeFault:
     """401 once more. Not the server's words alone: the client must see that it is about the token."""
-    return Fault(REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body)})
+    return BridgeFault(REFUSED, f"{where}: upstream returned 401. {hint}", {"status": 401, "body": shown(body)})
 
 
 def shown(body: bytes) -> str:
@@ -74,6 +74,6 @@ def shown(body: bytes) -> str:
     return redact(body[: 4 * SHOWN_BODY].decode(errors="ignore")[:SHOWN_BODY])
 
 
-def of_answer(text: str, where: str, code: str) -> Fault:
+def of_answer(text: str, where: str, code: str) -> BridgeFault:
     """It answered, and it was no answer."""
-    return Fault(FAILED, f"{text}: {where}", {"reason": text, "code": code})
+    return BridgeFault(FAILED, f"{text}: {where}", {"reason": text, "code": code})

@@ -15,18 +15,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tabrelay.bridge import errors
-from tabrelay.bridge.backoff import Again, read_retry_after
+from tabrelay.bridge.backoff import RetryAfter, read_retry_after
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
-from tabrelay.bridge.delivery import Exchange, is_session_gone, may_repeat_in_new_session
-from tabrelay.bridge.errors import Failure, Fault
-from tabrelay.bridge.http import Answer
-from tabrelay.bridge.inbound import Intake
-from tabrelay.bridge.messages import Message, load, make
+from tabrelay.bridge.delivery import Delivery, is_session_gone, may_repeat_in_new_session
+from tabrelay.bridge.errors import BridgeFault, Failure
+from tabrelay.bridge.http import HttpAnswer
+from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.messages import BridgeMessage, load, make
 from tabrelay.bridge.outbound import Outbound, Sent
 from tabrelay.bridge.request_headers import SESSION
-from tabrelay.bridge.response_stream import Streams
-from tabrelay.bridge.session import Session, Ticket
+from tabrelay.bridge.response_stream import ResponseStreams
+from tabrelay.bridge.session import ClientSession, SessionSnapshot
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_PREFIX
 
@@ -49,19 +49,19 @@ class _TryAgain(Exception):
 
 
 class Forwarder:
-    def __init__(self, outbound: Outbound, session: Session, intake: Intake, clock: Clock) -> None:
+    def __init__(self, outbound: Outbound, session: ClientSession, intake: InboundQueue, clock: Clock) -> None:
         self._outbound = outbound
         self._session = session
         self._intake = intake
         self._clock = clock
-        self._streams = Streams(outbound, session, intake, clock)
+        self._streams = ResponseStreams(outbound, session, intake, clock)
         self._numbers = itertools.count(1)
         self._renewing = asyncio.Lock()
         self.on_renewed: Callable[[], None] = lambda: None
 
-    async def forward(self, message: Message, on_written: Callable[[], None] | None = None) -> Fault | None:
+    async def forward(self, message: BridgeMessage, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         """Returns what went wrong, when the requests in the message were told so."""
-        exchange = Exchange(message)
+        exchange = Delivery(message)
         fault = await self._carry(exchange, on_written)
         if fault is None:
             return None
@@ -75,14 +75,14 @@ class Forwarder:
 
     async def ask(self, value: dict[str, Any]) -> Any:
         """A request of the bridge's own; gives the answer, or None."""
-        exchange = Exchange(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
+        exchange = Delivery(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
         fault = await self._carry(exchange)
         if fault is not None:
             log.info("%s: %s", value.get("method"), fault.text)
             return {"error": fault.error}
         return exchange.answer
 
-    async def renew(self, ticket: Ticket) -> None:
+    async def renew(self, ticket: SessionSnapshot) -> None:
         """The ticket's session is gone, as somebody else found out."""
         await self._renew(ticket)
 
@@ -98,7 +98,7 @@ class Forwarder:
 
     # -- one message, until it is through or can't be ------------------------------------------------------------------
 
-    async def _carry(self, exchange: Exchange, on_written: Callable[[], None] | None = None) -> Fault | None:
+    async def _carry(self, exchange: Delivery, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         while True:
             try:
                 needs_session = self._session.is_lost and not self._stands_alone(exchange)
@@ -108,23 +108,23 @@ class Forwarder:
             except _TryAgain:
                 continue
             except CredentialsError as problem:
-                return Fault(errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
+                return BridgeFault(errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
             except Failure as failure:
                 if exchange.is_answered:
                     return None
-                again = Again(exchange.attempt, exchange.message.is_repeatable or not failure.is_delivered)
+                again = RetryAfter(exchange.attempt, exchange.message.is_repeatable or not failure.is_delivered)
                 # The deadline is for all tries together: whoever used it up has none left.
                 wait_s = again.after_failure() if failure.timeout_ms is None else None
                 if wait_s is None:
                     return errors.of_failure(failure, self._outbound.where, self._outbound.advice)
                 await self._pause(exchange, wait_s, failure.reason)
 
-    async def _pause(self, exchange: Exchange, wait_s: float, why: str) -> None:
+    async def _pause(self, exchange: Delivery, wait_s: float, why: str) -> None:
         log.info("%s: %s; trying again in %.1f s", exchange.message.method, why, wait_s)
         exchange.attempt += 1
         await self._clock.sleep(wait_s)
 
-    async def _attempt(self, exchange: Exchange, on_written: Callable[[], None] | None) -> Fault | None:
+    async def _attempt(self, exchange: Delivery, on_written: Callable[[], None] | None) -> BridgeFault | None:
         ticket = self._session.ticket()
         async with self._outbound.post(exchange.message, ticket, on_written) as sent:
             answer = sent.answer
@@ -135,7 +135,7 @@ class Forwarder:
         await self._refused(exchange, sent)
         return await self._mend(exchange, answer, body, ticket) or self._refusal(exchange, answer, body)
 
-    async def _success(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
+    async def _success(self, exchange: Delivery, answer: HttpAnswer, ticket: SessionSnapshot) -> BridgeFault | None:
         if not exchange.wants_answer:
             await answer.read(errors.ERROR_BODY)
             return None
@@ -156,7 +156,7 @@ class Forwarder:
             return errors.of_answer("upstream answered another request than it was asked", where, "NO_ANSWER")
         return None
 
-    async def _refused(self, exchange: Exchange, sent: Sent) -> None:
+    async def _refused(self, exchange: Delivery, sent: Sent) -> None:
         """401, or 403 because the token allows too little: once each, get another token."""
         may = False
         if sent.answer.status == 401:
@@ -166,7 +166,9 @@ class Forwarder:
         if may and await self._outbound.refused(sent):
             raise _TryAgain
 
-    async def _mend(self, exchange: Exchange, answer: Answer, body: bytes, ticket: Ticket) -> Fault | None:
+    async def _mend(
+        self, exchange: Delivery, answer: HttpAnswer, body: bytes, ticket: SessionSnapshot
+    ) -> BridgeFault | None:
         """Remove the reason for a refusal, if that is possible, and try again. Gives what stood in the way of that."""
         message = exchange.message
         if is_session_gone(message, ticket, answer.status, body) and not exchange.is_own and not exchange.was_renewed:
@@ -180,13 +182,13 @@ class Forwarder:
             await self._learn(message)
             raise _TryAgain
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
-        wait_s = Again(exchange.attempt, message.is_repeatable).after_status(answer.status, retry_after_s)
+        wait_s = RetryAfter(exchange.attempt, message.is_repeatable).after_status(answer.status, retry_after_s)
         if wait_s is not None:
             await self._pause(exchange, wait_s, f"HTTP {answer.status}")
             raise _TryAgain
         return None
 
-    def _refusal(self, exchange: Exchange, answer: Answer, body: bytes) -> Fault:
+    def _refusal(self, exchange: Delivery, answer: HttpAnswer, body: bytes) -> BridgeFault:
         where = self._outbound.where
         if answer.status == 401:
             return errors.of_token(body, where, self._outbound.hint)
@@ -199,11 +201,11 @@ class Forwarder:
     # -- on the bridge's own account -----------------------------------------------------------------------------------
 
     @staticmethod
-    def _stands_alone(exchange: Exchange) -> bool:
+    def _stands_alone(exchange: Delivery) -> bool:
         """Needs no session, or makes one."""
         return exchange.is_own or exchange.message.is_modern or exchange.message.method == "initialize"
 
-    async def _renew(self, ticket: Ticket | None = None) -> Fault | None:
+    async def _renew(self, ticket: SessionSnapshot | None = None) -> BridgeFault | None:
         """Open a session in the place of the ticket's, or of one that is lost already. All who miss it share it."""
         async with self._renewing:
             if ticket is not None:
@@ -216,14 +218,16 @@ class Forwarder:
             if "error" in answer:
                 self._session.is_lost = True
                 error = answer["error"]
-                return Fault(error["code"], f"No new session could be opened: {error['message']}", error.get("data"))
-            await self._carry(Exchange(make(jsonrpc.notification("notifications/initialized")), is_own=True))
+                return BridgeFault(
+                    error["code"], f"No new session could be opened: {error['message']}", error.get("data")
+                )
+            await self._carry(Delivery(make(jsonrpc.notification("notifications/initialized")), is_own=True))
             for message in self._session.kept():
                 await self.ask(json.loads(message.raw))
         self.on_renewed()
         return None
 
-    async def _learn(self, call: Message) -> None:
+    async def _learn(self, call: BridgeMessage) -> None:
         """Read the list of tools: one of them wants headers that we did not know of."""
         meta = {name: value for name, value in call.params["_meta"].items() if name.startswith(META_PREFIX)}
         cursor: dict[str, Any] = {}

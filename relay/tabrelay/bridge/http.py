@@ -29,7 +29,7 @@ MAX_IDLE_CONNECTIONS: Final = 20
 MAX_LEFT: Final = 8  # clients of addresses where the relay was before
 
 
-class Answer:
+class HttpAnswer:
     """The head of an answer, and its body as it comes."""
 
     def __init__(self, response: httpx2.Response, idle_ms: int | None) -> None:
@@ -72,7 +72,7 @@ class Answer:
         return b"".join(parts), True
 
 
-class Upstream:
+class HttpEndpoint:
     """Requests to one address, with as many connections as are needed at a time."""
 
     def __init__(self, address: Callable[[], Address]) -> None:
@@ -101,7 +101,7 @@ class Upstream:
         deadline_ms: int | None,
         idle_ms: int | None,
         on_written: Callable[[], None] | None = None,
-    ) -> AsyncIterator[Answer]:
+    ) -> AsyncIterator[HttpAnswer]:
         """`deadline_ms`: until the answer begins. `idle_ms`: the longest silence within it."""
         address = self._address()
         key = key_to_prove(address, headers.get("authorization"))
@@ -125,11 +125,11 @@ class Upstream:
                 )
                 response = await _send(client, request)
         try:
-            yield Answer(response, idle_ms)
+            yield HttpAnswer(response, idle_ms)
         finally:
             await response.aclose()
 
-    def forget(self, answer: Answer) -> bool:
+    def forget(self, answer: HttpAnswer) -> bool:
         """The server refused what this request showed. True: that was a client proof, and the next one will be new."""
         return self._proven is not None and self._proven.forget(answer.asked("authorization"))
 

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tabrelay.bridge.delivery import Exchange
-from tabrelay.bridge.messages import Message, answered, dump, elements, load, on_one_line
+from tabrelay.bridge.delivery import Delivery
+from tabrelay.bridge.messages import BridgeMessage, answered, dump, elements, load, on_one_line
 from tabrelay.bridge.parsing import parsed
-from tabrelay.bridge.session import Session, Ticket
-from tabrelay.bridge.sse_parser import Event
-from tabrelay.bridge.tool_headers import Params
+from tabrelay.bridge.session import ClientSession, SessionSnapshot
+from tabrelay.bridge.sse_parser import SseEvent
+from tabrelay.bridge.tool_headers import ToolHeaders
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -25,19 +25,19 @@ EVENT_TYPES: Final = ("message", "completion")
 Deliver = Callable[[bytes, Any], Awaitable[None]]
 
 
-class Intake:
-    def __init__(self, session: Session, params: Params, deliver: Deliver) -> None:
+class InboundQueue:
+    def __init__(self, session: ClientSession, params: ToolHeaders, deliver: Deliver) -> None:
         """`deliver` gets each message on one line, and as a value."""
         self._session = session
         self._params = params
         self._deliver = deliver
 
-    async def event(self, event: Event, exchange: Exchange | None, ticket: Ticket) -> None:
+    async def event(self, event: SseEvent, exchange: Delivery | None, ticket: SessionSnapshot) -> None:
         """`exchange`: of the request whose answer the stream is; the server's own stream has none."""
         if event.type in EVENT_TYPES:
             await self.body(event.data, exchange, ticket)
 
-    async def body(self, raw: bytes, exchange: Exchange | None, ticket: Ticket) -> bool:
+    async def body(self, raw: bytes, exchange: Delivery | None, ticket: SessionSnapshot) -> bool:
         """A message, or an array of them. False if it is neither."""
         try:
             value, parts = await parsed(_read, raw)
@@ -58,7 +58,7 @@ class Intake:
         value = {"jsonrpc": "2.0", "id": id, "error": error}
         await self._deliver(dump(value), value)
 
-    async def _message(self, raw: bytes, value: Any, exchange: Exchange | None, ticket: Ticket) -> None:
+    async def _message(self, raw: bytes, value: Any, exchange: Delivery | None, ticket: SessionSnapshot) -> None:
         key = answered(value)
         if exchange is not None and key is not None:
             if value["id"] is None and "error" in value and len(exchange.waiting) == 1:
@@ -71,7 +71,7 @@ class Intake:
                 raw = self._notice(raw, value, exchange.message, ticket)
         await self._deliver(on_one_line(raw), value)
 
-    def _notice(self, raw: bytes, value: Any, message: Message, ticket: Ticket) -> bytes:
+    def _notice(self, raw: bytes, value: Any, message: BridgeMessage, ticket: SessionSnapshot) -> bytes:
         """What the bridge must know of an answer. Gives the answer as the client may see it."""
         if "result" not in value:
             return raw

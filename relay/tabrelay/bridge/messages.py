@@ -39,7 +39,7 @@ REPEATABLE: Final = frozenset(
 Key = tuple[str, Any]
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     REQUEST = auto()
     NOTIFICATION = auto()
     RESPONSE = auto()
@@ -56,11 +56,11 @@ class Malformed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BridgeMessage:
     """`ids`: of the requests in it, as they came; each wants one answer."""
 
     raw: bytes
-    kind: Kind
+    kind: MessageKind
     method: str | None
     params: dict[str, Any]
     ids: tuple[Any, ...]
@@ -74,9 +74,9 @@ class Message:
     @property
     def is_repeatable(self) -> bool:
         """May it be sent again when nobody knows whether it arrived?"""
-        if self.kind is Kind.REQUEST:
+        if self.kind is MessageKind.REQUEST:
             return self.method in REPEATABLE
-        return self.kind is Kind.NOTIFICATION
+        return self.kind is MessageKind.NOTIFICATION
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -90,7 +90,7 @@ def key(id: Any) -> Key:
     return type(id).__name__, id if not isinstance(id, list | dict) else None
 
 
-def parse(raw: bytes) -> Message:
+def parse(raw: bytes) -> BridgeMessage:
     """Read what the client wrote. Raises Malformed."""
     try:
         value = load(raw)
@@ -101,11 +101,11 @@ def parse(raw: bytes) -> Message:
             raise Malformed(jsonrpc.INVALID_REQUEST, "An empty array is not a message.")
         parts = [_one(raw, item) for item in value]
         ids = tuple(id for part in parts for id in part.ids)
-        return Message(raw, Kind.BATCH, None, {}, ids, None)
+        return BridgeMessage(raw, MessageKind.BATCH, None, {}, ids, None)
     return _one(raw, value)
 
 
-def _one(raw: bytes, value: Any) -> Message:
+def _one(raw: bytes, value: Any) -> BridgeMessage:
     if not isinstance(value, dict):
         raise Malformed(jsonrpc.INVALID_REQUEST, "A message is a JSON object.")
     method = value.get("method")
@@ -115,10 +115,10 @@ def _one(raw: bytes, value: Any) -> Message:
         if "id" in value:
             if (flaw := id_flaw(value["id"])) is not None:
                 raise Malformed(jsonrpc.INVALID_REQUEST, flaw)
-            return Message(raw, Kind.REQUEST, method, params, (value["id"],), _version(params))
-        return Message(raw, Kind.NOTIFICATION, method, params, (), _version(params))
+            return BridgeMessage(raw, MessageKind.REQUEST, method, params, (value["id"],), _version(params))
+        return BridgeMessage(raw, MessageKind.NOTIFICATION, method, params, (), _version(params))
     if "id" in value and ("result" in value or "error" in value):
-        return Message(raw, Kind.RESPONSE, None, {}, (), None)
+        return BridgeMessage(raw, MessageKind.RESPONSE, None, {}, (), None)
     raise Malformed(jsonrpc.INVALID_REQUEST, "A message has a method, or the result or error of one.", _id(value))
 
 
@@ -140,7 +140,7 @@ def _version(params: dict[str, Any]) -> str | None:
     return version if isinstance(version, str) and version not in LEGACY_VERSIONS else None
 
 
-def make(value: dict[str, Any]) -> Message:
+def make(value: dict[str, Any]) -> BridgeMessage:
     """A message of the bridge's own."""
     return _one(dump(value), value)
 

@@ -12,17 +12,17 @@ from typing import Final
 
 from tabrelay.bridge import request_headers
 from tabrelay.bridge.credentials import Credentials
-from tabrelay.bridge.http import Answer, Upstream
-from tabrelay.bridge.messages import Message
-from tabrelay.bridge.session import Ticket
-from tabrelay.bridge.tool_headers import Params
+from tabrelay.bridge.http import HttpAnswer, HttpEndpoint
+from tabrelay.bridge.messages import BridgeMessage
+from tabrelay.bridge.session import SessionSnapshot
+from tabrelay.bridge.tool_headers import ToolHeaders
 
 END_MS: Final = 1000
 UNENDING: Final = "subscriptions/listen"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OutboundLimits:
     timeout_ms: int = 300_000
     """Until an answer begins, and the longest silence within it."""
 
@@ -33,18 +33,20 @@ class Limits:
 class Sent:
     """An answer, and the Authorization that its request had."""
 
-    answer: Answer
+    answer: HttpAnswer
     authorization: str | None
 
 
 class Outbound:
-    def __init__(self, upstream: Upstream, credentials: Credentials, given: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self, upstream: HttpEndpoint, credentials: Credentials, given: Mapping[str, str], limits: OutboundLimits
+    ) -> None:
         """`given`: headers of the user's."""
         self._upstream = upstream
         self._credentials = credentials
         self._given = given
         self.limits = limits
-        self.params = Params()
+        self.params = ToolHeaders()
 
     @property
     def where(self) -> str:
@@ -60,7 +62,7 @@ class Outbound:
 
     @contextlib.asynccontextmanager
     async def post(
-        self, message: Message, ticket: Ticket, on_written: Callable[[], None] | None = None
+        self, message: BridgeMessage, ticket: SessionSnapshot, on_written: Callable[[], None] | None = None
     ) -> AsyncIterator[Sent]:
         idle_ms = None if message.method == UNENDING else self.limits.timeout_ms
         authorization = await self._credentials.header()
@@ -71,7 +73,7 @@ class Outbound:
             yield Sent(answer, authorization)
 
     @contextlib.asynccontextmanager
-    async def stream(self, ticket: Ticket, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
+    async def stream(self, ticket: SessionSnapshot, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
         """The server's own stream (patient: it may be silent for ever), or the rest of one that broke."""
         authorization = await self._credentials.header()
         wanted = request_headers.for_stream(self._with(authorization), ticket, last_id)
@@ -81,7 +83,7 @@ class Outbound:
         ) as answer:
             yield Sent(answer, authorization)
 
-    async def end(self, ticket: Ticket) -> None:
+    async def end(self, ticket: SessionSnapshot) -> None:
         wanted = request_headers.for_end(self._with(await self._credentials.header()), ticket)
         async with self._upstream.open("DELETE", wanted, deadline_ms=END_MS, idle_ms=END_MS):
             pass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tabrelay.bridge.messages import Message
-from tabrelay.bridge.session import Ticket
-from tabrelay.bridge.tool_headers import Params
+from tabrelay.bridge.messages import BridgeMessage
+from tabrelay.bridge.session import SessionSnapshot
+from tabrelay.bridge.tool_headers import ToolHeaders
 from tabrelay.http.param_headers import encode
 
 SESSION: Final = "mcp-session-id"
@@ -26,7 +26,9 @@ _NAMES: Final = {
 }
 
 
-def for_post(given: Mapping[str, str], message: Message, ticket: Ticket, params: Params) -> dict[str, str]:
+def for_post(
+    given: Mapping[str, str], message: BridgeMessage, ticket: SessionSnapshot, params: ToolHeaders
+) -> dict[str, str]:
     """`given`: the user's own, which never stand in the way of those that the protocol needs."""
     headers = {**given, **_BODY}
     if message.is_modern:
@@ -38,23 +40,23 @@ def for_post(given: Mapping[str, str], message: Message, ticket: Ticket, params:
     return headers | _place(ticket)
 
 
-def for_stream(given: Mapping[str, str], ticket: Ticket, last_id: str | None = None) -> dict[str, str]:
+def for_stream(given: Mapping[str, str], ticket: SessionSnapshot, last_id: str | None = None) -> dict[str, str]:
     headers = {**given, "accept": "text/event-stream", "cache-control": "no-store", **_place(ticket)}
     if last_id is not None:
         headers[LAST_EVENT] = last_id
     return headers
 
 
-def for_end(given: Mapping[str, str], ticket: Ticket) -> dict[str, str]:
+def for_end(given: Mapping[str, str], ticket: SessionSnapshot) -> dict[str, str]:
     return {**given, **_place(ticket)}
 
 
-def _place(ticket: Ticket) -> dict[str, str]:
+def _place(ticket: SessionSnapshot) -> dict[str, str]:
     found = {SESSION: ticket.id, VERSION: ticket.version}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _envelope(message: Message, params: Params) -> dict[str, str]:
+def _envelope(message: BridgeMessage, params: ToolHeaders) -> dict[str, str]:
     assert message.version is not None
     headers = {VERSION: encode(message.version), "mcp-method": encode(message.method or "")}
     name = message.params.get(_NAMES.get(message.method or "", ""))

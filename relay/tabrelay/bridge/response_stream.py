@@ -9,29 +9,29 @@ from typing import Final
 from tabrelay.bridge import errors
 from tabrelay.bridge.backoff import listen_wait_s
 from tabrelay.bridge.clock import Clock
-from tabrelay.bridge.delivery import Exchange
-from tabrelay.bridge.errors import Failure, Fault
-from tabrelay.bridge.http import Answer
-from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.delivery import Delivery
+from tabrelay.bridge.errors import BridgeFault, Failure
+from tabrelay.bridge.http import HttpAnswer
+from tabrelay.bridge.inbound import InboundQueue
 from tabrelay.bridge.outbound import Outbound
-from tabrelay.bridge.session import Session, Ticket
-from tabrelay.bridge.sse_parser import Events, EventTooLarge
+from tabrelay.bridge.session import ClientSession, SessionSnapshot
+from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
 
 RESUME_TRIES: Final = 10
 RESUME_S: Final = 1.0
 LINGER_S: Final = 0.5
 
 
-class Streams:
-    def __init__(self, outbound: Outbound, session: Session, intake: Intake, clock: Clock) -> None:
+class ResponseStreams:
+    def __init__(self, outbound: Outbound, session: ClientSession, intake: InboundQueue, clock: Clock) -> None:
         self._outbound = outbound
         self._session = session
         self._intake = intake
         self._clock = clock
 
-    async def read(self, exchange: Exchange, answer: Answer, ticket: Ticket) -> Fault | None:
+    async def read(self, exchange: Delivery, answer: HttpAnswer, ticket: SessionSnapshot) -> BridgeFault | None:
         """Until the request is answered, or can't be."""
-        events = Events(self._outbound.limits.max_event)
+        events = SseParser(self._outbound.limits.max_event)
         fault = await self._to_end(exchange, answer, events, ticket)
         failures = 0
         # 2025-11-25: the server MAY close the connection once it gave an event id, and the client comes back for the
@@ -47,12 +47,14 @@ class Streams:
             failures = 0 if events.last_id != before else failures + 1
         return fault
 
-    def _wait_s(self, failures: int, events: Events) -> float:
+    def _wait_s(self, failures: int, events: SseParser) -> float:
         if failures:
             return listen_wait_s(failures, self._clock.chance())
         return RESUME_S if events.retry_ms is None else events.retry_ms / 1000
 
-    async def _resume(self, exchange: Exchange, events: Events, ticket: Ticket) -> tuple[Fault | None, bool]:
+    async def _resume(
+        self, exchange: Delivery, events: SseParser, ticket: SessionSnapshot
+    ) -> tuple[BridgeFault | None, bool]:
         """Gives what is wrong now, and whether another try could help."""
         where = self._outbound.where
         try:
@@ -69,10 +71,12 @@ class Streams:
         except Failure as failure:
             return errors.of_failure(failure, where), True
 
-    async def _to_end(self, exchange: Exchange, answer: Answer, events: Events, ticket: Ticket) -> Fault | None:
+    async def _to_end(
+        self, exchange: Delivery, answer: HttpAnswer, events: SseParser, ticket: SessionSnapshot
+    ) -> BridgeFault | None:
         """Until the stream ends, or everything was answered and it does not end by itself."""
         where = self._outbound.where
-        fault: Fault | None = errors.of_answer("No valid JSON-RPC response in SSE stream", where, "NO_ANSWER")
+        fault: BridgeFault | None = errors.of_answer("No valid JSON-RPC response in SSE stream", where, "NO_ANSWER")
         try:
             async with asyncio.timeout(None) as patience, contextlib.aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:

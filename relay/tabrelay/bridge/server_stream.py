@@ -16,16 +16,16 @@ from tabrelay.bridge.backoff import LISTEN_FIRST_S, LISTEN_TRIES, listen_wait_s
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.errors import Failure
-from tabrelay.bridge.http import Answer
-from tabrelay.bridge.inbound import Intake
+from tabrelay.bridge.http import HttpAnswer
+from tabrelay.bridge.inbound import InboundQueue
 from tabrelay.bridge.outbound import Outbound
-from tabrelay.bridge.session import Ticket
-from tabrelay.bridge.sse_parser import Events, EventTooLarge
+from tabrelay.bridge.session import SessionSnapshot
+from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
 
 log = logging.getLogger("tabrelay.bridge")
 
 
-class Ended(Enum):
+class StreamEnd(Enum):
     """How one try ended."""
 
     CLEAN = auto()
@@ -35,15 +35,21 @@ class Ended(Enum):
     """The session: the stream was there before, and now nobody knows us."""
 
 
-class Listener:
-    def __init__(self, outbound: Outbound, intake: Intake, clock: Clock, on_gone: Callable[[Ticket], Awaitable[None]]):
+class ServerStream:
+    def __init__(
+        self,
+        outbound: Outbound,
+        intake: InboundQueue,
+        clock: Clock,
+        on_gone: Callable[[SessionSnapshot], Awaitable[None]],
+    ):
         self._outbound = outbound
         self._intake = intake
         self._clock = clock
         self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, ticket: Ticket) -> None:
+    def start(self, ticket: SessionSnapshot) -> None:
         """In the place of the one before, if there is one."""
         self.stop()
         self._task = asyncio.create_task(self.run(ticket))
@@ -53,23 +59,23 @@ class Listener:
             self._task.cancel()
             self._task = None
 
-    async def run(self, ticket: Ticket) -> None:
-        events = Events(self._outbound.limits.max_event)
+    async def run(self, ticket: SessionSnapshot) -> None:
+        events = SseParser(self._outbound.limits.max_event)
         failures = 0
         was_open = False
         while failures < LISTEN_TRIES:
             ended, is_open = await self._try(ticket, events, was_open)
             was_open = was_open or is_open
-            if ended is Ended.OFF:
+            if ended is StreamEnd.OFF:
                 log.info("The server has no stream of its own")
                 return
-            if ended is Ended.GONE:
+            if ended is StreamEnd.GONE:
                 # Not in this task: the new session starts another listener, which ends this one.
                 self._task = None
                 await self._on_gone(ticket)
                 return
             failures = 0 if is_open else failures
-            if ended is Ended.CLEAN:
+            if ended is StreamEnd.CLEAN:
                 wait_s = LISTEN_FIRST_S if events.retry_ms is None else events.retry_ms / 1000
             else:
                 failures += 1
@@ -78,7 +84,7 @@ class Listener:
                 await self._clock.sleep(wait_s)
         log.warning("The server's own stream failed %d times in a row: doing without it", failures)
 
-    async def _try(self, ticket: Ticket, events: Events, was_open: bool) -> tuple[Ended, bool]:
+    async def _try(self, ticket: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
         """How it ended, and whether it was open in between."""
         is_open = False
         try:
@@ -87,19 +93,19 @@ class Listener:
                 if answer.is_success and answer.content_type == "text/event-stream":
                     is_open = True
                     await self._read(answer, events, ticket)
-                    return Ended.CLEAN, True
+                    return StreamEnd.CLEAN, True
             if answer.status == 401:
                 await self._outbound.refused(sent)
-                return Ended.FAILED, False
+                return StreamEnd.FAILED, False
             return _verdict(answer, was_open and ticket.id is not None), False
         except (Failure, CredentialsError) as problem:
             log.debug("The server's own stream: %s", problem)
-            return Ended.FAILED, is_open
+            return StreamEnd.FAILED, is_open
         except EventTooLarge:
             log.warning("The server's own stream had an event that is too large (see --max-buffer)")
-            return Ended.FAILED, is_open
+            return StreamEnd.FAILED, is_open
 
-    async def _read(self, answer: Answer, events: Events, ticket: Ticket) -> None:
+    async def _read(self, answer: HttpAnswer, events: SseParser, ticket: SessionSnapshot) -> None:
         events.restart()
         async with contextlib.aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
@@ -109,9 +115,9 @@ class Listener:
                 await self._intake.event(last, None, ticket)
 
 
-def _verdict(answer: Answer, had_session: bool) -> Ended:
+def _verdict(answer: HttpAnswer, had_session: bool) -> StreamEnd:
     if answer.status == 404 and had_session:
-        return Ended.GONE
+        return StreamEnd.GONE
     if answer.status == 429 or answer.status >= 500:
-        return Ended.FAILED
-    return Ended.OFF
+        return StreamEnd.FAILED
+    return StreamEnd.OFF

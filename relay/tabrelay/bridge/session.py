@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tabrelay.bridge.messages import Kind, Message
+from tabrelay.bridge.messages import BridgeMessage, MessageKind
 
 MAX_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class SessionSnapshot:
     """The session that a message was sent in: by now another one may be there."""
 
     id: str | None
@@ -23,30 +23,30 @@ class Ticket:
     number: int
 
 
-class Session:
+class ClientSession:
     def __init__(self) -> None:
-        self.opening: Message | None = None
+        self.opening: BridgeMessage | None = None
         self.is_lost = False
         """The server does not know us (any more), and the client does not know that."""
         self._id: str | None = None
         self._version: str | None = None
         self._number = 0
-        self._kept: dict[str, Message] = {}
+        self._kept: dict[str, BridgeMessage] = {}
 
-    def ticket(self) -> Ticket:
-        return Ticket(self._id, self._version, self._number)
+    def ticket(self) -> SessionSnapshot:
+        return SessionSnapshot(self._id, self._version, self._number)
 
-    def is_current(self, ticket: Ticket) -> bool:
+    def is_current(self, ticket: SessionSnapshot) -> bool:
         return ticket.number == self._number
 
-    def open(self, message: Message) -> None:
+    def open(self, message: BridgeMessage) -> None:
         """The client begins anew."""
         self.opening = message
         self._kept.clear()
         self._forget()
         self.is_lost = False
 
-    def heard(self, ticket: Ticket, id: str | None) -> None:
+    def heard(self, ticket: SessionSnapshot, id: str | None) -> None:
         """A successful answer carried this session id. The first one counts."""
         if id and self._id is None and self.is_current(ticket):
             self._id = id
@@ -57,15 +57,15 @@ class Session:
         self._version = version if isinstance(version, str) and version.isascii() and version.isprintable() else None
         self.is_lost = False
 
-    def lose(self, ticket: Ticket) -> None:
+    def lose(self, ticket: SessionSnapshot) -> None:
         """The server does not know the ticket's session."""
         if self.is_current(ticket):
             self._forget()
             self.is_lost = self.opening is not None
 
-    def keep(self, message: Message) -> None:
+    def keep(self, message: BridgeMessage) -> None:
         """Remember what a new session must be told again, when the server has accepted it."""
-        if message.kind is not Kind.REQUEST or message.is_modern:
+        if message.kind is not MessageKind.REQUEST or message.is_modern:
             return
         uri = f"resource {message.params.get('uri')}"
         if message.method == "logging/setLevel":
@@ -75,7 +75,7 @@ class Session:
         elif message.method == "resources/unsubscribe":
             self._kept.pop(uri, None)
 
-    def kept(self) -> tuple[Message, ...]:
+    def kept(self) -> tuple[BridgeMessage, ...]:
         return tuple(self._kept.values())
 
     def _forget(self) -> None:

@@ -22,12 +22,12 @@ class EventTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     type: str
     data: bytes
 
 
-class Events:
+class SseParser:
     """Feed it chunks; it gives events that have data. `last_id` and `retry_ms` are what the server said of resuming."""
 
     def __init__(self, limit: int, last_id: str | None = None) -> None:
@@ -39,7 +39,7 @@ class Events:
         self._after_cr = False
         self.restart()
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         if not chunk:
             return
         if self._after_cr:
@@ -65,20 +65,20 @@ class Events:
         self._type, self._id, self._size = "", self.last_id, 0
         self._after_cr, self._is_first = False, True
 
-    def close(self) -> Event | None:
+    def close(self) -> SseEvent | None:
         """What was begun when the stream ended. Its id does not count: it may not be whole."""
         if self._line:
             self._field(b"".join(self._line))
             self._line.clear()
         data = b"\n".join(self._data)
-        return Event(self._type or "message", data) if data else None
+        return SseEvent(self._type or "message", data) if data else None
 
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > self._limit:
             raise EventTooLarge
 
-    def _take(self, line: bytes) -> Event | None:
+    def _take(self, line: bytes) -> SseEvent | None:
         if self._is_first:
             line = line.removeprefix(_BOM)
             self._is_first = False
@@ -88,7 +88,7 @@ class Events:
         data, type = b"\n".join(self._data), self._type or "message"
         self._data.clear()
         self._type, self._size, self.last_id = "", 0, self._id
-        return Event(type, data) if data else None
+        return SseEvent(type, data) if data else None
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")

@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from tabrelay.bridge.messages import Message, dump
+from tabrelay.bridge.messages import BridgeMessage, dump
 from tabrelay.http import param_headers
 
 MAX_TOOLS: Final = 10_000
 
 
-class Params:
+class ToolHeaders:
     def __init__(self) -> None:
-        self._tools: dict[str, tuple[param_headers.Mirror, ...]] = {}
+        self._tools: dict[str, tuple[param_headers.ParamHeader, ...]] = {}
 
-    def headers(self, message: Message) -> dict[str, str]:
+    def headers(self, message: BridgeMessage) -> dict[str, str]:
         """`Mcp-Param-*` of a tool call."""
         name = message.params.get("name")
         wanted = self._tools.get(name, ()) if isinstance(name, str) else ()

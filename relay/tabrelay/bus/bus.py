@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class BusMessage:
     """What came. `reply`: where an answer goes, if one is wanted."""
 
     subject: str
@@ -24,7 +24,7 @@ class Message:
 OnReply = Callable[[bytes | None], None]
 
 
-class Backplane(Protocol):
+class Bus(Protocol):
     """One connection to a bus. Everything but `start` and `stop` returns at once: what is sent leaves in order, and so
     do wishes to listen, so that an answer to the next message is not missed."""
 
@@ -45,7 +45,7 @@ class Backplane(Protocol):
     async def stop(self) -> None:
         """Send what is queued, then leave."""
 
-    def listen(self, subject: str, on_message: Callable[[Message], None]) -> Callable[[], None]:
+    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         """Hear what is sent to `subject`, also after the bus was lost and found again; gives the way to stop it."""
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.bus import envelope
-from tabrelay.bus.bus import Backplane, BusDown, Message
+from tabrelay.bus.bus import Bus, BusDown, BusMessage
 from tabrelay.bus.envelope import Assembly, BadEnvelope
-from tabrelay.bus.redelivery import Kept, Once, Repeats
+from tabrelay.bus.redelivery import Once, ReceivedOnce, Redelivery
 from tabrelay.bus.subjects import HALL, Subjects
 
 log = logging.getLogger(__name__)
@@ -50,12 +50,12 @@ class Node:
     about: dict[str, Any]
 
 
-class Cluster:
+class Membership:
     """This node's place among the others."""
 
     def __init__(
         self,
-        bus: Backplane,
+        bus: Bus,
         key: bytes,
         about: Callable[[], dict[str, Any]] = dict,
         beat_s: float = BEAT_S,
@@ -81,7 +81,7 @@ class Cluster:
         self._raw_handlers: dict[str, RawHandler] = {}
         self._questions: dict[str, Question] = {}
         self._assembly = Assembly()
-        self._repeats = Repeats(keep_s)
+        self._repeats = Redelivery(keep_s)
         self._once = Once()
         self._numbers = itertools.count(1)
         self._strangers: set[str] = set()
@@ -160,7 +160,7 @@ class Cluster:
         else:
             self._repeat(node, kept)
 
-    def _repeat(self, node: str, *missed: Kept) -> None:
+    def _repeat(self, node: str, *missed: ReceivedOnce) -> None:
         with suppress(BusDown):
             for kept in missed:
                 self.send(node, kept.header, kept.payload)
@@ -202,10 +202,10 @@ class Cluster:
 
     # -- from other nodes ---------------------------------------------------------------------------------------------
 
-    def _received(self, message: Message) -> None:
+    def _received(self, message: BusMessage) -> None:
         self._take(message)
 
-    def _asked(self, message: Message) -> None:
+    def _asked(self, message: BusMessage) -> None:
         header = self._take(message)
         if header is None or header["op"] != "ask" or not message.reply:
             return
@@ -218,7 +218,7 @@ class Cluster:
             data = envelope.pack({"nothing": True, "op": "answer", "from": self.id})
         self.bus.answer(message.reply, data)
 
-    def _take(self, message: Message) -> dict[str, Any] | None:
+    def _take(self, message: BusMessage) -> dict[str, Any] | None:
         try:
             data = self._assembly.add(message.data)
             if data is None:
@@ -269,7 +269,7 @@ class Cluster:
         for id in self.nodes:
             self._repeat(id, *self._repeats.due(id, now))
 
-    def _greeted(self, message: Message) -> None:
+    def _greeted(self, message: BusMessage) -> None:
         """Relays whose secrets differ share a bus and nothing else, which somebody may not have meant."""
         with suppress(BadEnvelope):
             header, _ = envelope.unpack(message.data)
@@ -314,7 +314,7 @@ class Cluster:
     def _say(self, header: dict[str, Any]) -> None:
         self.bus.send(self.subjects.beats, envelope.pack(header))
 
-    def _beat(self, message: Message) -> None:
+    def _beat(self, message: BusMessage) -> None:
         try:
             header, _ = envelope.unpack(message.data)
         except BadEnvelope:

@@ -7,27 +7,27 @@ import itertools
 from collections.abc import Callable
 from typing import Final
 
-from tabrelay.bus.bus import BusDown, Message, OnReply
+from tabrelay.bus.bus import BusDown, BusMessage, OnReply
 
 MAX_PAYLOAD: Final = 1024 * 1024
 
 
-class Hub:
+class MemoryBroker:
     """What every `Memory` of it shares. `cut` and `mend` are what a lost server and its return are to the real one, to
     which nodes come back one after the other."""
 
     def __init__(self) -> None:
-        self._listeners: dict[str, dict[int, tuple[Memory, Callable[[Message], None]]]] = {}
+        self._listeners: dict[str, dict[int, tuple[MemoryBus, Callable[[BusMessage], None]]]] = {}
         self._ids = itertools.count(1)
-        self.nodes: list[Memory] = []
+        self.nodes: list[MemoryBus] = []
         self.in_vain = 0  # messages that somebody wanted an answer to, and nobody heard
         self._is_cut = False
-        self._back: set[Memory] = set()  # of those that were cut off
+        self._back: set[MemoryBus] = set()  # of those that were cut off
 
-    def join(self, node: Memory) -> None:
+    def join(self, node: MemoryBus) -> None:
         self.nodes.append(node)
 
-    def leave(self, node: Memory) -> None:
+    def leave(self, node: MemoryBus) -> None:
         if node in self.nodes:
             self.nodes.remove(node)
         self._back.discard(node)
@@ -35,7 +35,7 @@ class Hub:
             for id in [id for id, (owner, _) in listeners.items() if owner is node]:
                 del listeners[id]
 
-    def listen(self, node: Memory, subject: str, on_message: Callable[[Message], None]) -> Callable[[], None]:
+    def listen(self, node: MemoryBus, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         id = next(self._ids)
         listeners = self._listeners.setdefault(subject, {})
         listeners[id] = (node, on_message)
@@ -47,10 +47,10 @@ class Hub:
 
         return close
 
-    def reaches(self, node: Memory) -> bool:
+    def reaches(self, node: MemoryBus) -> bool:
         return not self._is_cut or node in self._back
 
-    def deliver(self, message: Message, on_nobody: Callable[[], None] | None) -> None:
+    def deliver(self, message: BusMessage, on_nobody: Callable[[], None] | None) -> None:
         listeners = self._listeners.get(message.subject, {})
         hearers = [id for id, (node, _) in listeners.items() if self.reaches(node)]
         loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class Hub:
             self.in_vain += 1
             loop.call_soon(on_nobody)
 
-    def _hear(self, id: int, message: Message) -> None:
+    def _hear(self, id: int, message: BusMessage) -> None:
         """Nobody hears what comes after they stopped listening, or while the bus is not there."""
         node, hear = self._listeners.get(message.subject, {}).get(id, (None, None))
         if node is not None and hear is not None and self.reaches(node):
@@ -72,7 +72,7 @@ class Hub:
         for node in list(self.nodes):
             node.on_state(False)
 
-    def mend(self, *first: Memory) -> None:
+    def mend(self, *first: MemoryBus) -> None:
         """All of them are back, or these, and the others later."""
         back = [node for node in first or self.nodes if not self.reaches(node)]
         self._back.update(first)
@@ -81,12 +81,12 @@ class Hub:
             node.on_state(True)
 
 
-class Memory:
+class MemoryBus:
     """One node's end of a `Hub`."""
 
     max_payload = MAX_PAYLOAD
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: MemoryBroker) -> None:
         self.on_state: Callable[[bool], None] = lambda is_up: None
         self._hub = hub
         self._is_started = False
@@ -105,20 +105,20 @@ class Memory:
         self._is_started = False
         self._hub.leave(self)
 
-    def listen(self, subject: str, on_message: Callable[[Message], None]) -> Callable[[], None]:
+    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         return self._hub.listen(self, subject, on_message)
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
         if not self.is_up or len(data) > self.max_payload:
             raise BusDown("The bus is not there.")
         if on_reply is None:
-            self._hub.deliver(Message(subject, data), None)
+            self._hub.deliver(BusMessage(subject, data), None)
             return lambda: None
         hear, reply = on_reply, f"_reply.{id(self)}.{next(self._replies)}"
         close = self._hub.listen(self, reply, lambda message: hear(message.data))
-        self._hub.deliver(Message(subject, data, reply), lambda: hear(None))
+        self._hub.deliver(BusMessage(subject, data, reply), lambda: hear(None))
         return close
 
     def answer(self, reply: str, data: bytes) -> None:
         if self.is_up:
-            self._hub.deliver(Message(reply, data), None)
+            self._hub.deliver(BusMessage(reply, data), None)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from tabrelay.bus.bus import BusDown, Message, OnReply
-from tabrelay.bus.nats_credentials import Credentials
+from tabrelay.bus.bus import BusDown, BusMessage, OnReply
+from tabrelay.bus.nats_credentials import NatsCredentials
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
@@ -53,7 +53,7 @@ MAX_UNREAD: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class NatsAuth:
     """How the server lets us in, if not by what stands in its address."""
 
     credentials: Path | None = None
@@ -61,19 +61,19 @@ class Access:
 
 
 @dataclass(slots=True, eq=False)
-class _Ear:
+class _Subscription:
     """One wish to listen; it outlives the connections that it is asked of."""
 
     subject: str
-    on_message: Callable[[Message], None]
+    on_message: Callable[[BusMessage], None]
     is_open: bool = True
     subscription: Subscription | None = None
 
 
-class Nats:
+class NatsBus:
     """One connection, kept for as long as the relay runs."""
 
-    def __init__(self, urls: tuple[str, ...], access: Access, name: str, *, ping_s: float = PING_S) -> None:
+    def __init__(self, urls: tuple[str, ...], access: NatsAuth, name: str, *, ping_s: float = PING_S) -> None:
         """`name`: what the server's own monitoring calls us. `ping_s`: how often it is asked whether it is there."""
         self.on_state: Callable[[bool], None] = lambda is_up: None
         self.max_payload = SMALLEST_PAYLOAD
@@ -83,7 +83,7 @@ class Nats:
         self._name = name
         self._ping_s = ping_s
         self._client: Client | None = None
-        self._ears: dict[_Ear, None] = {}
+        self._ears: dict[_Subscription, None] = {}
         self._inbox = f"_rl.{secrets.token_hex(8)}"
         self._replies: dict[str, OnReply] = {}
         self._ids = itertools.count(1)
@@ -99,7 +99,7 @@ class Nats:
         return self._client is not None and self._client.is_connected
 
     async def start(self) -> None:
-        self._ears[_Ear(f"{self._inbox}.*", self._replied)] = None
+        self._ears[_Subscription(f"{self._inbox}.*", self._replied)] = None
         self._task = asyncio.create_task(self._keep())
 
     async def stop(self) -> None:
@@ -127,8 +127,8 @@ class Nats:
 
     # -- what the relay asks ------------------------------------------------------------------------------------------
 
-    def listen(self, subject: str, on_message: Callable[[Message], None]) -> Callable[[], None]:
-        ear = _Ear(subject, on_message)
+    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
+        ear = _Subscription(subject, on_message)
         self._ears[ear] = None
         if self.is_up:
             self._put(0, lambda client: self._subscribe(client, ear))
@@ -164,7 +164,7 @@ class Nats:
         self._queue.append((size, act))
         self._wake.set()
 
-    def _replied(self, message: Message) -> None:
+    def _replied(self, message: BusMessage) -> None:
         hear = self._replies.get(message.subject)
         if hear is not None:
             hear(message.data)
@@ -217,7 +217,7 @@ class Nats:
         access: dict[str, Any] = {}
         if self._access.credentials is not None:
             # Read for each connection: operators replace such files while the relay runs.
-            credentials = Credentials(self._access.credentials)
+            credentials = NatsCredentials(self._access.credentials)
             access |= {"signature_cb": credentials.sign, "user_jwt_cb": credentials.jwt}
             client._auth_configured = True  # which nats-py knows only of what it reads itself
         if self._access.ca is not None or any(urlsplit(url).scheme == "tls" for url in self._urls):
@@ -286,7 +286,7 @@ class Nats:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _subscribe(self, client: Client, ear: _Ear) -> None:
+    async def _subscribe(self, client: Client, ear: _Subscription) -> None:
         done = [0]
 
         async def hear(message: Msg) -> None:
@@ -298,7 +298,7 @@ class Nats:
                     hear_reply(None)
                 return
             try:
-                ear.on_message(Message(message.subject, message.data, message.reply))
+                ear.on_message(BusMessage(message.subject, message.data, message.reply))
             except Exception:  # one message that nobody foresaw must not end the listening
                 log.exception("A message from the bus could not be handled.")
             # nats-py hands on all that has come in one callback of the event loop.
@@ -310,7 +310,7 @@ class Nats:
         if ear.is_open:
             ear.subscription = await client.subscribe(ear.subject, cb=hear, pending_bytes_limit=MAX_UNREAD)
 
-    async def _unsubscribe(self, ear: _Ear) -> None:
+    async def _unsubscribe(self, ear: _Subscription) -> None:
         if ear.subscription is not None:
             with suppress(Exception):  # the connection it was made on is gone, and it with it
                 await ear.subscription.unsubscribe()

@@ -20,7 +20,7 @@ SEED_BYTES: Final = 32
 CHECKSUM_BYTES: Final = 2
 
 
-class Credentials:
+class NatsCredentials:
     """What one file says, when it was read."""
 
     def __init__(self, file: Path) -> None:

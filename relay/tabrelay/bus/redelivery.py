@@ -24,7 +24,7 @@ MOST_SENDERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReceivedOnce:
     """One message. `nodes`: who has to hear it."""
 
     nodes: frozenset[str]
@@ -37,19 +37,19 @@ class Kept:
         return len(self.payload or "")
 
 
-class Repeats:
+class Redelivery:
     """What one node has said of late, and may have to say again."""
 
     def __init__(self, keep_s: float) -> None:
         """`keep_s`: after so long nobody waits for it any more."""
         self._keep_s = keep_s
-        self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._kept: OrderedDict[int, ReceivedOnce] = OrderedDict()
         self._size = 0
         self._last = 0
 
-    def keep(self, nodes: frozenset[str], header: dict[str, Any], payload: str | None, now: float) -> Kept:
+    def keep(self, nodes: frozenset[str], header: dict[str, Any], payload: str | None, now: float) -> ReceivedOnce:
         self._last += 1
-        kept = Kept(nodes, {**header, "n": self._last}, payload, now + self._keep_s)
+        kept = ReceivedOnce(nodes, {**header, "n": self._last}, payload, now + self._keep_s)
         if kept.size > MOST_OF_ONE:
             return kept
         self._kept[self._last] = kept
@@ -59,10 +59,10 @@ class Repeats:
         return kept
 
     @property
-    def _oldest(self) -> Kept:
+    def _oldest(self) -> ReceivedOnce:
         return next(iter(self._kept.values()))
 
-    def due(self, node: str, now: float) -> list[Kept]:
+    def due(self, node: str, now: float) -> list[ReceivedOnce]:
         """What this node may have missed, in the order in which it was said."""
         return [kept for kept in self._kept.values() if node in kept.nodes and kept.until >= now]
 

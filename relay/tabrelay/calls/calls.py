@@ -21,11 +21,11 @@ from tabrelay.errors import (
     UpstreamFailed,
     UpstreamGone,
 )
-from tabrelay.payloads.sliced import Body, Payload, Slices, text_of
+from tabrelay.payloads.sliced import Body, Payload, SlicedPayload, text_of
 from tabserver.wire import jsonrpc
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 # A caller that does not read its stream must not make the relay remember for ever: past this many unread notices, or
 # bytes in them, the oldest go. The reply is never dropped.
@@ -96,7 +96,7 @@ class Reply:
     said: Payload
     error_code: int | None = None
     is_plain: bool = False
-    purse: Budget | None = None
+    purse: MemoryBudget | None = None
     cost: int = 0
     values: dict[str, Any] | None = None
 
@@ -234,7 +234,7 @@ class Pending:
         if reply is None or reply.is_plain:
             return PLAIN
         said = reply.said
-        return reply.error_code, said.brief if isinstance(said, Slices) else said
+        return reply.error_code, said.brief if isinstance(said, SlicedPayload) else said
 
     @property
     def is_success(self) -> bool:
@@ -327,7 +327,7 @@ def _release(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-class Scribe(Protocol):
+class CallObserver(Protocol):
     """Whoever writes down or counts what was called. Must not block."""
 
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...

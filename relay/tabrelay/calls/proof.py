@@ -74,7 +74,7 @@ def is_access_token(token: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ProofExchange:
     """What both sides sign."""
 
     authority: str
@@ -131,7 +131,7 @@ class Challenge:
             raise Unproven(refusal(self._authority, status, answer.get("error")))
         nonce, signature = answer.get("nonce"), answer.get("signature")
         is_formed = _is_encoded(nonce) and _is_encoded(signature)
-        exchange = Exchange(self._authority, self._nonce, str(nonce) if is_formed else "")
+        exchange = ProofExchange(self._authority, self._nonce, str(nonce) if is_formed else "")
         # defence: another program on the port: the relay's signature is checked
         if not is_formed or not hmac.compare_digest(exchange.relay_signature(self._key), str(signature)):
             raise Unproven(f"The program at {self._authority} is not your relay. {STOP_IT}")
@@ -188,7 +188,7 @@ def refusal(authority: str, status: int, error: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientProof:
-    exchange: Exchange
+    exchange: ProofExchange
     key: bytes
 
     def text(self) -> str:
@@ -207,18 +207,18 @@ FindKey = Callable[[str], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownProof:
     """A client proof as it came, with a seal of this relay. Its signature is still to be checked."""
 
     key_id: str
-    exchange: Exchange
+    exchange: ProofExchange
     signature: str
 
     def is_signed_by(self, key: bytes) -> bool:
         return hmac.compare_digest(self.exchange.client_signature(key), self.signature)
 
 
-class Issuer:
+class ProofIssuer:
     """Answers challenges and recognises the proofs that come of them. Relays with one `secret` accept each other's."""
 
     def __init__(self, secret: bytes, wall: Callable[[], float], life_s: float = LIFE_S) -> None:
@@ -229,9 +229,9 @@ class Issuer:
     def answer(self, key: bytes, authority: str, client_nonce: str) -> dict[str, str]:
         head = int(self._wall() * 1000).to_bytes(_STAMP_BYTES, "big") + secrets.token_bytes(NONCE_BYTES)
         nonce = _encode(head + self._seal(head, key_id(key), authority, client_nonce))
-        return {"nonce": nonce, "signature": Exchange(authority, client_nonce, nonce).relay_signature(key)}
+        return {"nonce": nonce, "signature": ProofExchange(authority, client_nonce, nonce).relay_signature(key)}
 
-    def read(self, text: str) -> Shown | None:
+    def read(self, text: str) -> ShownProof | None:
         """None: it is not of this relay, or too old."""
         parts = text.removeprefix(PREFIX).split(".")
         if len(text) > _LONGEST or not text.isascii() or len(parts) != 5:
@@ -248,7 +248,7 @@ class Issuer:
         # defence: another program on the port: a proof has an end
         if not -SKEW_S <= age_s <= self._life_s:
             return None
-        return Shown(id, Exchange(authority, client_nonce, relay_nonce), signature)
+        return ShownProof(id, ProofExchange(authority, client_nonce, relay_nonce), signature)
 
     def _seal(self, head: bytes, id: str, authority: str, client_nonce: str) -> bytes:
         return _mac(self._secret, "seal", head.hex(), id, authority, client_nonce)[:_SEAL_BYTES]

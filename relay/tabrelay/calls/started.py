@@ -19,10 +19,10 @@ Header = tuple[bytes, bytes]
 
 
 # Server, principal and message; None: it has to be looked at in full.
-Again = Callable[[str, Principal, Any], "Begun | None"]
+Again = Callable[[str, Principal, Any], "StartedCall | None"]
 
 
-class Begun:
+class StartedCall:
     """`carry_on` is given the exchange (`faces.exchange`) and answers as if it had made the call itself."""
 
     __slots__ = ("_status_of", "again", "carry_on", "headers", "pending", "principal")

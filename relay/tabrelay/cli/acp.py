@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.connect import stop_signals
-from tabrelay.cli.outcome import Stop
+from tabrelay.cli.outcome import ExitWith
 
 if TYPE_CHECKING:
     from tabrelay.acp.conductor import Conductor
@@ -62,25 +62,25 @@ async def _run(args: argparse.Namespace) -> int:
     import asyncio
     import sys
 
-    from tabrelay.acp.child import Component
-    from tabrelay.acp.conductor import Conductor, Options
+    from tabrelay.acp.child import ChildProcess
+    from tabrelay.acp.conductor import Conductor, ConductorOptions
     from tabrelay.acp.dialects import PROFILES as SHAPES
     from tabrelay.bridge import stdio
     from tabrelay.observe import log_setup
 
     settings = flags.settings(args)
     log_setup.configure(settings.log_level)
-    options = Options(
+    options = ConductorOptions(
         running_relay.program(),
         wants_http=args.bridge == "http",
         profile=SHAPES.get(args.profile),
     )
-    proxies = [Component(_command(text)) for text in args.proxy]
+    proxies = [ChildProcess(_command(text)) for text in args.proxy]
     if sys.stdin.isatty():
         print("Waiting for an editor on stdin: this command belongs into the editor's settings.", file=sys.stderr)
     stdio.use_bytes()
     output = stdio.Stdout()
-    conductor = Conductor(output, Component(args.agent), _access(args, settings), options, proxies)
+    conductor = Conductor(output, ChildProcess(args.agent), _access(args, settings), options, proxies)
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, _stop, conductor, number)
@@ -109,24 +109,26 @@ def _end_at_once(number: int) -> None:
 
 
 def _access(args: argparse.Namespace, settings: Any) -> Any:
-    from tabrelay.acp.relay_client import Access
+    from tabrelay.acp.relay_client import RelayClient
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name
 
     try:
         names = tuple(check_server_name(name) for name in args.server)
     except ServerNameError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
     fixed = running_relay.base_url(settings.host, settings.port)
     is_fixed = args.host is not None or args.port is not None
-    return Access(settings.home, lambda: fixed if is_fixed else running_relay.address(settings.home) or fixed, names)
+    return RelayClient(
+        settings.home, lambda: fixed if is_fixed else running_relay.address(settings.home) or fixed, names
+    )
 
 
 def _command(text: str) -> tuple[str, ...]:
     try:
         parts = tuple(shlex.split(text))
     except ValueError as problem:
-        raise Stop(f"--proxy {text!r} can't be read as a command: {problem}.") from None
+        raise ExitWith(f"--proxy {text!r} can't be read as a command: {problem}.") from None
     if not parts:
-        raise Stop("--proxy wants a command.")
+        raise ExitWith("--proxy wants a command.")
     return parts

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.cli import connect, flags
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 UNREACHABLE: Final = 3
 ERROR: Final = 4
@@ -62,7 +62,7 @@ def _tools(args: argparse.Namespace) -> int:
     if args.tool is not None:
         rows = [row for row in rows if row.get("name") == args.tool]
         if not rows:
-            raise Stop(f"It has no tool {args.tool!r}. See: tabrelay tools {args.target}", ERROR)
+            raise ExitWith(f"It has no tool {args.tool!r}. See: tabrelay tools {args.target}", ERROR)
     _show(args, render.tools(rows, args.format))
     return OK
 
@@ -71,12 +71,12 @@ def _call(args: argparse.Namespace) -> int:
     from tabrelay.cli import render
 
     if not args.tool.strip():
-        raise Stop("Which tool? Its name is empty.")
+        raise ExitWith("Which tool? Its name is empty.")
     _check_output(args)
     args.arguments = _arguments(args)
     result = _talk(args, _run)
     folder = Path(args.output).parent if args.output else Path()
-    _show(args, render.result(result, args.format, render.Folder(folder, args.tool)))
+    _show(args, render.result(result, args.format, render.OutputFolder(folder, args.tool)))
     return FAILED if result.get("isError") is True else OK
 
 
@@ -84,7 +84,7 @@ def _talk(args: argparse.Namespace, work: Any) -> Any:
     """Connect, do it, leave."""
     import asyncio
 
-    from tabrelay.bridge.client import Client, ClientError
+    from tabrelay.bridge.client import McpClient, RequestFailed
 
     async def talk() -> Any:
         outbound, credentials = connect.outbound(args)
@@ -92,18 +92,18 @@ def _talk(args: argparse.Namespace, work: Any) -> Any:
 
         try:
             await connect.prepare(credentials)
-            async with Client(outbound, answer=ask if sys.stdin.isatty() else None) as client:
+            async with McpClient(outbound, answer=ask if sys.stdin.isatty() else None) as client:
                 await client.greet()
                 return await work(args, client)
-        except ClientError as error:
-            raise Stop(str(error), UNREACHABLE if error.is_unreachable else ERROR) from None
+        except RequestFailed as error:
+            raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else ERROR) from None
         finally:
             await outbound.close()
 
     try:
         return asyncio.run(talk())
     except KeyboardInterrupt:
-        raise Stop("Cancelled.", CANCELLED) from None
+        raise ExitWith("Cancelled.", CANCELLED) from None
 
 
 async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
@@ -135,15 +135,15 @@ def _arguments(args: argparse.Namespace) -> dict[str, Any]:
             text = Path(text[1:]).read_text(encoding="utf-8")
         found = {} if text is None else json.loads(text)
     except OSError as problem:
-        raise Stop(f"--args can't be read: {problem}") from None
+        raise ExitWith(f"--args can't be read: {problem}") from None
     except ValueError as problem:
-        raise Stop(f"--args is not JSON: {problem}") from None
+        raise ExitWith(f"--args is not JSON: {problem}") from None
     if not isinstance(found, dict):
-        raise Stop('--args has to be a JSON object, such as {"a": 2}')
+        raise ExitWith('--args has to be a JSON object, such as {"a": 2}')
     for pair in args.pairs:
         name, equals, value = pair.partition("=")
         if not name or not equals:
-            raise Stop(f"-a {pair} is not NAME=VALUE.")
+            raise ExitWith(f"-a {pair} is not NAME=VALUE.")
         try:
             found[name] = json.loads(value)
         except ValueError:
@@ -157,9 +157,9 @@ def _check_output(args: argparse.Namespace) -> None:
         return
     path = Path(args.output)
     if ".." in path.parts:
-        raise Stop("-o: a path without .. please.")
+        raise ExitWith("-o: a path without .. please.")
     if path.is_dir() or not path.parent.is_dir():
-        raise Stop(f"-o: {path} can't be written: {'it is' if path.is_dir() else 'there is no'} directory.")
+        raise ExitWith(f"-o: {path} can't be written: {'it is' if path.is_dir() else 'there is no'} directory.")
 
 
 def _show(args: argparse.Namespace, text: str) -> None:
@@ -170,7 +170,7 @@ def _show(args: argparse.Namespace, text: str) -> None:
         try:
             Path(args.output).write_bytes(data)
         except OSError as problem:
-            raise Stop(f"-o: {problem}", FAILED) from None
+            raise ExitWith(f"-o: {problem}", FAILED) from None
         print(f"Output written to {args.output} ({len(data)} bytes)", file=sys.stderr)
     else:
         print(printable(text) if sys.stdout.isatty() else text)

@@ -15,13 +15,13 @@ SHOWN_TOOLS = 12
 
 
 async def check(args: argparse.Namespace, outbound: Any, credentials: Any) -> int:
-    from tabrelay.bridge.client import Client, ClientError
+    from tabrelay.bridge.client import McpClient, RequestFailed
 
     print(outbound.where)
     began = time.monotonic()
     try:
         await connect.prepare(credentials)
-        async with Client(outbound) as client:
+        async with McpClient(outbound) as client:
             greeting = await client.greet()
             _row("connected", f"in {(time.monotonic() - began) * 1000:.0f} ms")
             _row("protocol", greeting.version + ("" if greeting.is_modern else ", with a handshake"))
@@ -29,7 +29,7 @@ async def check(args: argparse.Namespace, outbound: Any, credentials: Any) -> in
             _row("server", f"{greeting.server.get('title') or name} {version}")
             _row("offers", ", ".join(sorted(greeting.capabilities)) or "nothing")
             tools = await client.all("tools/list", "tools") if "tools" in greeting.capabilities else []
-    except ClientError as error:
+    except RequestFailed as error:
         _row("failed", str(error))
         print("\nIt does not work.")
         return FAILED

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -45,9 +45,9 @@ def _load(args: argparse.Namespace) -> Any:
             print(f"{count} {'mistake' if count == 1 else 'mistakes'}.", file=sys.stderr)
         return None
     except ConfigError as problem:
-        raise Stop(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED) from None
     if not config.programs and not config.entries:
-        raise Stop(f"Name a file: tabrelay config {args.action} -c FILE")
+        raise ExitWith(f"Name a file: tabrelay config {args.action} -c FILE")
     return config
 
 

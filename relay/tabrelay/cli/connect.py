@@ -11,7 +11,7 @@ import signal
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import USAGE, Stop
+from tabrelay.cli.outcome import USAGE, ExitWith
 
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(|B|K|KB|KIB|M|MB|MIB|G|GB|GIB)", re.IGNORECASE)
@@ -57,7 +57,7 @@ def headers(given: list[str], env: Any) -> dict[str, str]:
     for text in given:
         match = HEADER.fullmatch(text.strip())
         if match is None or not match[2]:
-            raise Stop(
+            raise ExitWith(
                 f"--header {text.partition(':')[0]!r} has no value. It is written NAME:VALUE; where a client splits "
                 "arguments at blanks, put the value into the environment: --header Authorization:${AUTH}"
             )
@@ -68,12 +68,12 @@ def headers(given: list[str], env: Any) -> dict[str, str]:
 def _expand(text: str, env: Any) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in env:
-            raise Stop(f"The environment has no variable {match[1]}, which --header wants.")
+            raise ExitWith(f"The environment has no variable {match[1]}, which --header wants.")
         return str(env[match[1]])
 
     expanded = VARIABLE.sub(value, text)
     if not expanded.isprintable():
-        raise Stop("A header's value has to be one line of printable characters.")
+        raise ExitWith("A header's value has to be one line of printable characters.")
     return expanded
 
 
@@ -87,8 +87,8 @@ def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
     import os
 
     from tabrelay.bridge.credentials import CredentialsError
-    from tabrelay.bridge.http import Upstream
-    from tabrelay.bridge.outbound import Limits, Outbound
+    from tabrelay.bridge.http import HttpEndpoint
+    from tabrelay.bridge.outbound import Outbound, OutboundLimits
     from tabrelay.bridge.target import TargetError
     from tabrelay.observe import log_setup
 
@@ -96,16 +96,16 @@ def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
     log_setup.configure(settings.log_level)
     given = headers(args.header, os.environ)
     if not args.timeout > 0:
-        raise Stop("--timeout must be more than 0 seconds.")
+        raise ExitWith("--timeout must be more than 0 seconds.")
     try:
         target = _target(args, settings)
         credentials = sign_in.credentials(args, settings.home, given.pop("authorization", None), os.environ)
     except (TargetError, CredentialsError) as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
     for value in given.values():
         log_setup.conceal(value)
-    limits = Limits(timeout_ms=round(args.timeout * 1000), max_event=args.max_buffer)
-    return Outbound(Upstream(target), credentials, given, limits), credentials
+    limits = OutboundLimits(timeout_ms=round(args.timeout * 1000), max_event=args.max_buffer)
+    return Outbound(HttpEndpoint(target), credentials, given, limits), credentials
 
 
 async def prepare(credentials: Any) -> None:
@@ -114,7 +114,7 @@ async def prepare(credentials: Any) -> None:
     try:
         await credentials.prepare()
     except CredentialsError as problem:
-        raise Stop(str(problem), USAGE) from None
+        raise ExitWith(str(problem), USAGE) from None
 
 
 def _target(args: argparse.Namespace, settings: Any) -> Any:

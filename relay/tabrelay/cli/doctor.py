@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tabrelay import __version__
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 OLDEST: Final = (3, 11)
 TIMEOUT_S: Final = 5.0
@@ -37,7 +37,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class DiagnosedRelay:
     """What the checks look at."""
 
     args: argparse.Namespace
@@ -84,7 +84,7 @@ def examine(args: argparse.Namespace) -> Findings:
     was_given = args.host is not None or args.port is not None
     known = None if was_given else running_relay.address(settings.home)
     base = known or running_relay.base_url(settings.host, settings.port)
-    patient = Patient(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
+    patient = DiagnosedRelay(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
     for check in CHECKS:
         try:
             yield from check(patient)
@@ -95,13 +95,13 @@ def examine(args: argparse.Namespace) -> Findings:
 # -- this computer -----------------------------------------------------------------------------------------------------
 
 
-def _program(patient: Patient) -> Findings:
+def _program(patient: DiagnosedRelay) -> Findings:
     version = ".".join(map(str, sys.version_info[:3]))
     state: Literal["ok", "bad"] = "ok" if sys.version_info >= OLDEST else "bad"
     yield Finding("program", state, f"tabrelay {__version__} on Python {version}", "" if state == "ok" else "Use 3.11.")
 
 
-def _state(patient: Patient) -> Findings:
+def _state(patient: DiagnosedRelay) -> Findings:
     """The directory and the token in it: there, ours, and closed to others."""
     home = patient.settings.home
     if not home.is_dir():
@@ -115,7 +115,7 @@ def _state(patient: Patient) -> Findings:
         yield Finding("state", "ok", str(home))
 
 
-def _token(patient: Patient) -> Findings:
+def _token(patient: DiagnosedRelay) -> Findings:
     path = patient.settings.home / "token"
     try:
         mode = path.stat().st_mode
@@ -140,11 +140,11 @@ def _token(patient: Patient) -> Findings:
             port = urlsplit(patient.base).port or 80
             advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
             yield Finding("token", "bad", str(problem), advice)
-        except Stop as problem:
+        except ExitWith as problem:
             yield Finding("token", "bad", str(problem), "Start the relay with the same --home.")
 
 
-def _assets(patient: Patient) -> Findings:
+def _assets(patient: DiagnosedRelay) -> Findings:
     from tabrelay.assets.files import Assets, AssetsMissing
 
     try:
@@ -154,7 +154,7 @@ def _assets(patient: Patient) -> Findings:
         yield Finding("assets", "bad", str(problem))
 
 
-def _browser(patient: Patient) -> Findings:
+def _browser(patient: DiagnosedRelay) -> Findings:
     import webbrowser
 
     from tabrelay.system.open_browser import has_display
@@ -174,7 +174,7 @@ def _browser(patient: Patient) -> Findings:
 # -- the relay ---------------------------------------------------------------------------------------------------------
 
 
-def _port(patient: Patient) -> Findings:
+def _port(patient: DiagnosedRelay) -> Findings:
     if patient.is_running:
         version = patient.health.get("version", __version__)
         if version != __version__:
@@ -194,7 +194,7 @@ def _port(patient: Patient) -> Findings:
         yield Finding("relay", "note", f"None runs; port {port} is free.", "tabrelay serve NAME, or: tabrelay demo")
 
 
-def _origins(patient: Patient) -> Findings:
+def _origins(patient: DiagnosedRelay) -> Findings:
     from tabrelay.http.addresses import PolicyError, parse_origin
 
     for value in patient.settings.allow_origins:
@@ -213,7 +213,7 @@ def _origins(patient: Patient) -> Findings:
         yield Finding("origins", "note", text, f"tabrelay pairs approve {each['code']}, if its page shows that code")
 
 
-def _servers(patient: Patient) -> Findings:
+def _servers(patient: DiagnosedRelay) -> Findings:
     if not patient.is_running:
         return
     rows = running_relay.ask(patient.args, "/-/status")["servers"]
@@ -237,14 +237,14 @@ def _servers(patient: Patient) -> Findings:
 # -- its clients -------------------------------------------------------------------------------------------------------
 
 
-def _clients(patient: Patient) -> Findings:
+def _clients(patient: DiagnosedRelay) -> Findings:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
-    from tabrelay.cli.client_files.known import CLIENTS, Place, starts_bridge
+    from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
 
     known = _names(patient)
     is_any = False
     for client in CLIENTS:
-        path = client.path(Place.here())
+        path = client.path(UserFolders.here())
         if not path.is_file():
             continue
         try:
@@ -278,13 +278,13 @@ def _entry(client: Any, name: str, entry: dict[str, Any], known: set[str] | None
     return Finding("client", "ok", f"{client.title}: {name}")
 
 
-def _names(patient: Patient) -> set[str] | None:
+def _names(patient: DiagnosedRelay) -> set[str] | None:
     """None if nobody can say."""
     if not patient.is_running:
         return None
     try:
         return {row["name"] for row in running_relay.ask(patient.args, "/-/status")["servers"]}
-    except Stop:
+    except ExitWith:
         return None
 
 
@@ -305,7 +305,7 @@ def _is_taken(host: str, port: int) -> bool:
         return probe.connect_ex((host, port)) == 0
 
 
-CHECKS: Final[tuple[Callable[[Patient], Findings], ...]] = (
+CHECKS: Final[tuple[Callable[[DiagnosedRelay], Findings], ...]] = (
     *(_program, _state, _token, _assets, _browser),
     *(_port, _origins, _servers),
     _clients,

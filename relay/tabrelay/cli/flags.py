@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tabrelay.cli.outcome import Stop
+from tabrelay.cli.outcome import ExitWith
 
 
 class Parser(argparse.ArgumentParser):
@@ -207,4 +207,4 @@ def settings(args: argparse.Namespace, **fixed: Any) -> Any:
     try:
         return Settings.from_args({**vars(args), **fixed})
     except ConfigError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None

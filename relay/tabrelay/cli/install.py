@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -57,12 +57,12 @@ def _install(args: argparse.Namespace) -> int:
     client, file = _client(args.client), _file(args)
     servers = args.servers or _all_servers(args)
     if args.entry is not None and len(servers) > 1:
-        raise Stop("--as is for one server at a time.")
+        raise ExitWith("--as is for one server at a time.")
     wanted = {args.entry or _entry_name(server): client.entry(_launch(args, server)) for server in servers}
     known = _servers(file)
     taken = [name for name, entry in wanted.items() if name in known and known[name] != entry]
     if taken and not args.force:
-        raise Stop(
+        raise ExitWith(
             f"{client.title} has another server named {', '.join(taken)} in {file.path}. "
             "Replace it: --force. Or choose another name: --as NAME.",
             FAILED,
@@ -81,10 +81,10 @@ def _all_servers(args: argparse.Namespace) -> list[str]:
     """Whatever the running relay knows."""
     try:
         found = [row["name"] for row in running_relay.ask(args, "/-/status")["servers"]]
-    except Stop as problem:
-        raise Stop(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
+    except ExitWith as problem:
+        raise ExitWith(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
     if not found:
-        raise Stop(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME")
+        raise ExitWith(f"The relay has no servers yet. Name one: tabrelay install {args.client} NAME")
     return found
 
 
@@ -96,10 +96,10 @@ def _uninstall(args: argparse.Namespace) -> int:
     names = args.servers or [name for name, entry in known.items() if starts_bridge(entry)]
     missing = [name for name in names if name not in known]
     if missing or not names:
-        raise Stop(f"{client.title} has no server {', '.join(missing) or 'of ours'} in {file.path}.", FAILED)
+        raise ExitWith(f"{client.title} has no server {', '.join(missing) or 'of ours'} in {file.path}.", FAILED)
     others = [name for name in names if not starts_bridge(known[name])]
     if others and not args.force:
-        raise Stop(f"{', '.join(others)} in {file.path} was not written by tabrelay. All the same: --force", FAILED)
+        raise ExitWith(f"{', '.join(others)} in {file.path} was not written by tabrelay. All the same: --force", FAILED)
     _apply(args, lambda: file.remove(names))
     if not args.dry_run:
         print(f"{client.title} no longer has {', '.join(names)}.")
@@ -116,7 +116,7 @@ def _apply(args: argparse.Namespace, make: Callable[[], Any]) -> None:
             return
         copy = change.apply()
     except FileError as problem:
-        raise Stop(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED) from None
     print(f"{change.path} written." + (f" As it was: {copy}" if copy else ""))
 
 
@@ -124,27 +124,27 @@ def _client(name: str) -> Any:
     from tabrelay.cli.client_files.known import BY_NAME
 
     if name not in BY_NAME:
-        raise Stop(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.")
+        raise ExitWith(f"{name!r} is not a client that is known here. There are: {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 
 def _file(args: argparse.Namespace) -> Any:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
-    from tabrelay.cli.client_files.known import Place
+    from tabrelay.cli.client_files.known import UserFolders
 
     client = _client(args.client)
     if args.config is not None:
         path = Path(args.config).expanduser()
     elif args.project:
         if client.project is None:
-            raise Stop(f"{client.title} has no file inside projects.")
+            raise ExitWith(f"{client.title} has no file inside projects.")
         path = Path(client.project)
     else:
-        path = client.path(Place.here())
+        path = client.path(UserFolders.here())
     try:
         return ConfigFile(client, path)
     except FileError as problem:
-        raise Stop(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED) from None
 
 
 def _servers(file: Any) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _servers(file: Any) -> dict[str, Any]:
         found: dict[str, Any] = file.servers()
         return found
     except FileError as problem:
-        raise Stop(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED) from None
 
 
 def _entry_name(server: str) -> str:
@@ -170,11 +170,11 @@ def _entry_name(server: str) -> str:
         try:
             return check_address(server)
         except ServerNameError as problem:
-            raise Stop(str(problem)) from None
+            raise ExitWith(str(problem)) from None
     try:
         parse_url(server, allows_plain=True)
     except TargetError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
     return urlsplit(server).hostname or server
 
 
@@ -191,10 +191,10 @@ def _launch(args: argparse.Namespace, server: str) -> Any:
 
 def _overview() -> int:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
-    from tabrelay.cli.client_files.known import CLIENTS, Place, starts_bridge
+    from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
     from tabrelay.cli.table import table
 
-    place, rows = Place.here(), []
+    place, rows = UserFolders.here(), []
     for client in CLIENTS:
         path = client.path(place)
         try:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 TIMEOUT_S = 30.0
 
@@ -32,7 +32,7 @@ def _login(args: argparse.Namespace) -> int:
         try:
             running_relay.ask(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
             print("The relay connects to it anew.")
-        except Stop as problem:
+        except ExitWith as problem:
             print(f"The relay that runs was not told: {problem}", file=sys.stderr)
     return OK
 
@@ -47,16 +47,16 @@ def _find(args: argparse.Namespace) -> tuple[Any, Any]:
     try:
         settings, config = effective(given)
     except (ConfigError, ConfigMistakes) as problem:
-        raise Stop(str(problem), FAILED) from None
+        raise ExitWith(str(problem), FAILED) from None
     spec = config.servers.get(args.server)
     if not config.programs:
-        raise Stop(f"Name the file that has the server: tabrelay login {args.server} -c FILE")
+        raise ExitWith(f"Name the file that has the server: tabrelay login {args.server} -c FILE")
     if spec is None:
-        raise Stop(f'No server of the configuration is called "{args.server}".', FAILED)
+        raise ExitWith(f'No server of the configuration is called "{args.server}".', FAILED)
     if not isinstance(spec, HttpSpec):
-        raise Stop(f'"{args.server}" is not at a URL, so there is nowhere to sign in.', FAILED)
+        raise ExitWith(f'"{args.server}" is not at a URL, so there is nowhere to sign in.', FAILED)
     if not spec.may_sign_in:
-        raise Stop(f'"{args.server}" has an Authorization header, or oauth = false, in its configuration.', FAILED)
+        raise ExitWith(f'"{args.server}" has an Authorization header, or oauth = false, in its configuration.', FAILED)
     return settings, spec
 
 
@@ -65,7 +65,7 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
     import httpx2
 
     from tabrelay.bridge.credentials import CredentialsError
-    from tabrelay.bridge.http import Answer
+    from tabrelay.bridge.http import HttpAnswer
     from tabrelay.bridge.target import parse_url
 
     oauth = sign_in.elsewhere(spec, home, opens=opens)
@@ -80,10 +80,10 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
                 async with http.stream("POST", spec.url, json=body, headers=more) as response:
                     if response.status_code not in (401, 403):
                         return where
-                    if is_last or not await oauth.refused(used, Answer(response, None)):
+                    if is_last or not await oauth.refused(used, HttpAnswer(response, None)):
                         break
     except CredentialsError as problem:
-        raise Stop(f"{where}: {problem}", FAILED) from None
+        raise ExitWith(f"{where}: {problem}", FAILED) from None
     except httpx2.HTTPError as problem:
-        raise Stop(f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED) from None
-    raise Stop(f"{where} does not take the token that was just made for it.", FAILED)
+        raise ExitWith(f"{where} does not answer: {str(problem) or type(problem).__name__}", FAILED) from None
+    raise ExitWith(f"{where} does not take the token that was just made for it.", FAILED)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 from tabrelay.cli.render import printable
 
 LEVELS: Final = ("trace", "debug", "info", "warning", "error", "critical")
@@ -54,7 +54,7 @@ def _logs(args: argparse.Namespace) -> int:
     files = kept(path)
     if not files and not args.follow:
         setting = "TABRELAY_CALL_LOG" if args.calls else "TABRELAY_LOG_FILE"
-        raise Stop(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED)
+        raise ExitWith(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED)
     lines = (line for file in files for line in _lines(file) if wanted(line))
     for line in deque(lines, maxlen=args.lines or None):
         _show(line, args)
@@ -77,7 +77,7 @@ def _path(args: argparse.Namespace) -> Path:
     stem, setting = ("calls", "call_log") if args.calls else ("relay", "log_file")
     path = log_path(settings.home, port, getattr(settings, setting), stem)
     if path is None:
-        raise Stop(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED)
+        raise ExitWith(f"No log is kept: TABRELAY_{setting.upper()} says so.", FAILED)
     if base is None and args.port is None and not path.is_file():
         others = sorted(path.parent.glob(f"{stem}-*.log"), key=lambda one: one.stat().st_mtime)
         path = others[-1] if others else path

@@ -13,7 +13,7 @@ from typing import Final
 
 from tabrelay import __version__
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import OK, USAGE, Stop
+from tabrelay.cli.outcome import OK, USAGE, ExitWith
 
 # The files of the verbs, and the verbs in each, in the order of the help.
 VERBS: Final = {
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = args.run(args)
         return code
-    except Stop as stop:
+    except ExitWith as stop:
         print(stop, file=sys.stderr)
         return stop.code
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import Stop
+from tabrelay.cli.outcome import ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -22,7 +22,7 @@ def _mcp(args: argparse.Namespace) -> int:
 
     nonce = os.environ.get(stdio_shim.NONCE, "")
     if not nonce:
-        raise Stop(f"{stdio_shim.NONCE} is not set. Agents start this program, and `tabrelay acp` tells them how.")
+        raise ExitWith(f"{stdio_shim.NONCE} is not set. Agents start this program, and `tabrelay acp` tells them how.")
     if not 0 < args.plug_port < 65536:
-        raise Stop(f"{args.plug_port} is not a port.")
+        raise ExitWith(f"{args.plug_port} is not a port.")
     return stdio_shim.run(args.plug_port, nonce)

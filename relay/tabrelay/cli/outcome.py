@@ -9,7 +9,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 
 
-class Stop(Exception):
+class ExitWith(Exception):
     """Ends the program with one line on stderr and this exit code."""
 
     def __init__(self, message: str, code: int = USAGE) -> None:

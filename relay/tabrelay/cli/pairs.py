@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 from tabrelay.cli.table import ago, table
 
 
@@ -45,7 +45,7 @@ def _list(args: argparse.Namespace) -> int:
         asking = running_relay.ask(args, "/-/pairs")["asking"]
     except running_relay.Impostor:
         raise
-    except Stop:
+    except ExitWith:
         asking = []  # no relay runs: then nobody asks, and the paired pages are in the file
     paired = [grant for grant in _tokens(args).grants() if grant.origin is not None]
     if args.json:
@@ -87,9 +87,9 @@ def _revoke(args: argparse.Namespace) -> int:
     try:
         gone = _tokens(args).revoke(lambda grant: grant.origin is not None and args.which in (grant.id, grant.origin))
     except StateError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
     if not gone:
-        raise Stop(f"No paired page has the id or origin {args.which!r}. To see them: tabrelay pairs", FAILED)
+        raise ExitWith(f"No paired page has the id or origin {args.which!r}. To see them: tabrelay pairs", FAILED)
     for grant in gone:
         print(f"Revoked: {grant.origin} ({_names(grant)})")
     return OK

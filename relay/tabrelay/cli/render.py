@@ -25,7 +25,7 @@ def printable(text: str) -> str:
     return _HARMFUL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
 
 
-class Folder:
+class OutputFolder:
     """Where pictures, sound and other bytes are written: names that nobody has yet."""
 
     def __init__(self, path: Path, name: str) -> None:
@@ -51,7 +51,7 @@ class Folder:
                 continue
 
 
-def result(value: dict[str, Any], format: str, folder: Folder) -> str:
+def result(value: dict[str, Any], format: str, folder: OutputFolder) -> str:
     if format == "json":
         return json.dumps(value, ensure_ascii=False, indent=2)
     is_markdown = format == "markdown"
@@ -64,7 +64,7 @@ def result(value: dict[str, Any], format: str, folder: Folder) -> str:
     return ("\n\n" if is_markdown else "\n").join(part for part in parts if part)
 
 
-def _block(block: dict[str, Any], is_markdown: bool, folder: Folder) -> str:
+def _block(block: dict[str, Any], is_markdown: bool, folder: OutputFolder) -> str:
     type = block.get("type")
     if type == "text":
         return str(block.get("text", ""))
@@ -80,7 +80,7 @@ def _block(block: dict[str, Any], is_markdown: bool, folder: Folder) -> str:
     return f"({type}: this version can't show it; -f json does)"
 
 
-def _file(data: str, type: str, kind: str, is_markdown: bool, folder: Folder) -> str:
+def _file(data: str, type: str, kind: str, is_markdown: bool, folder: OutputFolder) -> str:
     path = folder.write(data, type)
     if path is None:
         return f"({kind} of type {type}, damaged)"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tabrelay.cli import flags
-from tabrelay.cli.outcome import FAILED, Stop
+from tabrelay.cli.outcome import FAILED, ExitWith
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 10.0
 
 
-class Impostor(Stop):
+class Impostor(ExitWith):
     """Another program answers at the relay's address."""
 
 
@@ -45,12 +45,14 @@ def ask(args: argparse.Namespace, path: str, method: str = "GET", body: Any = No
             if 200 <= answer.status < 300:
                 return json.load(answer)
             if answer.status == 404 and (said := _message(answer)):
-                raise Stop(said, FAILED)
-            raise Stop(f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED)
+                raise ExitWith(said, FAILED)
+            raise ExitWith(
+                f"The relay at {base} refused ({answer.status}): was it started with another --home?", FAILED
+            )
     except Unproven as problem:
         raise Impostor(str(problem), FAILED) from None
     except (OSError, ValueError, http.client.HTTPException):
-        raise Stop(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
+        raise ExitWith(f"No relay answers at {base}. Start one: tabrelay demo", FAILED) from None
 
 
 def proven(base: str, key: bytes) -> tuple[HTTPConnection, str]:
@@ -99,7 +101,7 @@ def token(home: Path) -> str:
     try:
         return Tokens(home).master()
     except StateError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
 
 
 def note(home: Path) -> Path:

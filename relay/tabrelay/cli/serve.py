@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tabrelay.cli import flags, running_relay, sign_in
-from tabrelay.cli.outcome import OK, Stop
+from tabrelay.cli.outcome import OK, ExitWith
 
 
 def add(verbs: Any) -> None:
@@ -70,7 +70,7 @@ def effective(args: argparse.Namespace) -> tuple[Any, Any]:
         refuse_secrets(getattr(args, "bus", None) or ())
         return reader.effective(vars(args))
     except ConfigError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
 
 
 def _demo(args: argparse.Namespace) -> int:
@@ -92,16 +92,16 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     from tabrelay.http import loopback
     from tabrelay.http.addresses import is_loopback
     from tabrelay.observe import log_setup
-    from tabrelay.server.workers import Crew, Post
-    from tabrelay.system.open_browser import Opener
+    from tabrelay.server.workers import WorkerEnv, WorkerProcesses
+    from tabrelay.system.open_browser import PageOpener
 
     tokens = Tokens(settings.home, shares_proofs=bool(settings.bus))
     _check(settings, tokens)
-    post = Post.read()
+    post = WorkerEnv.read()
     if settings.workers > 1 and post is None:
         sock = _listen(settings.host, settings.port, verb, settings.servers)
         reserved = loopback.reserve(sock)
-        return Crew(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
+        return WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
     # Before the port is bound: browsers that dial while these load are refused and try again, each in its own time. A
     # bound port would keep them all waiting, and let them in at the same instant.
     from tabrelay.routing.drain import Drain
@@ -124,7 +124,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
 
     for warning in settings.warnings():
         print(f"Warning: {warning}", file=sys.stderr)
-    opener = Opener(settings.home)
+    opener = PageOpener(settings.home)
     try:
         command, home = running_relay.command(), running_relay.home_flag(settings)
         drain = Drain.for_settings(settings)
@@ -193,17 +193,17 @@ def _check(settings: Any, tokens: Any) -> None:
     from tabserver.wire.names import check_server_name
 
     if settings.no_auth and not is_loopback(settings.host):
-        raise Stop(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
+        raise ExitWith(f"--dangerously-no-auth works only on a loopback address, not on {settings.host}.")
     if settings.plain and not is_loopback(settings.host):
-        raise Stop(f"--plain works only on a loopback address, not on {settings.host}.")
+        raise ExitWith(f"--plain works only on a loopback address, not on {settings.host}.")
     try:
         settings.check_whole()
         if settings.bus_credentials:
             from pathlib import Path
 
-            from tabrelay.bus.nats_credentials import Credentials
+            from tabrelay.bus.nats_credentials import NatsCredentials
 
-            Credentials(Path(settings.bus_credentials).expanduser())  # one that will never do is said at once
+            NatsCredentials(Path(settings.bus_credentials).expanduser())  # one that will never do is said at once
         for name in settings.servers:
             check_server_name(name)
         policy.Policy.for_address(
@@ -212,7 +212,7 @@ def _check(settings: Any, tokens: Any) -> None:
         Assets.find().check()
         tokens.master()
     except (ConfigError, ServerNameError, PolicyError, AssetsMissing, StateError) as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
 
 
 def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> None:
@@ -247,4 +247,4 @@ def _listen(host: str, port: int, verb: str, servers: tuple[str, ...]) -> Any:
     except BindError as problem:
         names = "".join(f" {name}" for name in servers) if verb == "serve" else ""
         hint = f" Try: tabrelay {verb}{names} --port {problem.free_port}" if problem.free_port else ""
-        raise Stop(f"{problem}{hint}") from None
+        raise ExitWith(f"{problem}{hint}") from None

@@ -15,7 +15,7 @@ from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from tabrelay.cli import flags, running_relay, serve
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 
 UNIT: Final = "tabrelay.service"
 LABEL: Final = "dev.tabrelay.relay"
@@ -27,7 +27,7 @@ PATHS: Final = ("home", "config", "log_file")
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class SystemService:
     """The file that describes it, and the commands that make the system look at it."""
 
     path: Path
@@ -64,7 +64,7 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         if service.path.read_text(encoding="utf-8") == service.text:
             print(f"The service is there already: {service.path}")
             return OK
-        raise Stop(f"There is another service already: {service.path}. Replace it: --force", FAILED)
+        raise ExitWith(f"There is another service already: {service.path}. Replace it: --force", FAILED)
     if args.dry_run:
         print(f"{service.path}:\n\n{service.text}\nthen: {_shown(service.start)}")
         return OK
@@ -72,7 +72,7 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         service.path.parent.mkdir(parents=True, exist_ok=True)
         service.path.write_text(service.text, encoding="utf-8")
     except OSError as problem:
-        raise Stop(f"{service.path} can't be written: {problem.strerror}.", FAILED) from None
+        raise ExitWith(f"{service.path} can't be written: {problem.strerror}.", FAILED) from None
     print(f"{service.path} written.")
     _run(service.start)
     print(f"The relay runs, and will after a reboot. {service.after}")
@@ -82,9 +82,9 @@ def _install(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _remove(args: argparse.Namespace) -> int:
     service = describe(("tabrelay", "serve"))
     if not service.path.exists():
-        raise Stop(f"There is no service: {service.path}", FAILED)
+        raise ExitWith(f"There is no service: {service.path}", FAILED)
     if MARK not in service.path.read_text(encoding="utf-8", errors="replace"):
-        raise Stop(f"{service.path} was not written by tabrelay: take it away by hand.", FAILED)
+        raise ExitWith(f"{service.path} was not written by tabrelay: take it away by hand.", FAILED)
     if args.dry_run:
         print(f"{_shown(service.stop)}\nthen: rm {service.path}")
         return OK
@@ -117,16 +117,16 @@ def _absolute(path: str) -> str:
     return path if path == "none" else str(Path(path).expanduser().absolute())
 
 
-def describe(program: Sequence[str], platform: str = sys.platform) -> Service:
+def describe(program: Sequence[str], platform: str = sys.platform) -> SystemService:
     """The service on this system. Stops if it has none."""
     if platform == "darwin":
         return _launchd(program)
     if platform == "win32":
-        raise Stop("There is no service on Windows yet: put `tabrelay serve` into the Task Scheduler.", FAILED)
+        raise ExitWith("There is no service on Windows yet: put `tabrelay serve` into the Task Scheduler.", FAILED)
     return _systemd(program)
 
 
-def _systemd(program: Sequence[str]) -> Service:
+def _systemd(program: Sequence[str]) -> SystemService:
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     text = f"""\
 # {MARK}
@@ -150,10 +150,10 @@ WantedBy=default.target
     start = ((*control, "daemon-reload"), (*control, "enable", UNIT), (*control, "restart", UNIT))
     stop = ((*control, "disable", "--now", UNIT),)
     after = "To have it without logging in: loginctl enable-linger. To see it: tabrelay status, tabrelay logs"
-    return Service(config / "systemd" / "user" / UNIT, text, start, stop, after)
+    return SystemService(config / "systemd" / "user" / UNIT, text, start, stop, after)
 
 
-def _launchd(program: Sequence[str]) -> Service:
+def _launchd(program: Sequence[str]) -> SystemService:
     path = Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
     words = "\n".join(f"    <string>{escape(word)}</string>" for word in program)
     text = f"""\
@@ -182,7 +182,9 @@ def _launchd(program: Sequence[str]) -> Service:
 """
     domain = f"gui/{os.getuid()}" if hasattr(os, "getuid") else "gui/0"
     stop = (("launchctl", "bootout", f"{domain}/{LABEL}"),)
-    return Service(path, text, (("launchctl", "bootstrap", domain, str(path)),), stop, "To see it: tabrelay status")
+    return SystemService(
+        path, text, (("launchctl", "bootstrap", domain, str(path)),), stop, "To see it: tabrelay status"
+    )
 
 
 def _unit_word(word: str) -> str:
@@ -195,11 +197,11 @@ def _run(commands: Sequence[Sequence[str]], must_work: bool = True) -> None:
     for command in commands:
         if shutil.which(command[0]) is None:
             if must_work:
-                raise Stop(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED)
+                raise ExitWith(f"{command[0]} is not here. When it is: {_shown(commands)}", FAILED)
             return
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode and must_work:
-            raise Stop(f"{shlex.join(command)} failed: {(ended.stderr or ended.stdout).strip()}", FAILED)
+            raise ExitWith(f"{shlex.join(command)} failed: {(ended.stderr or ended.stdout).strip()}", FAILED)
 
 
 def _shown(commands: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tabrelay.cli.outcome import Stop
+from tabrelay.cli.outcome import ExitWith
 
 GRANTS = ("authorization_code", "client_credentials", "none")
 
@@ -54,7 +54,7 @@ def credentials(args: argparse.Namespace, home: Path, header: str | None, env: M
 
     if header is not None:
         if args.token_env or args.token_file or args.token_command:
-            raise Stop("There are two tokens: one by --header Authorization, one by another flag.")
+            raise ExitWith("There are two tokens: one by --header Authorization, one by another flag.")
         return Fixed(bearer(header), "It does not take the token of --header.")
     if args.token_env:
         return Fixed(bearer(_variable(args.token_env, "--token-env", env)), f"It does not take ${args.token_env}.")
@@ -77,9 +77,9 @@ def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
 
     secret = _variable(args.client_secret_env, "--client-secret-env", env) if args.client_secret_env else None
     if args.grant == "client_credentials" and (args.client_id is None or secret is None):
-        raise Stop("--grant client_credentials needs --client-id and --client-secret-env.")
+        raise ExitWith("--grant client_credentials needs --client-id and --client-secret-env.")
     if secret is not None and args.client_id is None:
-        raise Stop("--client-secret-env needs --client-id.")
+        raise ExitWith("--client-secret-env needs --client-id.")
     wanted = OAuthSpec(
         grant=args.grant,
         client_id=args.client_id,
@@ -102,7 +102,7 @@ def _oauth(args: argparse.Namespace, home: Path, env: Mapping[str, str]) -> Any:
 
 def _variable(name: str, flag: str, env: Mapping[str, str]) -> str:
     if not env.get(name):
-        raise Stop(f"The environment has no variable {name}, which {flag} names.")
+        raise ExitWith(f"The environment has no variable {name}, which {flag} names.")
     return env[name]
 
 
@@ -118,10 +118,10 @@ class Unattended:
         return value
 
     async def refused(self, used: str | None, response: Any) -> bool:
-        from tabrelay.bridge.http import Answer
+        from tabrelay.bridge.http import HttpAnswer
 
         with _told():
-            is_other: bool = await self._oauth.refused(used, Answer(response, None))
+            is_other: bool = await self._oauth.refused(used, HttpAnswer(response, None))
         return is_other
 
 
@@ -158,12 +158,12 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
     """`wanted`: an OAuthSpec. `more`: as OAuth takes it."""
     from tabrelay.bridge.oauth.credentials import OAuth
     from tabrelay.bridge.oauth.show_url import show
-    from tabrelay.bridge.oauth.token_store import Store
+    from tabrelay.bridge.oauth.token_store import OAuthStore
 
     def wish() -> Any:
-        from tabrelay.bridge.oauth.sdk_flow import Wish
+        from tabrelay.bridge.oauth.sdk_flow import TokenWish
 
-        return Wish(
+        return TokenWish(
             url,
             wanted.grant,
             client_id=wanted.client_id,
@@ -176,5 +176,5 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
         )
 
     names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
-    store = Store(home / "oauth", url, wanted.grant, *names)
+    store = OAuthStore(home / "oauth", url, wanted.grant, *names)
     return OAuth(store, wish, functools.partial(show, opens=opens), **more)

@@ -9,7 +9,7 @@ import time
 from typing import Any, Final
 
 from tabrelay.cli import flags, running_relay
-from tabrelay.cli.outcome import FAILED, OK, Stop
+from tabrelay.cli.outcome import FAILED, OK, ExitWith
 from tabrelay.cli.table import ago, table
 
 DAY_S: Final = 86_400.0
@@ -64,20 +64,20 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace) -> int:
-    from tabrelay.admission.tokens import GrantError, StateError
+    from tabrelay.admission.tokens import StateError, TokenStoreError
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name
 
     if args.days is not None and not args.days > 0:
-        raise Stop("--days must be more than 0.")
+        raise ExitWith("--days must be more than 0.")
     if args.server and "metrics" in (args.scopes or ()):
-        raise Stop("The figures of /-/metrics are of all servers: --for metrics can't have a --server.")
+        raise ExitWith("The figures of /-/metrics are of all servers: --for metrics can't have a --server.")
     try:
         servers = [check_server_name(name) for name in args.server] if args.server else None
         life_s = args.days * DAY_S if args.days is not None else None
         token = _tokens(args).make(args.name, set(args.scopes or ["call"]), servers, life_s)
-    except (GrantError, ServerNameError, StateError) as problem:
-        raise Stop(str(problem)) from None
+    except (TokenStoreError, ServerNameError, StateError) as problem:
+        raise ExitWith(str(problem)) from None
     if args.json:
         print(json.dumps({"name": args.name, "token": token}))
         return OK
@@ -124,9 +124,9 @@ def _revoke(args: argparse.Namespace) -> int:
             print("The relay has a new token. Clients and scripts with the old one need it: tabrelay token")
             return OK
         if not tokens.revoke(lambda grant: grant.name == args.name):
-            raise Stop(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED)
+            raise ExitWith(f"There is no token {args.name!r}. To see them: tabrelay token list", FAILED)
     except StateError as problem:
-        raise Stop(str(problem)) from None
+        raise ExitWith(str(problem)) from None
     print(f"Revoked: {args.name}")
     return OK
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tabrelay.config.mistakes import Place
+from tabrelay.config.mistakes import KeyPath
 
 MAX_FILE: Final = 8 * 1024 * 1024
 # A string, or a comment, or a comma that nothing follows: whichever comes first.
@@ -26,7 +26,7 @@ class Repeated(ValueError):
     """An object names a key twice; most readers would silently take the last."""
 
 
-def read(path: Path, place: Place) -> Document | None:
+def read(path: Path, place: KeyPath) -> Document | None:
     """The file, or None with the mistake told."""
     try:
         if path.stat().st_size > MAX_FILE:
@@ -45,7 +45,7 @@ def read(path: Path, place: Place) -> Document | None:
     return _parse(text, place, is_toml)
 
 
-def _parse(text: str, place: Place, is_toml: bool) -> Document | None:
+def _parse(text: str, place: KeyPath, is_toml: bool) -> Document | None:
     try:
         root = tomllib.loads(text) if is_toml else json.loads(_plain(text), object_pairs_hook=_object)
     except tomllib.TOMLDecodeError as error:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from tabrelay.config.document import Document
-from tabrelay.config.mistakes import Place
+from tabrelay.config.mistakes import KeyPath
 from tabrelay.config.server_entry import KEYS, check_keys
 from tabrelay.config.settings import Settings
 from tabrelay.config.specs import BROWSER_OPTIONS
@@ -37,7 +37,7 @@ class Found:
 
     name: str
     raw: Raw
-    place: Place
+    place: KeyPath
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Contents:
     servers: tuple[Found, ...]
 
 
-def contents(document: Document, place: Place) -> Contents | None:
+def contents(document: Document, place: KeyPath) -> Contents | None:
     """What the file says; None, with the mistake told, if it is of no program that we know."""
     root = document.root
     servers, mcp = root.get("servers"), root.get("mcp")
@@ -68,7 +68,7 @@ def contents(document: Document, place: Place) -> Contents | None:
     return None
 
 
-def _own(root: Raw, place: Place) -> Contents:
+def _own(root: Raw, place: KeyPath) -> Contents:
     settings = {key: value for key, value in root.items() if key != "servers"}
     for key in [key for key in settings if key not in SETTINGS]:
         expected = "it as a flag" if key in NOT_IN_FILES else "a setting of docs/settings.md"
@@ -81,7 +81,7 @@ def _own(root: Raw, place: Place) -> Contents:
     return Contents("tabrelay", settings, tuple(found))
 
 
-def _websocket_mcp(servers: list[Any], place: Place) -> Iterator[Found]:
+def _websocket_mcp(servers: list[Any], place: KeyPath) -> Iterator[Found]:
     for index, raw in enumerate(servers):
         at = place.at(index)
         if not isinstance(raw, dict):
@@ -97,7 +97,9 @@ def _websocket_mcp(servers: list[Any], place: Place) -> Iterator[Found]:
                 yield Found(raw["name"], known, at)
 
 
-def _table(servers: object, place: Place, change: Callable[[Raw], Raw], *, keep_names: bool = False) -> Iterator[Found]:
+def _table(
+    servers: object, place: KeyPath, change: Callable[[Raw], Raw], *, keep_names: bool = False
+) -> Iterator[Found]:
     if not isinstance(servers, dict):
         place.wrong("is not a table of servers", "names, each with its server")
         return

@@ -28,7 +28,7 @@ class ConfigMistakes(ConfigError):
         self.mistakes = tuple(mistakes)
 
 
-class Place:
+class KeyPath:
     """A key of a file that is being read, and the list that its mistakes go to."""
 
     __slots__ = ("_found", "file", "key")
@@ -38,14 +38,14 @@ class Place:
         self.key = key
         self._found = found
 
-    def at(self, key: str | int) -> Place:
+    def at(self, key: str | int) -> KeyPath:
         if isinstance(key, int):
             inner = f"{self.key}[{key}]"
         else:
             # A name with a dot or a blank is shown the way that TOML and JSON write it.
             name = key if key and key.replace("-", "").replace("_", "").isalnum() else f'"{key}"'
             inner = f"{self.key}.{name}" if self.key else name
-        return Place(self.file, self._found, inner)
+        return KeyPath(self.file, self._found, inner)
 
     def wrong(self, problem: str, expected: str) -> None:
         self._found.append(Mistake(self.file, self.key, problem, expected))

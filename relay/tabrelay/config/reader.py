@@ -10,8 +10,8 @@ from typing import Any
 
 from tabrelay.config.document import read
 from tabrelay.config.formats import Contents, Found, contents
-from tabrelay.config.mistakes import ConfigMistakes, Mistake, Place
-from tabrelay.config.server_entry import Entry, check_path, is_generated, read_entry
+from tabrelay.config.mistakes import ConfigMistakes, KeyPath, Mistake
+from tabrelay.config.server_entry import ConfiguredServer, check_path, is_generated, read_entry
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.config.specs import BROWSER_OPTIONS, BrowserSpec, Spec
 from tabrelay.config.variables import Variables
@@ -24,7 +24,7 @@ class Config:
     """What the files (and the names of the command line) say. `notes` is what is no mistake and worth knowing."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, ConfiguredServer] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -44,13 +44,13 @@ def load(files: Iterable[str | Path], names: Sequence[str] = (), env: Mapping[st
     loading = _Loading(mistakes)
     for item in files:
         path = Path(item).expanduser()
-        place = Place(str(item), mistakes)
+        place = KeyPath(str(item), mistakes)
         document = read(path, place)
         found = contents(document, place) if document is not None else None
         if found is not None:
             loading.add_file(found, place, Variables(env, path.absolute()), path.absolute().parent)
     for name in names:
-        loading.add_name(name, Place("command line", mistakes).at(name))
+        loading.add_name(name, KeyPath("command line", mistakes).at(name))
     loading.check_paths()
     if mistakes:
         raise ConfigMistakes(mistakes)
@@ -62,13 +62,13 @@ class _Loading:
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         self.settings: dict[str, Any] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, ConfiguredServer] = {}
         self.programs: dict[str, str] = {}
         self.notes: list[str] = []
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, KeyPath] = {}
         self._mistakes = mistakes
 
-    def add_file(self, found: Contents, place: Place, variables: Variables, base: Path) -> None:
+    def add_file(self, found: Contents, place: KeyPath, variables: Variables, base: Path) -> None:
         self.programs[place.file] = found.program
         for key, value in found.settings.items():
             _check_setting(key, value, place.at(key))
@@ -93,7 +93,7 @@ class _Loading:
                 where = f"{server.place.file}: {server.place.key}.headers.{header}"
                 self.notes.append(f"{where} is ignored: the relay makes it itself.")
 
-    def add_name(self, text: str, place: Place) -> None:
+    def add_name(self, text: str, place: KeyPath) -> None:
         """websocket-mcp's form: a name, and perhaps the path that its page dials. Such a page brings no token."""
         name, has_path, path = text.partition(":")
         before = len(self._mistakes)
@@ -107,11 +107,11 @@ class _Loading:
         known = self.entries.get(name)
         if known is None and name not in self._places:
             self._places[name] = place
-            self.entries[name] = Entry(name, {"type": "plain", "path": spec.path} if spec.path else {}, spec)
+            self.entries[name] = ConfiguredServer(name, {"type": "plain", "path": spec.path} if spec.path else {}, spec)
         elif has_path or known is None or not isinstance(known.spec, BrowserSpec):
             self._twice(name, place)
 
-    def _twice(self, name: str, place: Place) -> None:
+    def _twice(self, name: str, place: KeyPath) -> None:
         first = self._places[name]
         where = first.key if first.file == place.file else f"{first.file}: {first.key}"
         place.wrong(f'is a second server called "{name}", after {where}', "a name of its own")
@@ -127,7 +127,7 @@ class _Loading:
                     self._places[name].at("path").wrong(f'{spec.path} is the address of "{holder}"', "another path")
 
 
-def _check_setting(key: str, value: Any, place: Place) -> None:
+def _check_setting(key: str, value: Any, place: KeyPath) -> None:
     try:
         Settings.check(key, value)
     except ConfigError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tabrelay.config.mistakes import Place
+from tabrelay.config.mistakes import KeyPath
 from tabrelay.config.specs import (
     BROWSER_OPTIONS,
     CLIENT_AUTHS,
@@ -73,7 +73,7 @@ MAX_PATH: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfiguredServer:
     """What a file says of one server: `raw` as it was written, and the spec, unless it is switched off."""
 
     name: str
@@ -81,15 +81,17 @@ class Entry:
     spec: Spec | None
 
 
-def read_entry(name: str, raw: Mapping[str, Any], place: Place, variables: Variables, base: Path) -> Entry | None:
+def read_entry(
+    name: str, raw: Mapping[str, Any], place: KeyPath, variables: Variables, base: Path
+) -> ConfiguredServer | None:
     """A server, or None with every mistake in it told. `base`: what a relative folder is relative to."""
     before = len(list(place))
     _check_name(name, place)
     enabled = _typed(raw, "enabled", place, bool, "true or false")
     if enabled is False:
-        return Entry(name, raw, None) if len(list(place)) == before else None
+        return ConfiguredServer(name, raw, None) if len(list(place)) == before else None
     kind = _kind(raw, place)
-    reader = Reader(raw, place, variables, base)
+    reader = ServerReader(raw, place, variables, base)
     spec: Spec | None = None
     if kind == "browser":
         spec = reader.browser(name)
@@ -97,10 +99,10 @@ def read_entry(name: str, raw: Mapping[str, Any], place: Place, variables: Varia
         spec = reader.child(name)
     elif kind is not None:
         spec = reader.remote(name, kind)
-    return Entry(name, raw, spec) if len(list(place)) == before else None
+    return ConfiguredServer(name, raw, spec) if len(list(place)) == before else None
 
 
-def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: Place, what: str = "a server") -> None:
+def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: KeyPath, what: str = "a server") -> None:
     """For our own format, where a key that nobody reads is a typing error."""
     for key in raw:
         if key not in known:
@@ -109,14 +111,14 @@ def check_keys(raw: Mapping[str, Any], known: frozenset[str], place: Place, what
             place.at(key).wrong(f"is not a key of {what}", expected)
 
 
-def _check_name(name: str, place: Place) -> None:
+def _check_name(name: str, place: KeyPath) -> None:
     try:
         check_server_name(name)
     except ServerNameError as error:
         place.wrong(str(error).rstrip("."), "a name such as notes or file-server")
 
 
-def _kind(raw: Mapping[str, Any], place: Place) -> str | None:
+def _kind(raw: Mapping[str, Any], place: KeyPath) -> str | None:
     said = raw.get("type")
     if said is not None:
         kind = KINDS.get(said.lower()) if isinstance(said, str) else None
@@ -129,7 +131,7 @@ def _kind(raw: Mapping[str, Any], place: Place) -> str | None:
     return "stdio" if "command" in raw else "auto" if "url" in raw else "browser"
 
 
-def _typed(raw: Mapping[str, Any], key: str, place: Place, kind: type, expected: str) -> Any:
+def _typed(raw: Mapping[str, Any], key: str, place: KeyPath, kind: type, expected: str) -> Any:
     """The value, if it is there and of its type; what is not is told, and counts as absent."""
     value = raw.get(key)
     if value is None:
@@ -140,10 +142,10 @@ def _typed(raw: Mapping[str, Any], key: str, place: Place, kind: type, expected:
     return value
 
 
-class Reader:
+class ServerReader:
     """Reads the keys of one server."""
 
-    def __init__(self, raw: Mapping[str, Any], place: Place, variables: Variables, base: Path) -> None:
+    def __init__(self, raw: Mapping[str, Any], place: KeyPath, variables: Variables, base: Path) -> None:
         self._raw = raw
         self._place = place
         self._variables = variables
@@ -185,7 +187,7 @@ class Reader:
             place.wrong(f"is {_shown(raw)}", "false, or a table such as { client_id = ..., scope = ... }")
             return None
         check_keys(raw, OF_OAUTH, place, "oauth")
-        reader = Reader(raw, place, self._variables, self._base)
+        reader = ServerReader(raw, place, self._variables, self._base)
         texts = {key: reader._text(key, "a text") or None for key in OF_OAUTH - {"grant", "client_auth"}}
         grant, client_auth = reader._choice("grant", GRANTS), reader._choice("client_auth", CLIENT_AUTHS)
         if grant == "client_credentials" and not (texts["client_id"] and texts["client_secret"]):
@@ -293,7 +295,7 @@ def is_generated(header: str) -> bool:
     return header.lower() in GENERATED or header.lower().startswith("mcp-param-")
 
 
-def check_path(path: str, place: Place) -> str:
+def check_path(path: str, place: KeyPath) -> str:
     """A second address of a server. Without its slash it gets one, as in websocket-mcp."""
     full = path if path.startswith("/") else f"/{path}"
     first = full[1:].partition("/")[0]
@@ -307,7 +309,7 @@ def check_path(path: str, place: Place) -> str:
     return full
 
 
-def _check_url(url: str, place: Place) -> None:
+def _check_url(url: str, place: KeyPath) -> None:
     expected = "an address that begins with http:// or https://"
     try:
         parts = urlsplit(url)

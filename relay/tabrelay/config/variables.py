@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tabrelay.config.mistakes import Place
+from tabrelay.config.mistakes import KeyPath
 
 _REFERENCE: Final = re.compile(r"(?P<escaped>\$\$\{)|\$\{(?P<name>[^{}]*)\}|(?<![$\w])\{env:(?P<bare>\w+)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,7 +27,7 @@ class Variables:
         project = folder.parent if folder.name in (".vscode", ".cursor", ".codex", ".claude", ".kiro") else folder
         self._folders = {"workspaceFolder": str(project), "userHome": str(Path.home()), "cwd": str(Path.cwd())}
 
-    def expand(self, text: str, place: Place) -> str:
+    def expand(self, text: str, place: KeyPath) -> str:
         def value(match: re.Match[str]) -> str:
             if match["escaped"]:
                 return "${"
@@ -35,7 +35,7 @@ class Variables:
 
         return _REFERENCE.sub(value, text)
 
-    def _value(self, reference: str, place: Place) -> str:
+    def _value(self, reference: str, place: KeyPath) -> str:
         if reference in self._folders:
             return self._folders[reference]
         if reference.startswith("input:"):

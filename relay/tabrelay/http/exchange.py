@@ -9,11 +9,11 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.errors import BadRequest, Busy, RelayError
-from tabrelay.http.headers import Heading
-from tabrelay.payloads.sliced import Body, Slices
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.payloads.sliced import Body, SlicedPayload
 from tabrelay.system.patient_timer import PatientTimer
 from tabserver.wire.jsonrpc import RequestId, error_message
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,7 +32,7 @@ STALL_S: Final = 30.0
 RENEW_S: Final = 1.0  # a timer for each piece would take longer than to write it
 
 
-class Exchange(Heading):
+class Exchange(RequestHeaders):
     """A request being answered. `is_gone` turns true when the client has closed the connection."""
 
     __slots__ = ("_on_error", "_receive", "_send", "_streaming", "_watcher", "is_gone", "method", "scope")
@@ -53,7 +53,7 @@ class Exchange(Heading):
 
     # -- the request --------------------------------------------------------------------------------------------------
 
-    async def body(self, limit: int, budget: Budget, check: Callable[[bytes], None] | None = None) -> bytes:
+    async def body(self, limit: int, budget: MemoryBudget, check: Callable[[bytes], None] | None = None) -> bytes:
         """The whole body; a larger one than `limit` is refused before it is read to the end, and so is one for which
         all bodies that are being read leave no room. `check` is called with each piece of a body that comes in pieces,
         and may raise an error."""
@@ -116,7 +116,7 @@ class Exchange(Heading):
             return
         length = (b"content-length", str(len(body)).encode())
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
-        if isinstance(body, Slices) or len(body) > CHUNK:
+        if isinstance(body, SlicedPayload) or len(body) > CHUNK:
             await self._write_slowly(body, is_last=True)
         else:
             await self._send({"type": "http.response.body", "body": body})
@@ -146,7 +146,7 @@ class Exchange(Heading):
     async def event(self, payload: Body, id: str | None = None) -> None:
         """One message as one event. The payload is one line: whoever made it has checked."""
         head = (b"" if id is None else b"id: " + id.encode() + b"\n") + b"event: message\ndata: "
-        if isinstance(payload, Slices) or len(payload) > CHUNK:
+        if isinstance(payload, SlicedPayload) or len(payload) > CHUNK:
             # Not twice in memory, for a client that may not read it.
             await self._chunk(head)
             await self._write_slowly(payload, is_last=False)
@@ -187,7 +187,7 @@ class Exchange(Heading):
         timer = PatientTimer(loop, STALL_S, lambda: patience.reschedule(loop.time()))
         try:
             async with patience:
-                for piece in body if isinstance(body, Slices) else _cut(body):
+                for piece in body if isinstance(body, SlicedPayload) else _cut(body):
                     if self.is_gone:
                         return
                     left -= len(piece)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class Heading:
+class RequestHeaders:
     """Names are in lower case, as ASGI has them. Blanks around values go here: httptools leaves trailing ones on."""
 
     __slots__ = ("_first", "_read", "_repeated")

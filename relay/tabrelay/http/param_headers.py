@@ -33,7 +33,7 @@ BRANCHES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class ParamHeader:
     """One argument that a header repeats: where it is in the arguments, and what type it has."""
 
     header: str
@@ -41,14 +41,14 @@ class Mirror:
     type: str
 
 
-def mirrors(schema: Any) -> tuple[Mirror, ...]:
+def mirrors(schema: Any) -> tuple[ParamHeader, ...]:
     """What a tool's inputSchema wants repeated; nothing if it breaks a rule."""
     return read(schema) or ()
 
 
-def read(schema: Any) -> tuple[Mirror, ...] | None:
+def read(schema: Any) -> tuple[ParamHeader, ...] | None:
     """What a tool's inputSchema wants repeated; None if it breaks a rule."""
-    found: dict[str, Mirror] = {}
+    found: dict[str, ParamHeader] = {}
     layer: list[tuple[tuple[str, ...], Any, bool]] = [((), schema, True)]
     while layer:
         path, node, is_named = layer.pop()
@@ -58,7 +58,7 @@ def read(schema: Any) -> tuple[Mirror, ...] | None:
             name, type = node[KEY], node.get("type")
             if not path or not is_named or type not in TYPES or not isinstance(name, str) or not TOKEN.fullmatch(name):
                 return None
-            if found.setdefault(name.lower(), mirror := Mirror(PREFIX + name.lower(), path, type)) is not mirror:
+            if found.setdefault(name.lower(), mirror := ParamHeader(PREFIX + name.lower(), path, type)) is not mirror:
                 return None
         properties = node.get("properties")
         if isinstance(properties, dict):
@@ -75,7 +75,7 @@ def _schemas(key: str, value: Any) -> Iterable[Any]:
     return (value,)
 
 
-def check(wanted: Iterable[Mirror], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
+def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
     """Raises when a header and its argument are not both there, or not the same."""
     for mirror in wanted:
         values = headers(mirror.header.encode())
@@ -93,7 +93,7 @@ def check(wanted: Iterable[Mirror], arguments: Any, headers: Callable[[bytes], l
             raise mismatch(f"The header {mirror.header} does not say what the argument {where} says.")
 
 
-def written(wanted: Iterable[Mirror], arguments: Any) -> dict[str, str]:
+def written(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:
     """The headers that repeat these arguments. What is absent or null has none."""
     texts = {mirror.header: _text(_at(arguments, mirror.path)) for mirror in wanted}
     return {header: encode(text) for header, text in texts.items() if text is not None}

@@ -39,7 +39,7 @@ _CHUNK_START: Final = re.compile(rb"(?:\r(?:\n(?:[0-9A-Fa-f]{1,8}(?:;[\t -~]*+)?
 _MOST_SIZE_LINE: Final = 256
 
 
-class BadRequest(Exception):
+class FramingError(Exception):
     """The connection can't be read on. `status`: what to answer before it is closed."""
 
     def __init__(self, status: HTTPStatus = HTTPStatus.BAD_REQUEST) -> None:
@@ -79,7 +79,7 @@ class RequestHead:
             return False
         found = _ABSOLUTE.match(self.target)
         if found is None:
-            raise BadRequest
+            raise FramingError
         return [value.lower() for name, value in self.fields if name == b"host"] != [found[1].lower()]
 
     def get_method(self) -> bytes:
@@ -106,13 +106,13 @@ def _framing(fields: list[Field], version: str) -> tuple[int, bool]:
     if codings:
         # defence: two lengths of one body
         if lengths or codings != [b"chunked"] or version != "1.1":
-            raise BadRequest
+            raise FramingError
         return 0, True
     if not lengths:
         return 0, False
     # defence: a length that is repeated
     if len(lengths) != 1 or not _LENGTH.fullmatch(lengths[0]):
-        raise BadRequest
+        raise FramingError
     return int(lengths[0]), False
 
 
@@ -120,20 +120,20 @@ def parse_head(data: bytes) -> RequestHead:
     """`data`: up to the empty line, which is included."""
     line = _REQUEST_LINE.match(data)
     if line is None:
-        raise BadRequest
+        raise FramingError
     method, target, major, minor = line.groups()
     if major != b"1" or minor not in (b"0", b"1"):
-        raise BadRequest(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+        raise FramingError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
     start, end = line.end(), len(data) - 2
     if _FIELDS.fullmatch(data, start, end) is None:
-        raise BadRequest
+        raise FramingError
     fields = [(name.lower(), value.strip(b" \t")) for name, value in _FIELD.findall(data, start, end)]
     if len(fields) > MOST_FIELDS:
-        raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        raise FramingError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     if method == b"CONNECT":
-        raise BadRequest
+        raise FramingError
     if method not in METHODS:
-        raise BadRequest(HTTPStatus.NOT_IMPLEMENTED)
+        raise FramingError(HTTPStatus.NOT_IMPLEMENTED)
     return RequestHead(method, target, f"1.{minor.decode()}", fields)
 
 
@@ -161,7 +161,7 @@ class HeadReader:
             self.data.clear()
             # defence: the header's size
             if size > self._most:
-                raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+                raise FramingError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             return parse_head(data[:size]), data[size:]
         if not seen:
             self.data += data
@@ -171,17 +171,17 @@ class HeadReader:
     def _check(self, seen: int) -> None:
         data = self.data
         if _BARE.search(data, max(0, seen - 1)) is not None:
-            raise BadRequest
+            raise FramingError
         line = data.find(b"\r\n", 0, _START_LOOKED_AT)
         if line >= 0 and seen <= line + 1:
             is_good = _REQUEST_LINE.match(data) is not None
         else:
             is_good = line >= 0 or seen > _START_LOOKED_AT or _is_start(data[:_START_LOOKED_AT])
         if not is_good:
-            raise BadRequest
+            raise FramingError
         # defence: a header that never ends
         if len(data) > self._most:
-            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise FramingError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
 
 def _is_start(data: bytearray) -> bool:
@@ -255,7 +255,7 @@ class ChunkedBody:
     def _keep(self, line: bytes) -> None:
         start = line if self._pattern is _NEXT_CHUNK else b"\r\n" + line
         if len(line) > _MOST_SIZE_LINE or _CHUNK_START.fullmatch(start) is None:
-            raise BadRequest
+            raise FramingError
         self._rest = line
 
     def _read_trailer(self, data: bytes, at: int) -> int:
@@ -264,12 +264,12 @@ class ChunkedBody:
                 self.is_complete = True
                 return at + 2
             if _FIELD.fullmatch(data, at, end + 2) is None:
-                raise BadRequest
+                raise FramingError
             self._count(end + 2 - at)
             at = end + 2
         # defence: a trailer line without an end
         if self._overhead + len(data) - at > self._most + self._content:
-            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+            raise FramingError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         self._rest = data[at:]
         return len(data)
 
@@ -278,6 +278,6 @@ class ChunkedBody:
         # defence: trailers and tiny chunks
         if self._overhead > self._most + self._content:
             is_trailer = self._is_trailer
-            raise BadRequest(
+            raise FramingError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE if is_trailer else HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             )

@@ -28,7 +28,7 @@ import orjson
 
 from tabrelay.calls.calls import PLAIN, Call
 from tabrelay.errors import RelayError
-from tabrelay.observe.log_file import LogFile
+from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.observe.log_setup import plain, redact, secrets_known
 from tabrelay.system.private_files import NO_LINK, NO_WAIT
 from tabserver.wire.frames import well_formed
@@ -58,7 +58,7 @@ Row = dict[str, Any]
 Ordinary = tuple[float, float, tuple[str, str, str, str]]
 
 
-class Ended(NamedTuple):
+class EndedCall(NamedTuple):
     """What the thread makes a line of. `reply`: only if the answer may be no plain result."""
 
     at: float
@@ -74,7 +74,7 @@ class Ended(NamedTuple):
         return len(self.call.payload) + len(self.reply or "")
 
 
-class Journal:
+class CallLog:
     """One per relay."""
 
     def __init__(self, path: Path, max_bytes: int, keep: int, *, with_arguments: bool = False) -> None:
@@ -82,9 +82,9 @@ class Journal:
         self.with_arguments = with_arguments
         self._max_bytes = max_bytes
         self._keep = keep
-        self._file: LogFile | None = None
+        self._file: PrivateRotatingFile | None = None
         self._is_broken = False
-        self._queue: list[Ended | str] = []
+        self._queue: list[EndedCall | str] = []
         self._ordinary: list[Ordinary] = []  # the last ones, which are not in the queue yet
         self._size = 0
         self._lost = 0
@@ -165,7 +165,7 @@ class Journal:
             self._thread.shutdown(wait=True)
         self._write(*self._take())
 
-    def _take(self) -> tuple[list[Ended | str], int]:
+    def _take(self) -> tuple[list[EndedCall | str], int]:
         self._make_lines()
         taken, lost = self._queue, self._lost
         self._queue, self._size, self._lost = [], 0, 0
@@ -191,7 +191,7 @@ class Journal:
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _write(self, ended: list[Ended | str], lost: int) -> list[str]:
+    def _write(self, ended: list[EndedCall | str], lost: int) -> list[str]:
         made = [each if isinstance(each, str) else self._line(each) for each in ended]
         lines = [line for line in made if line is not None]
         unmade = len(made) - len(lines)
@@ -207,7 +207,7 @@ class Journal:
             self._file.close()
         return lines
 
-    def _line(self, ended: Ended) -> str | None:
+    def _line(self, ended: EndedCall) -> str | None:
         """None for a call of which no line can be made: it is counted, and costs no other call its line."""
         try:
             return orjson.dumps(self._row(ended)).decode()
@@ -215,7 +215,7 @@ class Journal:
             # defence: a line of the call log that can't be made
             return None
 
-    def _put(self, file: LogFile, lines: list[str], lost: int) -> int:
+    def _put(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:
         """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
         failures, left = file.failures, len(lines)
         # Whether the file is full is asked, and the disk written to, once for many lines.
@@ -238,13 +238,13 @@ class Journal:
     def _open(self) -> bool:
         if self._file is None and not self._is_broken:
             try:
-                self._file = LogFile(self.path, self._max_bytes, self._keep)
+                self._file = PrivateRotatingFile(self.path, self._max_bytes, self._keep)
             except OSError as problem:
                 self._is_broken = True
                 logging.getLogger("tabrelay").warning("No call log: %s", problem)
         return not self._is_broken
 
-    def _row(self, ended: Ended) -> Row:
+    def _row(self, ended: EndedCall) -> Row:
         call = ended.call
         params = _params(call.payload) if self.with_arguments or call.name is None else {}
         name = call.name or params.get("uri" if call.method == "resources/read" else "name")
@@ -261,9 +261,11 @@ class Journal:
         return row
 
 
-def _ended(began: float, took_s: float, server: str, call: Call, outcome: RelayError | tuple[int | None, str]) -> Ended:
+def _ended(
+    began: float, took_s: float, server: str, call: Call, outcome: RelayError | tuple[int | None, str]
+) -> EndedCall:
     if isinstance(outcome, RelayError):
-        return Ended(began, took_s * 1000, server, call, outcome, None, None)
+        return EndedCall(began, took_s * 1000, server, call, outcome, None, None)
     code, text = outcome
     # A plain result needs no second look, and is not held. A long text is not parsed: its outcome is told by its marks.
     reply = text if '"isError"' in text or '"input_required"' in text else None
@@ -271,7 +273,7 @@ def _ended(began: float, took_s: float, server: str, call: Call, outcome: RelayE
         is_question = _ASKED.search(reply) is not None
         kind = {"isError": _FAILED.search(reply) is not None, "resultType": "input_required" if is_question else ""}
         reply = orjson.dumps({"result": kind}).decode()
-    return Ended(began, took_s * 1000, server, call, None, code, reply)
+    return EndedCall(began, took_s * 1000, server, call, None, code, reply)
 
 
 def _about(server: str, method: str, name: Any, principal: str, client: dict[str, Any] | None) -> Row:
@@ -302,7 +304,7 @@ def _together(lines: Iterable[str], most: int) -> Iterable[str]:
         yield "\n".join(some)
 
 
-def _outcome(ended: Ended) -> Row:
+def _outcome(ended: EndedCall) -> Row:
     if ended.error is not None:
         return {"outcome": ended.error.reason, "why": _text(ended.error.message, 2 * MAX_TEXT)}
     if ended.error_code is not None:

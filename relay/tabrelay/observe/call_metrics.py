@@ -17,7 +17,7 @@ import orjson
 
 from tabrelay.calls.calls import LISTS, PLAIN, QUICK, Call
 from tabrelay.errors import RelayError
-from tabrelay.observe.prometheus import Family, Sample, counter, histogram
+from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, histogram
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.names import server_of
 
@@ -33,7 +33,7 @@ _ASKS: Final = re.compile(r'"resultType"\s*:\s*"input_required"')
 _SMALL: Final = 64 * 1024  # characters of an answer that is read to be sure
 
 
-class Series:
+class CallSeries:
     """The calls of one method at one server."""
 
     __slots__ = ("buckets", "outcomes", "total_s")
@@ -44,15 +44,15 @@ class Series:
         self.total_s = 0.0
 
 
-class Meter:
+class CallMetrics:
     """One per relay."""
 
     def __init__(self, most_servers: int) -> None:
         """`most_servers`: so many have a label of their own."""
         self._most_servers = most_servers
         self._servers: set[str] = set()
-        self._series: dict[tuple[str, str], Series] = {}  # by label
-        self._known: dict[tuple[str, str], Series] = {}  # by what calls say
+        self._series: dict[tuple[str, str], CallSeries] = {}  # by label
+        self._known: dict[tuple[str, str], CallSeries] = {}  # by what calls say
         self._refusals: Counter[tuple[str, str]] = Counter()
         self._arrivals: Counter[str] = Counter()
         self._departures = 0
@@ -70,7 +70,7 @@ class Meter:
             series.buckets[bisect_left(BOUNDS_S, took_s)] += 1
             series.total_s += took_s
 
-    def _open(self, server: str, method: str) -> Series:
+    def _open(self, server: str, method: str) -> CallSeries:
         name = server_of(server)
         if name not in self._servers:
             if len(self._servers) < self._most_servers:
@@ -80,7 +80,7 @@ class Meter:
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         labels = (name, method if method in METHODS else OTHER)
-        series = self._known[server, method] = self._series.setdefault(labels, Series())
+        series = self._known[server, method] = self._series.setdefault(labels, CallSeries())
         return series
 
     def refused(self, at: str, reason: str) -> None:
@@ -93,21 +93,21 @@ class Meter:
     def departed(self) -> None:
         self._departures += 1
 
-    def families(self) -> Iterable[Family]:
+    def families(self) -> Iterable[MetricFamily]:
         calls, took = [], []
         for (server, method), series in self._series.items():
             labels = (("server", server), ("method", method))
-            calls += [Sample(count, (*labels, ("outcome", how))) for how, count in series.outcomes.items()]
+            calls += [MetricSample(count, (*labels, ("outcome", how))) for how, count in series.outcomes.items()]
             if any(series.buckets):
                 took += histogram(BOUNDS_S, series.buckets, series.total_s, labels)
         yield counter("tabrelay_calls_total", "Calls that ended, by how they ended.", *calls)
         about = "From the moment a call was understood until its answer was there."
-        yield Family("tabrelay_call_duration_seconds", "histogram", about, tuple(took))
-        refusals = [Sample(n, (("at", at), ("reason", why))) for (at, why), n in self._refusals.items()]
+        yield MetricFamily("tabrelay_call_duration_seconds", "histogram", about, tuple(took))
+        refusals = [MetricSample(n, (("at", at), ("reason", why))) for (at, why), n in self._refusals.items()]
         yield counter("tabrelay_refusals_total", "What was answered with an error of the relay's.", *refusals)
-        arrivals = [Sample(self._arrivals[how], (("how", how),)) for how in ("new", "resumed", "plain")]
+        arrivals = [MetricSample(self._arrivals[how], (("how", how),)) for how in ("new", "resumed", "plain")]
         yield counter("tabrelay_browser_connections_total", "Browsers that connected, or came back.", *arrivals)
-        yield counter("tabrelay_browser_disconnections_total", "Sockets that closed.", Sample(self._departures))
+        yield counter("tabrelay_browser_disconnections_total", "Sockets that closed.", MetricSample(self._departures))
 
 
 def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:

@@ -25,7 +25,7 @@ from tabrelay.system.private_files import NO_LINK, NO_WAIT, StateError, close_to
 _PUTTING_ASIDE: Final = threading.Lock()  # where the system has no other
 
 
-class LogFile(RotatingFileHandler):
+class PrivateRotatingFile(RotatingFileHandler):
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         """Raises OSError if it can't be written."""
         self._is_told = False

@@ -107,10 +107,10 @@ def keep(settings: Settings) -> Path | None:
     path = log_path(settings.home, settings.port, settings.log_file)
     if path is None:
         return None
-    from tabrelay.observe.log_file import LogFile
+    from tabrelay.observe.log_file import PrivateRotatingFile
 
     try:
-        handler = LogFile(path, settings.log_max, settings.log_keep)
+        handler = PrivateRotatingFile(path, settings.log_max, settings.log_keep)
     except OSError as problem:
         logging.getLogger("tabrelay").warning("No log file: %s", problem)
         return None

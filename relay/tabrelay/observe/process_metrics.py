@@ -12,28 +12,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from tabrelay.observe.prometheus import Family, Sample, counter, gauge
+from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, gauge
 
 _PROC: Final = Path("/proc/self")
 _STARTED: Final = time.time()
 
 
-def families() -> Iterable[Family]:
+def families() -> Iterable[MetricFamily]:
     taken = os.times()
     spent = "Processor time, user and system."
-    yield counter("process_cpu_seconds_total", spent, Sample(taken.user + taken.system))
-    yield gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", Sample(_started()))
+    yield counter("process_cpu_seconds_total", spent, MetricSample(taken.user + taken.system))
+    yield gauge(
+        "process_start_time_seconds", "When the process began, in seconds since 1970.", MetricSample(_started())
+    )
     with suppress(OSError, ValueError):
         virtual, resident = (int(pages) * os.sysconf("SC_PAGE_SIZE") for pages in _read("statm").split()[:2])
-        yield gauge("process_virtual_memory_bytes", "Memory that is mapped.", Sample(virtual))
-        yield gauge("process_resident_memory_bytes", "Memory that is in use.", Sample(resident))
+        yield gauge("process_virtual_memory_bytes", "Memory that is mapped.", MetricSample(virtual))
+        yield gauge("process_resident_memory_bytes", "Memory that is in use.", MetricSample(resident))
     with suppress(OSError):
-        yield gauge("process_open_fds", "Open files and sockets.", Sample(len(os.listdir(_PROC / "fd"))))
+        yield gauge("process_open_fds", "Open files and sockets.", MetricSample(len(os.listdir(_PROC / "fd"))))
     with suppress(ImportError):  # not on Windows
         import resource
 
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield gauge("process_max_fds", "How many files and sockets may be open.", Sample(limit))
+        yield gauge("process_max_fds", "How many files and sockets may be open.", MetricSample(limit))
 
 
 def _started() -> float:

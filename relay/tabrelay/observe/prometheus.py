@@ -17,7 +17,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MetricSample:
     """`suffix`: of the family's name, for the parts of a histogram."""
 
     value: float
@@ -26,33 +26,33 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """All samples of one name."""
 
     name: str
     kind: Kind
     help: str
-    samples: tuple[Sample, ...]
+    samples: tuple[MetricSample, ...]
 
 
-def gauge(name: str, help: str, *samples: Sample) -> Family:
-    return Family(name, "gauge", help, samples)
+def gauge(name: str, help: str, *samples: MetricSample) -> MetricFamily:
+    return MetricFamily(name, "gauge", help, samples)
 
 
-def counter(name: str, help: str, *samples: Sample) -> Family:
-    return Family(name, "counter", help, samples)
+def counter(name: str, help: str, *samples: MetricSample) -> MetricFamily:
+    return MetricFamily(name, "counter", help, samples)
 
 
-def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labels: Labels) -> list[Sample]:
+def histogram(bounds: Iterable[float], counts: Iterable[int], total: float, labels: Labels) -> list[MetricSample]:
     """`counts`: how many fell into each bucket, the last one being that above all bounds."""
     samples, so_far = [], 0
     for bound, count in zip([*map(_number, bounds), "+Inf"], counts, strict=True):
         so_far += count
-        samples.append(Sample(so_far, (*labels, ("le", bound)), "_bucket"))
-    return [*samples, Sample(total, labels, "_sum"), Sample(so_far, labels, "_count")]
+        samples.append(MetricSample(so_far, (*labels, ("le", bound)), "_bucket"))
+    return [*samples, MetricSample(total, labels, "_sum"), MetricSample(so_far, labels, "_count")]
 
 
-def render(families: Iterable[Family]) -> str:
+def render(families: Iterable[MetricFamily]) -> str:
     lines: list[str] = []
     for family in families:
         lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]

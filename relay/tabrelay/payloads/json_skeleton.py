@@ -44,7 +44,7 @@ MAX_ESCAPES: Final = 1_500_000
 PIECE: Final = 64 * 1024
 
 
-class Gist:
+class JsonSkeleton:
     """`is_bad`: whatever still comes, it will not be JSON. `is_heavy`: what is left weighs more than `most`, and
     nothing of it is kept. `cost`: bytes of memory that it takes."""
 
@@ -134,7 +134,7 @@ class Gist:
 def weighing(text: str, most: int) -> Generator[None, None, bool]:
     """Does a long text take too long to parse: do its values, without long strings, weigh more than `most`? Looks at it
     piece by piece. Returns the answer."""
-    gist = Gist(most)
+    gist = JsonSkeleton(most)
     for start in range(0, len(text), PIECE):
         gist.add(text[start : start + PIECE])
         yield

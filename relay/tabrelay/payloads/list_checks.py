@@ -56,7 +56,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ListBounds:
     """Each is a setting of the relay. Sizes are characters, but for `list_bytes`."""
 
     tools: int = 256
@@ -66,11 +66,11 @@ class Bounds:
 
 
 # For a catalogue that was bounded before, with other settings perhaps: only its shape is checked.
-ANY_SIZE: Final = Bounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 40, schema_depth=MAX_DEPTH)
+ANY_SIZE: Final = ListBounds(tools=MAX_ITEMS, list_bytes=1 << 40, description=1 << 40, schema_depth=MAX_DEPTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class Rejection:
     """What is wrong with an item of a list. `name` is safe to show. `is_left_out`: clients do not get the item."""
 
     name: str
@@ -147,13 +147,13 @@ def _server_info(said: object) -> dict[str, Any] | None:
     return {"version": "0"} | seen if "name" in seen else None
 
 
-def told(flaws: Sequence[Flaw], most: int = 3) -> str:
+def told(flaws: Sequence[Rejection], most: int = 3) -> str:
     """The first of them, and how many there are: one line, however many."""
     named = ", ".join(f'"{flaw.name}" {flaw.why}' for flaw in flaws[:most])
     return named + (f"; and {len(flaws) - most:,} more" if len(flaws) > most else "")
 
 
-def inspect(key: str, items: Any, bounds: Bounds) -> tuple[list[dict[str, Any]], list[Flaw]]:
+def inspect(key: str, items: Any, bounds: ListBounds) -> tuple[list[dict[str, Any]], list[Rejection]]:
     """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
     return finished(inspecting(key, items, bounds))
 
@@ -167,13 +167,15 @@ def finished(steps: Generator[None, None, Found]) -> Found:
             return end.value  # type: ignore[no-any-return]
 
 
-def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tuple[list[dict[str, Any]], list[Flaw]]]:
+def inspecting(
+    key: str, items: Any, bounds: ListBounds
+) -> Generator[None, None, tuple[list[dict[str, Any]], list[Rejection]]]:
     """The same, with a `yield` after each item, so that the caller can stop for a moment."""
     if not isinstance(items, list):
-        return [], [Flaw(key, "is no list")]
+        return [], [Rejection(key, "is no list")]
     most = bounds.tools if key == "tools" else MAX_ITEMS
     kept: list[dict[str, Any]] = []
-    flaws: list[Flaw] = []
+    flaws: list[Rejection] = []
     names: set[str] = set()
     alike: dict[str, str] = {}  # skeleton -> the first name that has it
     size = 0
@@ -201,13 +203,13 @@ def inspecting(key: str, items: Any, bounds: Bounds) -> Generator[None, None, tu
             other = alike.setdefault(skeleton(name), name)
             # defence: hidden text: names that look alike
             if other != name:
-                flaws.append(Flaw(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
+                flaws.append(Rejection(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
         else:
-            flaws.append(Flaw(shown(name), why))
+            flaws.append(Rejection(shown(name), why))
             # defence: items of a list that are left out
             if len(flaws) >= MAX_FLAWS:
                 if (rest := len(items) - index - 1) > 0:
-                    flaws.append(Flaw(key, f"has {rest:,} more items, which were not looked at"))
+                    flaws.append(Rejection(key, f"has {rest:,} more items, which were not looked at"))
                 break
         yield
     return kept, flaws
@@ -219,7 +221,7 @@ def _name(key: str, item: Any) -> str:
     return value if isinstance(value, str) else "?"
 
 
-def _flaw(key: str, item: Any, bounds: Bounds) -> str | None:
+def _flaw(key: str, item: Any, bounds: ListBounds) -> str | None:
     """What is wrong with one item of a list, if anything is."""
     if not isinstance(item, dict):
         return "is no object"
@@ -246,7 +248,7 @@ def _flaw_in_name(name: Any, *, is_needed: bool) -> str | None:
     return None
 
 
-def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
+def _flaw_in_texts(item: dict[str, Any], bounds: ListBounds) -> str | None:
     annotations = item.get("annotations")
     titles = [item.get("title"), annotations.get("title") if isinstance(annotations, dict) else None]
     for title in titles:
@@ -271,14 +273,14 @@ def _flaw_in_texts(item: dict[str, Any], bounds: Bounds) -> str | None:
     return None
 
 
-def _flaw_in_schemas(item: dict[str, Any], bounds: Bounds) -> str | None:
+def _flaw_in_schemas(item: dict[str, Any], bounds: ListBounds) -> str | None:
     for field in ("inputSchema", "outputSchema"):
         if is_deeper_than(item.get(field), bounds.schema_depth):
             return f"has a schema that nests deeper than {bounds.schema_depth} levels"
     return None
 
 
-def _flaw_in_shape(item: dict[str, Any], bounds: Bounds) -> str | None:
+def _flaw_in_shape(item: dict[str, Any], bounds: ListBounds) -> str | None:
     for field in ("inputSchema", "outputSchema", "annotations", "_meta"):
         if field in item and not isinstance(item[field], dict):
             return f"has {field} that is no object"
@@ -302,15 +304,15 @@ def is_plain(text: str) -> bool:
     return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
 
 
-def sift(method: str, payload: str, bounds: Bounds) -> tuple[str, Sequence[Flaw]]:
+def sift(method: str, payload: str, bounds: ListBounds) -> tuple[str, Sequence[Rejection]]:
     """The answer to a method of SIFTED without what can't be believed. Raises ValueError for one that is not JSON."""
     sifted, flaws = finished(sifting(method, orjson.loads(payload), bounds))
     return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
 
 
 def sifting(
-    method: str, message: Any, bounds: Bounds
-) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Flaw]]]:
+    method: str, message: Any, bounds: ListBounds
+) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Rejection]]]:
     """The same on values; None if the answer is passed on as it came. Yields as `inspecting`.
 
     A list is always written anew: of a member that comes twice, clients get the one that was checked.

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tabrelay.payloads.json_skeleton import Gist
+from tabrelay.payloads.json_skeleton import JsonSkeleton
 
 
-class Slices:
+class SlicedPayload:
     """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON or heavy. `is_heavy`: it has
     more values than the relay parses."""
 
@@ -37,8 +37,8 @@ class Slices:
         return b"".join(self._slices).decode()
 
 
-Body = bytes | Slices
-Payload = str | Slices
+Body = bytes | SlicedPayload
+Payload = str | SlicedPayload
 
 
 def text_of(payload: Payload) -> str:
@@ -52,7 +52,7 @@ class _Gathering:
 
     def __init__(self, most: int) -> None:
         self.cost = 0
-        self._gist = Gist(most)
+        self._gist = JsonSkeleton(most)
         self._slices: list[bytes] = []
 
     def add(self, slice: Payload) -> None:
@@ -65,10 +65,10 @@ class _Gathering:
         self.cost += len(data) + self._gist.cost - before
 
     def whole(self) -> Payload:
-        return Slices(self._slices, self._gist.text(), is_heavy=self._gist.is_heavy)
+        return SlicedPayload(self._slices, self._gist.text(), is_heavy=self._gist.is_heavy)
 
 
-class Sliced:
+class SlicedCodec:
     """How the relay's links handle payloads: as text, but what comes in slices stays in them."""
 
     def __init__(self, max_values: int) -> None:

@@ -87,7 +87,7 @@ class Catalogue:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredServer:
     catalogue: Catalogue | None = None
     last_seen: float | None = None
     # What a server elsewhere was made of; None for browsers.
@@ -96,18 +96,18 @@ class Record:
     baseline: Baseline | None = None
 
 
-class Shelf:
+class CatalogueStore:
     """One file of JSON, `servers.json`, private to the user. With no path it only remembers in memory."""
 
     def __init__(self, path: Path | None, *, is_shared: bool = False, most: int = MAX_NAMES) -> None:
         """`is_shared`: other relays write the file too, and what they remember is kept. `most`: names in it."""
         self._most = most
         self._is_shared = is_shared
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, StoredServer] = {}
         self._forgotten: dict[str, None] = {}
         self._file = StateFile(path, self, loss="servers will be forgotten at the next restart", most_bytes=MOST_READ)
 
-    def load(self) -> dict[str, Record]:
+    def load(self) -> dict[str, StoredServer]:
         self._records = self._file.load()
         return dict(self._records)
 
@@ -118,7 +118,7 @@ class Shelf:
                 del self._forgotten[next(iter(self._forgotten))]
             self._file.save_soon()
 
-    def remember(self, name: str, record: Record) -> None:
+    def remember(self, name: str, record: StoredServer) -> None:
         before = self._records.get(name)
         self._records[name] = record
         self._forgotten.pop(name, None)
@@ -139,10 +139,10 @@ class Shelf:
 
     # -- what the file holds ------------------------------------------------------------------------------------------
 
-    def rows(self) -> dict[str, Record]:
+    def rows(self) -> dict[str, StoredServer]:
         return dict(self._records)
 
-    def encode(self, record: Record) -> dict[str, Any]:
+    def encode(self, record: StoredServer) -> dict[str, Any]:
         return {
             "last_seen": record.last_seen,
             **({"source": record.source} if record.source else {}),
@@ -150,7 +150,7 @@ class Shelf:
             **(record.catalogue.to_dict() if record.catalogue else {"initialize": None}),
         }
 
-    def decode(self, name: str, value: Any) -> Record | None:
+    def decode(self, name: str, value: Any) -> StoredServer | None:
         try:
             check_address(name)
         except ServerNameError:
@@ -161,13 +161,13 @@ class Shelf:
         last_seen, source = value.get("last_seen"), value.get("source")
         last_seen = last_seen if isinstance(last_seen, int | float) else None
         source = source if isinstance(source, str) else None
-        return Record(catalogue, last_seen, source, Baseline.load(value.get("baseline")))
+        return StoredServer(catalogue, last_seen, source, Baseline.load(value.get("baseline")))
 
-    def accepts(self, name: str, ours: Record | None, theirs: Record) -> bool:
+    def accepts(self, name: str, ours: StoredServer | None, theirs: StoredServer) -> bool:
         """What another relay has seen since is not written over."""
         is_newer = ours is None or (theirs.last_seen or 0) > (ours.last_seen or 0)
         return self._is_shared and is_newer and name not in self._forgotten
 
-    def merge(self, theirs: Mapping[str, Record]) -> None:
+    def merge(self, theirs: Mapping[str, StoredServer]) -> None:
         self._records |= theirs
         self._drop()

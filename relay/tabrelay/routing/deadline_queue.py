@@ -13,7 +13,7 @@ T = TypeVar("T")
 EARLY_S: Final = 0.001
 
 
-class Ticker(dict[T, float], Generic[T]):
+class DeadlineQueue(dict[T, float], Generic[T]):
     """`on_due` is called with what was added `wait_s` ago and not popped since. Of one event loop.
 
     A dict itself, as every call is taken out of it: when each is due. As all wait equally long, the order in which they

@@ -30,7 +30,7 @@ class Browser(Protocol):
     def retire(self, code: int, reason: str, retry_ms: int | None = None) -> None: ...
 
 
-class Rooms(Protocol):
+class Drainable(Protocol):
     """What the drain asks of the relay."""
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Rooms(Protocol):
         """Fail the calls that are still under way."""
 
 
-class Tally:
+class InFlightCounter:
     """How many of something are under way: `with tally: …`. Tells when one ends."""
 
     __slots__ = ("_on_end", "count")
@@ -70,12 +70,12 @@ class Drain:
         self._pause_s = pause_s
         self._spread_s = spread_s
         self._chance = chance or random.SystemRandom()
-        self._rooms: Rooms | None = None
+        self._rooms: Drainable | None = None
         self._change = asyncio.Event()
         self._delays: dict[Browser, int] = {}
         self.is_on = False
-        self.exchanges = Tally(self.changed)
-        self.sockets = Tally(self.changed)
+        self.exchanges = InFlightCounter(self.changed)
+        self.sockets = InFlightCounter(self.changed)
 
     @classmethod
     def for_settings(cls, settings: Settings) -> Drain:
@@ -83,7 +83,7 @@ class Drain:
         pause_s = 0.0 if settings.bus else settings.drain_pause_s
         return cls(patience_s=settings.drain_s, pause_s=pause_s, spread_s=settings.drain_spread_s)
 
-    def serve(self, rooms: Rooms) -> None:
+    def serve(self, rooms: Drainable) -> None:
         self._rooms = rooms
 
     def changed(self) -> None:
@@ -110,7 +110,9 @@ class Drain:
         self._part(rooms, wait_for_calls=False)
         await self._ended(self.sockets, FAREWELL_S)
 
-    async def _ended(self, tally: Tally, timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> bool:
+    async def _ended(
+        self, tally: InFlightCounter, timeout_s: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> bool:
         """Wait until nothing is counted; False after `timeout_s`. `meanwhile` runs whenever something has ended."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -122,7 +124,7 @@ class Drain:
             return False
         return True
 
-    def _part(self, rooms: Rooms, *, wait_for_calls: bool) -> None:
+    def _part(self, rooms: Drainable, *, wait_for_calls: bool) -> None:
         for browser in list(rooms.browsers()):
             if not (wait_for_calls and browser.in_flight):
                 # One that came in the meantime has no moment of its own yet.

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from tabrelay.calls.calls import Peer
 from tabrelay.errors import RelayError
-from tabrelay.payloads.list_checks import Flaw
+from tabrelay.payloads.list_checks import Rejection
 from tabrelay.routing.catalogue_store import Catalogue
-from tabrelay.routing.instances import Instances, Tab
+from tabrelay.routing.instances import SharedName, TabInfo
 from tabrelay.routing.tool_drift import Baseline, Drift
 from tabserver.wire.names import server_of
 
 
-class Keeper(Protocol):
+class Connector(Protocol):
     """Whoever sees to it that a server elsewhere is there. Browsers have none: they come by themselves."""
 
     @property
@@ -36,14 +36,14 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True)
-class Entry:
+class ServerEntry:
     """One name. It outlives the peers that hold it: with no peer the server is offline, never unknown."""
 
     name: str
     catalogue: Catalogue | None = None
     last_seen: float | None = None
     peer: Peer | None = None
-    keeper: Keeper | None = None
+    keeper: Connector | None = None
     # What a server elsewhere was made of when its catalogue was read.
     source: str | None = None
     since: float | None = None
@@ -53,7 +53,7 @@ class Entry:
     is_fresh: bool = False
     up: asyncio.Event = field(default_factory=asyncio.Event)
     # What it offered and nobody was told of: by the list it stood in, name -> why.
-    flaws: dict[str, dict[str, Flaw]] = field(default_factory=dict)
+    flaws: dict[str, dict[str, Rejection]] = field(default_factory=dict)
     size: int = 0  # of the catalogue, as JSON
     # Did a client list or call anything? From then on its tools are compared with those that it had.
     is_used: bool = False
@@ -62,10 +62,10 @@ class Entry:
     # Not set: a browser came a moment ago, and what it offers is still being found out.
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     # The browsers that share the name, if several may.
-    instances: Instances | None = None
+    instances: SharedName | None = None
     # Of a browser: what it is, its tabs, how often its user has turned to one of them, and when it was used last.
     browser: str | None = None
-    tabs: tuple[Tab, ...] = ()
+    tabs: tuple[TabInfo, ...] = ()
     turns: int = 0
     last_used: float | None = None
     # The server in its name: another only for one of several browsers that share it.

@@ -24,7 +24,7 @@ MAX_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Tab:
+class TabInfo:
     """A tab, as a browser's worker tells the relay of it."""
 
     id: str
@@ -33,7 +33,7 @@ class Tab:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TabRequest:
     """Who asks, and for what. `session`: the channel of a handshake session. `named`: the tab that the request names;
     `pinned`: the one that its caller has pinned."""
 
@@ -42,15 +42,15 @@ class Wish:
     pinned: str | None = None
 
     @classmethod
-    def of(cls, call: Call) -> Wish:
+    def of(cls, call: Call) -> TabRequest:
         session = call.channel if call.caller.era is Era.LEGACY else None
         return cls(session, _named_tab(call.payload), call.caller.tab)
 
 
-ANY: Final = Wish()
+ANY: Final = TabRequest()
 
 
-class Instances:
+class SharedName:
     """The browsers of one server, by their addresses."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Instances:
         up = [address for address in is_up if address in self._used]
         return max(up or self._used, key=self._used.__getitem__, default=None)
 
-    def choose(self, wish: Wish, is_up: Iterable[str]) -> str | None:
+    def choose(self, wish: TabRequest, is_up: Iterable[str]) -> str | None:
         """The browser for a request; None if there is none at all."""
         return self._with(wish.named) or self.seat(wish.session) or self._with(wish.pinned) or self.front(is_up)
 
@@ -114,7 +114,7 @@ def counts_as_use(call: Call) -> bool:
     return call.method not in QUICK and call.method != LISTEN and call.caller.principal != RELAY
 
 
-def read_tabs(params: object) -> tuple[tuple[Tab, ...], int] | None:
+def read_tabs(params: object) -> tuple[tuple[TabInfo, ...], int] | None:
     """What a worker says of its tabs, and how often its user turned to one; None if it is no such thing."""
     if not isinstance(params, dict) or not isinstance(params.get("tabs"), list):
         return None
@@ -123,9 +123,9 @@ def read_tabs(params: object) -> tuple[tuple[Tab, ...], int] | None:
     return tuple(tab for tab in tabs if tab.id), used if isinstance(used, int) else 0
 
 
-def _tab(row: dict[str, Any]) -> Tab:
+def _tab(row: dict[str, Any]) -> TabInfo:
     id, title = row.get("id"), row.get("title")
-    return Tab(
+    return TabInfo(
         id[:MAX_TEXT] if isinstance(id, str) else "",
         title[:MAX_TEXT] if isinstance(title, str) else "",
         row.get("visible") is True,

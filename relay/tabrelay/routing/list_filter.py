@@ -16,26 +16,26 @@ import orjson
 from tabrelay.calls.calls import Pending, Reply
 from tabrelay.errors import BadAnswer, ResultTooLarge
 from tabrelay.payloads.json_weight import is_heavy
-from tabrelay.payloads.list_checks import Bounds, Flaw, finished, sifting
+from tabrelay.payloads.list_checks import ListBounds, Rejection, finished, sifting
 from tabrelay.system.loop_turns import run_in_turns
 
 SHORT: Final = 16 * 1024
 """Characters of a list that is filtered at once."""
 MAX_TEXT: Final = 4 * 1024 * 1024
 
-Sifted = tuple[dict[str, Any] | None, Sequence[Flaw]]
+Sifted = tuple[dict[str, Any] | None, Sequence[Rejection]]
 
 
 class ListFilter:
     """One per relay."""
 
-    def __init__(self, bounds: Bounds, max_values: int) -> None:
+    def __init__(self, bounds: ListBounds, max_values: int) -> None:
         self._bounds = bounds
         self._max_values = max_values
         self._max_text = max(MAX_TEXT, bounds.list_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Flaw], str], None]) -> None:
+    def take(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]) -> None:
         """Finish a call with what may be believed of the reply. `on_flaws` gets what was left out, and the text."""
         if len(reply.said) <= SHORT:
             try:
@@ -49,7 +49,9 @@ class ListFilter:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _filter(self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Flaw], str], None]) -> None:
+    async def _filter(
+        self, pending: Pending, reply: Reply, on_flaws: Callable[[Sequence[Rejection], str], None]
+    ) -> None:
         try:
             sifted = await self._sifted(pending, reply)
         except (ValueError, AttributeError):
@@ -84,7 +86,7 @@ class ListFilter:
         pending: Pending,
         reply: Reply,
         sifted: Sifted,
-        on_flaws: Callable[[Sequence[Flaw], str], None],
+        on_flaws: Callable[[Sequence[Rejection], str], None],
     ) -> None:
         message, flaws = sifted
         if message is not None:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tabrelay.admission.rate_limiter import Rates
+from tabrelay.admission.rate_limiter import RateLimiter
 from tabrelay.calls.calls import Call, Peer
 from tabrelay.errors import ServerOffline, UnknownServer
-from tabrelay.payloads.list_checks import Flaw, told
+from tabrelay.payloads.list_checks import Rejection, told
 from tabrelay.payloads.printable_text import shown
-from tabrelay.routing.capacity import Room
-from tabrelay.routing.catalogue_store import Catalogue, Record, Shelf
+from tabrelay.routing.capacity import NameCapacity
+from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.drain import unavailable
-from tabrelay.routing.entry import Entry, Keeper
-from tabrelay.routing.instances import ANY, Instances, Tab, Wish, counts_as_use
+from tabrelay.routing.entry import Connector, ServerEntry
+from tabrelay.routing.instances import ANY, SharedName, TabInfo, TabRequest, counts_as_use
 from tabrelay.routing.tool_drift import Baseline, Drift
 from tabserver.wire.eras import Era
 from tabserver.wire.names import check_address, check_server_name, server_of
@@ -47,7 +47,7 @@ class Registry:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: CatalogueStore,
         *,
         declared: Iterable[str] = (),
         static_tools: Iterable[str] = (),
@@ -69,17 +69,17 @@ class Registry:
         self._wall, self._clock = wall, clock
         self._static_tools = frozenset(static_tools)
         self._catalogue_budget = catalogue_budget
-        self._room = Room(most, declared := frozenset(declared))
+        self._room = NameCapacity(most, declared := frozenset(declared))
         self._shelf = shelf
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, ServerEntry] = {}
         self._is_closed = False
-        self._lines = Rates(LINES_PER_S, LINES_AT_ONCE)
+        self._lines = RateLimiter(LINES_PER_S, LINES_AT_ONCE)
         self._weight = 0  # of all catalogues, or more: whoever is forgotten is still in it until they are counted
         shared = frozenset(instances)
         for name, record in shelf.load().items():
             if name != server_of(name) and server_of(name) not in shared:
                 continue  # it has one browser at a time now
-            self._entries[name] = Entry(
+            self._entries[name] = ServerEntry(
                 name,
                 catalogue=record.catalogue,
                 last_seen=record.last_seen,
@@ -93,20 +93,20 @@ class Registry:
         for name in declared:
             self.declare(name)
         for name in shared:
-            self.declare(name).instances = Instances()
+            self.declare(name).instances = SharedName()
 
-    def declare(self, name: str) -> Entry:
+    def declare(self, name: str) -> ServerEntry:
         """Make a name known: from the command line, a pairing, or a browser that dials in."""
         return self._entries.get(check_server_name(name)) or self._add(name)
 
-    def _add(self, name: str, *, is_remote: bool = False) -> Entry:
+    def _add(self, name: str, *, is_remote: bool = False) -> ServerEntry:
         for idle in self._room.surplus(self._entries, 0 if is_remote else 1):
             del self._entries[idle]
-        entry = self._entries[check_address(name)] = Entry(name)
+        entry = self._entries[check_address(name)] = ServerEntry(name)
         self._remember(entry)
         return entry
 
-    def hold(self, name: str, peer: Peer, keeper: Keeper, source: str) -> None:
+    def hold(self, name: str, peer: Peer, keeper: Connector, source: str) -> None:
         """A server elsewhere has the name, whether it is there yet or not. What is known of it is kept, if it is about
         the same one."""
         entry = self.declare(name)
@@ -126,14 +126,14 @@ class Registry:
             self._room.note(name, is_remote=False)
             self._shelf.forget(name)
 
-    def _remember(self, entry: Entry) -> None:
-        self._shelf.remember(entry.name, Record(entry.catalogue, entry.last_seen, entry.source, entry.baseline))
+    def _remember(self, entry: ServerEntry) -> None:
+        self._shelf.remember(entry.name, StoredServer(entry.catalogue, entry.last_seen, entry.source, entry.baseline))
 
     def has_room_for(self, name: str) -> bool:
         """Can this name be held?"""
         return self._room.is_for(name, self._entries)
 
-    def flag(self, name: str, method: str, flaws: Sequence[Flaw], *, is_whole: bool) -> None:
+    def flag(self, name: str, method: str, flaws: Sequence[Rejection], *, is_whole: bool) -> None:
         """What is wrong in a list: told in the log when it is something else than before, and in the status until it
         is offered no longer.
 
@@ -155,7 +155,7 @@ class Registry:
         # defence: lines of the log that one server makes
         return not self._lines.take(what, self._clock())
 
-    def used(self, entry: Entry) -> None:
+    def used(self, entry: ServerEntry) -> None:
         """A client uses the server for the first time: what it offers now is what is expected of it."""
         entry.is_used = True
         # A name that browsers share offers what the one in front does: each of them is compared with itself.
@@ -171,7 +171,7 @@ class Registry:
                 self._compare(entry)
                 self._remember(entry)
 
-    def _compare(self, entry: Entry) -> None:
+    def _compare(self, entry: ServerEntry) -> None:
         if not entry.is_used or entry.catalogue is None or entry.instances is not None:
             return
         tools = entry.catalogue.without_statics().tools
@@ -192,7 +192,7 @@ class Registry:
     def knows(self, name: str) -> bool:
         return name in self._entries
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> ServerEntry:
         entry = self._entries.get(name)
         if entry is None:
             raise UnknownServer(
@@ -216,7 +216,7 @@ class Registry:
     def holder(self, name: str, session: str | None = None) -> Peer | None:
         """Who holds the name, if anyone does; never raises. `session`: the channel of one, which may have a browser of
         its own."""
-        entry = self._entries.get(self.place(name, Wish(session)))
+        entry = self._entries.get(self.place(name, TabRequest(session)))
         return entry.peer if entry is not None else None
 
     def take(self, name: str, peer: Peer) -> Peer | None:
@@ -269,7 +269,7 @@ class Registry:
 
     # -- several browsers under one name ------------------------------------------------------------------------------
 
-    def place(self, name: str, wish: Wish = ANY) -> str:
+    def place(self, name: str, wish: TabRequest = ANY) -> str:
         """Where a request for this name goes: to the name itself, or to one of the browsers that share it."""
         entry = self._entries.get(name)
         if entry is None or entry.instances is None:
@@ -294,7 +294,7 @@ class Registry:
         if entry is not None and entry.instances is not None:
             entry.instances.rise(session)
 
-    def members(self, name: str) -> list[Entry]:
+    def members(self, name: str) -> list[ServerEntry]:
         """The browsers that share a name, also those that are away: the one used last comes first."""
         found = [entry for entry in self._entries.values() if entry.name != name and server_of(entry.name) == name]
         return sorted(found, key=lambda entry: (entry.up.is_set(), entry.last_used or 0.0), reverse=True)
@@ -308,7 +308,7 @@ class Registry:
     def introduce(self, name: str, browser: str) -> None:
         self._entries[name].browser = browser
 
-    def know_tabs(self, name: str, tabs: tuple[Tab, ...], turns: int) -> None:
+    def know_tabs(self, name: str, tabs: tuple[TabInfo, ...], turns: int) -> None:
         """A browser says which tabs it has, and how often its user has turned to one of them."""
         entry = self._entries[name]
         entry.tabs = tabs
@@ -327,7 +327,7 @@ class Registry:
         if entry is not None and (at is None or at > (entry.last_used or 0.0)):
             self._use(entry, at)
 
-    def _use(self, entry: Entry, at: float | None = None) -> None:
+    def _use(self, entry: ServerEntry, at: float | None = None) -> None:
         entry.last_used = self._wall() if at is None else at
         self.on_use(entry.name)
         whole = self._whole(entry)
@@ -338,7 +338,7 @@ class Registry:
         if before != self.place(whole.name):
             self.on_turn(whole.name)
 
-    def _miss(self, entry: Entry) -> None:
+    def _miss(self, entry: ServerEntry) -> None:
         """A browser went: the name that it shared is as reachable as the others make it."""
         whole = self._whole(entry)
         if whole is None:
@@ -348,16 +348,16 @@ class Registry:
             whole.since, whole.last_seen = None, entry.last_seen
         self.on_turn(whole.name)
 
-    def _whole(self, entry: Entry) -> Entry | None:
+    def _whole(self, entry: ServerEntry) -> ServerEntry | None:
         """The name that this browser shares with others."""
         server = server_of(entry.name)
         return self._entries.get(server) if server != entry.name else None
 
-    def _up(self, whole: Entry) -> list[str]:
+    def _up(self, whole: ServerEntry) -> list[str]:
         members = (self._entries[name] for name in whole.instances or ())
         return [entry.name for entry in members if entry.peer is not None and entry.peer.is_up]
 
-    def _forget_absent(self, whole: Entry) -> None:
+    def _forget_absent(self, whole: ServerEntry) -> None:
         """Every private window is a browser of its own, and most never come back."""
         absent = [entry for entry in self.members(whole.name) if entry.peer is None]
         for entry in sorted(absent, key=lambda entry: entry.last_seen or 0.0, reverse=True)[MAX_ABSENT:]:
@@ -380,14 +380,14 @@ class Registry:
             self._weigh(entry, catalogue)
             self._remember(entry)
 
-    def _weigh(self, entry: Entry, catalogue: Catalogue) -> None:
+    def _weigh(self, entry: ServerEntry, catalogue: Catalogue) -> None:
         before, entry.catalogue, entry.size = entry.size, catalogue, catalogue.size
         self._weight += entry.size - before
         # defence: catalogues: the budget of all catalogues
         if self._weight > self._catalogue_budget:
             self._forget_catalogues(entry)
 
-    def _forget_catalogues(self, new: Entry) -> None:
+    def _forget_catalogues(self, new: ServerEntry) -> None:
         """All of them together have a limit: past it, those of the servers that are longest away are forgotten."""
         known = [entry for entry in self._entries.values() if entry.catalogue is not None and entry is not new]
         known.sort(key=lambda entry: (entry.peer is not None, entry.last_seen or 0.0))
@@ -409,10 +409,10 @@ class Registry:
             if entry.keeper is not None:
                 entry.keeper.dismiss(unavailable())
 
-    def at_hand(self, name: str, call: Call) -> tuple[Entry, Peer] | None:
+    def at_hand(self, name: str, call: Call) -> tuple[ServerEntry, Peer] | None:
         """The peer that can take a call at this moment, and what has it; None if somebody would have to wait."""
         whole = self.find(name)
-        entry = whole if whole.instances is None else self.find(self.place(name, Wish.of(call)))
+        entry = whole if whole.instances is None else self.find(self.place(name, TabRequest.of(call)))
         peer = entry.peer
         if self._is_closed or peer is None or not peer.is_up:
             return None
@@ -424,7 +424,7 @@ class Registry:
         """The peer that can take a call now, and its own name; waits up to `wait_s` for one that is away."""
         entry = whole = self.find(name)
         if whole.instances is not None:
-            entry = self.find(self.place(name, Wish.of(call) if call is not None else ANY))
+            entry = self.find(self.place(name, TabRequest.of(call) if call is not None else ANY))
         if self._is_closed:
             raise unavailable()
         if entry.peer is None or not entry.peer.is_up:
@@ -442,13 +442,13 @@ class Registry:
             self._taken(whole, entry, call)
         return entry.name, entry.peer
 
-    def _taken(self, whole: Entry, entry: Entry, call: Call) -> None:
+    def _taken(self, whole: ServerEntry, entry: ServerEntry, call: Call) -> None:
         if whole.instances is not None and call.caller.era is Era.LEGACY:
             whole.instances.sit(call.channel, entry.name)
         if entry.name != entry.server and counts_as_use(call):
             self._use(entry)
 
-    def _absence(self, entry: Entry) -> str:
+    def _absence(self, entry: ServerEntry) -> str:
         if entry.keeper is not None:
             return entry.keeper.absence()
         if entry.last_seen is None:
@@ -456,7 +456,7 @@ class Registry:
         ago = max(0, round(self._wall() - entry.last_seen))
         return f'Server "{entry.name}" is not connected. Open its page (last seen {_span(ago)} ago).'
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[ServerEntry]:
         """Every name, in order."""
         return [self._entries[name] for name in sorted(self._entries)]
 

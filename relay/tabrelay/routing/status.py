@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from tabrelay.payloads.list_checks import is_title
-from tabrelay.routing.entry import Entry
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.registry import Registry
 from tabserver.wire.names import OF
 
@@ -38,7 +38,7 @@ def writing(rows: Iterable[dict[str, Any]]) -> Generator[None, None, bytes]:
     return b"[" + b",".join(texts) + b"]"
 
 
-def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[str, Any]:
+def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> dict[str, Any]:
     members = registry.members(entry.name) if entry.instances is not None else []
     info = entry.catalogue.initialize.get("serverInfo", {}) if entry.catalogue else {}
     presence = _presence(entry, base_url, now, entry.up.is_set() if entry.instances is not None else _is_up(entry))
@@ -66,7 +66,7 @@ def _row(registry: Registry, entry: Entry, base_url: str, now: float) -> dict[st
     return row | (_browser(entry) if entry.keeper is None else {})
 
 
-def _instance(entry: Entry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
+def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
     """`front`: it gets what is asked of the server's own address."""
     return {
         "id": entry.name.partition(OF)[2],
@@ -78,7 +78,7 @@ def _instance(entry: Entry, base_url: str, now: float, is_front: bool) -> dict[s
     }
 
 
-def _presence(entry: Entry, base_url: str, now: float, is_online: bool) -> dict[str, Any]:
+def _presence(entry: ServerEntry, base_url: str, now: float, is_online: bool) -> dict[str, Any]:
     return {
         "state": "online" if is_online else "offline",
         "since_s": round(now - entry.since, 1) if is_online and entry.since is not None else None,
@@ -88,14 +88,14 @@ def _presence(entry: Entry, base_url: str, now: float, is_online: bool) -> dict[
     }
 
 
-def _browser(entry: Entry) -> dict[str, Any]:
+def _browser(entry: ServerEntry) -> dict[str, Any]:
     tabs = [{"id": tab.id, "title": tab.title, "visible": tab.is_visible} for tab in entry.tabs]
     return {"browser": entry.browser, "tabs": tabs}
 
 
-def _is_up(entry: Entry) -> bool:
+def _is_up(entry: ServerEntry) -> bool:
     return entry.peer is not None and entry.peer.is_up
 
 
-def _in_flight(entry: Entry) -> int:
+def _in_flight(entry: ServerEntry) -> int:
     return entry.peer.in_flight if entry.peer is not None else 0

@@ -16,19 +16,19 @@ from typing import Final, Protocol
 
 import orjson
 
-from tabrelay.calls.calls import LISTS, QUICK, Call, Peer, Pending, Reply, Scribe, memory_of
+from tabrelay.calls.calls import LISTS, QUICK, Call, CallObserver, Peer, Pending, Reply, memory_of
 from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
-from tabrelay.payloads.list_checks import SIFTED, Bounds, Flaw
-from tabrelay.routing.deadline_queue import Ticker
+from tabrelay.payloads.list_checks import SIFTED, ListBounds, Rejection
+from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
-from tabrelay.routing.entry import Entry
+from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.list_filter import ListFilter
 from tabrelay.routing.registry import Registry
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.frames import Caller
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 LEGACY: Final = eras.Era.LEGACY
 
 
-class Elsewhere(Protocol):
+class RemoteLookup(Protocol):
     """Whoever knows which relay has a server's browser, where several share a bus."""
 
     def is_held(self, server: str) -> bool:
@@ -69,18 +69,18 @@ class Switch:
         registry: Registry,
         settings: Settings,
         on_end: Callable[[], None] = lambda: None,
-        scribe: Scribe | None = None,
-        meter: Scribe | None = None,
+        scribe: CallObserver | None = None,
+        meter: CallObserver | None = None,
     ) -> None:
         """`on_end` is called whenever a call has ended. `scribe` hears which one, and how, of those that did something
         for somebody; `meter` of all."""
-        self.elsewhere: Elsewhere | None = None
+        self.elsewhere: RemoteLookup | None = None
         self._scribe = scribe
         self._meter = meter
         self.registry = registry
         self._settings = settings
         self._on_end = on_end
-        bounds = Bounds(
+        bounds = ListBounds(
             tools=settings.max_tools,
             list_bytes=settings.max_list,
             description=settings.max_description,
@@ -91,10 +91,10 @@ class Switch:
         # A worker's ledger outlives this process: a channel of ours must never have the name of an earlier one's.
         self._prefix = secrets.token_hex(5)
         self._running: dict[Pending, Watched] = {}
-        self._deadlines: Ticker[Pending] = Ticker(settings.call_deadline_s, self._deadline_passed)
+        self._deadlines: DeadlineQueue[Pending] = DeadlineQueue(settings.call_deadline_s, self._deadline_passed)
         self._per_session: dict[str, int] = {}
         # What calls say is kept until they are answered: a browser that comes back may have to be asked again.
-        self.budget = Budget(settings.call_budget)
+        self.budget = MemoryBudget(settings.call_budget)
 
     @property
     def in_flight(self) -> int:
@@ -194,7 +194,7 @@ class Switch:
         self._watch(server, entry, pending, started, cost)
         return pending
 
-    def _watch(self, server: str, entry: Entry, pending: Pending, started: float, cost: int) -> None:
+    def _watch(self, server: str, entry: ServerEntry, pending: Pending, started: float, cost: int) -> None:
         """From its start to its end: count it, and see to it that it ends."""
         call = pending.call
         if call.caller.principal != RELAY:
@@ -229,7 +229,7 @@ class Switch:
         pending.fail(DeadlinePassed(f'Server "{server}" did not answer "{pending.call.method}" within {limit_s:g} s.'))
         self._cancel(place, pending, "timeout")
 
-    def _count(self, call: Call, entry: Entry) -> None:
+    def _count(self, call: Call, entry: ServerEntry) -> None:
         if call.method == "tools/call":
             entry.calls += 1
         elif call.method in LISTS:
@@ -244,7 +244,7 @@ class Switch:
     def _sift(self, server: str, pending: Pending, reply: Reply) -> None:
         """Nobody is told of a tool that can't be believed."""
 
-        def flag(flaws: Sequence[Flaw], payload: str) -> None:
+        def flag(flaws: Sequence[Rejection], payload: str) -> None:
             is_whole = '"cursor"' not in pending.call.payload and '"nextCursor"' not in payload
             self.registry.flag(server, pending.call.method, flaws, is_whole=is_whole)
 

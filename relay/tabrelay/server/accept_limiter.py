@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 AT_ONCE: Final = 4  # in one turn of the event loop
 
 
-class Turnstile:
+class HandshakeLimiter:
     """One per event loop."""
 
-    _all: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Turnstile]] = WeakKeyDictionary()
+    _all: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, HandshakeLimiter]] = WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
@@ -27,7 +27,7 @@ class Turnstile:
         self._left = AT_ONCE  # of those that may come in during this turn
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Turnstile:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> HandshakeLimiter:
         found = cls._all.get(loop)
         if found is None:
             found = cls._all[loop] = cls(loop)

@@ -17,62 +17,62 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tabrelay import __version__
 from tabrelay.admission.gate import Gate
 from tabrelay.admission.policy import Policy
-from tabrelay.admission.rate_limiter import Rates
+from tabrelay.admission.rate_limiter import RateLimiter
 from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
-from tabrelay.bus.bus import Backplane
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.bus import Bus
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Pending
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import PassedOn, Traces
 from tabrelay.config.settings import ConfigError, Settings
 from tabrelay.config.specs import BrowserSpec, HttpSpec, Spec
 from tabrelay.errors import RelayError, UnknownServer
-from tabrelay.faces.mcp.acp_sessions import Editors
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.catalogue_reader import Librarian
-from tabrelay.faces.mcp.endpoint import Entry
-from tabrelay.faces.mcp.session_ids import Seal
-from tabrelay.faces.nodes.cluster_status import Nodes
+from tabrelay.faces.mcp.acp_sessions import AcpSessions
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.catalogue_reader import CatalogueReader
+from tabrelay.faces.mcp.endpoint import McpEndpoint
+from tabrelay.faces.mcp.session_ids import SessionIdCodec
+from tabrelay.faces.nodes.cluster_status import ClusterStatus
 from tabrelay.faces.nodes.forwarded_calls import Forwarding
-from tabrelay.faces.nodes.leader import Eldest
-from tabrelay.faces.web.csp_reports import Reports
-from tabrelay.faces.web.drifts import Drifts
-from tabrelay.faces.web.figures import Figures
-from tabrelay.faces.web.log import Log
-from tabrelay.faces.web.oauth_metadata import Metadata
-from tabrelay.faces.web.pairing import Pairs, Told, log_asking
+from tabrelay.faces.nodes.leader import LeaderProxy
+from tabrelay.faces.web.csp_reports import CspReports
+from tabrelay.faces.web.drifts import DriftRoutes
+from tabrelay.faces.web.figures import MetricsRoutes
+from tabrelay.faces.web.log import LogRoutes
+from tabrelay.faces.web.oauth_metadata import OAuthMetadata
+from tabrelay.faces.web.pairing import PairingRoutes, Told, log_asking
 from tabrelay.faces.web.proving import Proving
-from tabrelay.faces.web.reconnects import Reconnects
+from tabrelay.faces.web.reconnects import ReconnectRoutes
 from tabrelay.faces.web.routes import pages
 from tabrelay.http.addresses import bracketed, is_loopback, parse_public_url
-from tabrelay.observe.call_log import Journal
-from tabrelay.observe.call_metrics import Meter
+from tabrelay.observe.call_log import CallLog
+from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.observe.log_setup import log_path
-from tabrelay.peers.browsers.endpoint import Door
-from tabrelay.peers.browsers.peer import TabPeer
-from tabrelay.peers.browsers.plain_peer import SocketPeer
-from tabrelay.peers.nodes.locator import Atlas
+from tabrelay.peers.browsers.endpoint import BrowserEndpoint
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.peers.browsers.plain_peer import PlainPeer
+from tabrelay.peers.nodes.locator import BrowserLocator
 from tabrelay.peers.nodes.remote_peer import RemotePeer
-from tabrelay.routing.catalogue_store import Shelf
+from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe, describing, writing
 from tabrelay.routing.switch import Switch
-from tabrelay.server.fast_path import Lane
+from tabrelay.server.fast_path import FastPath
 from tabrelay.server.gauges import BusGauges, Gauges
-from tabrelay.server.path_aliases import Aliases
+from tabrelay.server.path_aliases import PathAliases
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire.names import OF, server_of
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
 NO_TRACES: Final = 'Traces need OpenTelemetry, which is not installed: pip install "tabrelay[otel]"'
 
 if TYPE_CHECKING:
-    from tabrelay.admission.oauth import Resource
-    from tabrelay.peers.upstreams.pool import Fleet
+    from tabrelay.admission.oauth import TokenVerifier
+    from tabrelay.peers.upstreams.pool import UpstreamPool
     from tabrelay.peers.upstreams.transports.http import SignIn
     from tabrelay.server.otel import Tracing
 
@@ -91,19 +91,21 @@ class Relay:
         token_command: str,
         drain: Drain,
         on_ask: Told,
-        resource: Resource | None,
+        resource: TokenVerifier | None,
         traces: Traces,
         on_stop: Callable[[], None],
         specs: Sequence[Spec],
         sign_in: Callable[[HttpSpec], SignIn | None] | None,
-        backplane: Backplane | None,
+        backplane: Bus | None,
     ) -> None:
         self._settings = settings
         self._on_stop = on_stop
         self._sign_in = sign_in
         self._url = url
         self._token_command = token_command
-        self._shelf = Shelf(settings.home / "servers.json", is_shared=backplane is not None, most=settings.max_servers)
+        self._shelf = CatalogueStore(
+            settings.home / "servers.json", is_shared=backplane is not None, most=settings.max_servers
+        )
         self._registry = Registry(
             self._shelf,
             declared=settings.servers,
@@ -114,17 +116,17 @@ class Relay:
         )
         self._assets = assets
         self._journal = _journal(settings)
-        self._meter = Meter(settings.metrics_servers) if settings.metrics else None
+        self._meter = CallMetrics(settings.metrics_servers) if settings.metrics else None
         self._switch = Switch(self._registry, settings, drain.changed, self._journal, self._meter)
-        self._editors = Editors()
-        self.entry = Entry(
-            self._switch, settings, drain, Seal(tokens.session_key()), self._editors, traces, self._failed
+        self._editors = AcpSessions()
+        self.entry = McpEndpoint(
+            self._switch, settings, drain, SessionIdCodec(tokens.session_key()), self._editors, traces, self._failed
         )
-        self._librarian = Librarian(self._switch, __version__, settings.max_list, self.entry.lists_changed)
+        self._librarian = CatalogueReader(self._switch, __version__, settings.max_list, self.entry.lists_changed)
         self._registry.on_turn = self._librarian.follow
-        rosters: dict[str, Roster[Pending]] = {}
+        rosters: dict[str, PendingCalls[Pending]] = {}
         self._cluster = self._join(backplane, tokens, rosters, drain) if backplane is not None else None
-        self._door = Door(
+        self._door = BrowserEndpoint(
             self._registry,
             settings,
             assets.build,
@@ -136,11 +138,11 @@ class Relay:
             rosters,
             self._switch.seek if backplane is not None else None,
         )
-        self._pairs = Pairs(
+        self._pairs = PairingRoutes(
             tokens, policy, on_ask=on_ask, on_paired=self._registry.declare, public_url=settings.public_url
         )
         self._specs = [spec for spec in specs if not isinstance(spec, BrowserSpec)]
-        self._fleet: Fleet | None = None
+        self._fleet: UpstreamPool | None = None
         recent = self._journal.recent if self._journal is not None else None
         self._pages: ASGIApp = pages(
             assets,
@@ -148,12 +150,12 @@ class Relay:
             rooms=(
                 self._pairs,
                 Proving(tokens.prove, policy.authorities),
-                Reports(policy),
-                Reconnects(self._reconnect),
-                Log(recent),
-                Figures(self._gauges(drain)),
-                Drifts(self._registry.accept),
-                Metadata(resource),
+                CspReports(policy),
+                ReconnectRoutes(self._reconnect),
+                LogRoutes(recent),
+                MetricsRoutes(self._gauges(drain)),
+                DriftRoutes(self._registry.accept),
+                OAuthMetadata(resource),
                 self._editors,
             ),
             probe=self._door.refusal,
@@ -161,29 +163,31 @@ class Relay:
             public_url=settings.public_url,
         )
         if self._cluster is not None:
-            self._pages = Eldest(self._pages, self._cluster)
+            self._pages = LeaderProxy(self._pages, self._cluster)
         drain.serve(self)
 
-    def _join(self, backplane: Backplane, tokens: Tokens, rosters: dict[str, Roster[Pending]], drain: Drain) -> Cluster:
+    def _join(
+        self, backplane: Bus, tokens: Tokens, rosters: dict[str, PendingCalls[Pending]], drain: Drain
+    ) -> Membership:
         """This relay is one of several: their browsers are its peers, and its browsers theirs."""
-        cluster = Cluster(
+        cluster = Membership(
             backplane,
             tokens.session_key(),
             self._describe_node,
             self._settings.bus_beat_s,
             keep_s=self._settings.call_deadline_s,
         )
-        self._atlas = atlas = Atlas(
+        self._atlas = atlas = BrowserLocator(
             cluster, self._registry, rosters, self._settings, on_up=self._came_up, on_gone=self._went
         )
         self._forwarding = Forwarding(
-            cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, TabPeer)
+            cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, BrowserPeer)
         )
         atlas.has_moved = self._forwarding.moved
         self._registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         self._switch.elsewhere = atlas
-        self.entry.share(Sharing(cluster))
-        self._nodes = Nodes(cluster, self._url, self._own_names, self._rows, self._describe_node)
+        self.entry.share(BusSync(cluster))
+        self._nodes = ClusterStatus(cluster, self._url, self._own_names, self._rows, self._describe_node)
         return cluster
 
     def _describe_node(self) -> dict[str, Any]:
@@ -286,11 +290,11 @@ class Relay:
         if self._specs:
             await self._make_fleet().start(self._specs)
 
-    def _make_fleet(self) -> Fleet:
+    def _make_fleet(self) -> UpstreamPool:
         if self._fleet is None:
-            from tabrelay.peers.upstreams.pool import Fleet
+            from tabrelay.peers.upstreams.pool import UpstreamPool
 
-            self._fleet = Fleet(self._registry, self._settings, self._came_up, self._sign_in)
+            self._fleet = UpstreamPool(self._registry, self._settings, self._came_up, self._sign_in)
         return self._fleet
 
     async def change(self, specs: Sequence[Spec]) -> None:
@@ -315,7 +319,7 @@ class Relay:
         self._librarian.close()
         self._pairs.close()
 
-    def browsers(self) -> list[TabPeer | SocketPeer]:
+    def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return self._door.browsers()
 
     def give_up(self, patience_s: float) -> None:
@@ -351,8 +355,8 @@ def create_app(
     drain: Drain | None = None,
     on_ask: Told = log_asking,
     sign_in: Callable[[HttpSpec], SignIn | None] | None = None,
-    backplane: Backplane | None = None,
-) -> Aliases:
+    backplane: Bus | None = None,
+) -> PathAliases:
     """The relay as one ASGI application. `settings.port` must be the real one: the exact Host list is made of it.
 
     `specs` is what a configuration says of servers, beyond the names that the settings have.
@@ -387,7 +391,7 @@ def create_app(
     )
     # Pages that bring no token are let in by their Origin alone, which is worth something only on this computer.
     plain = frozenset(settings.plain if is_loopback(settings.host) else ())
-    rates = Rates(settings.rate_s, settings.rate_burst)
+    rates = RateLimiter(settings.rate_s, settings.rate_burst)
     gate = Gate(
         relay,
         policy,
@@ -405,12 +409,12 @@ def create_app(
 
     tokens.on_revoked = revoked
     if tracing is None:
-        app = Aliases(gate, specs, relay.change)
-        app.lane = Lane(gate, relay.entry, drain.exchanges, app.resolve)
+        app = PathAliases(gate, specs, relay.change)
+        app.lane = FastPath(gate, relay.entry, drain.exchanges, app.resolve)
         return app
     from tabrelay.server.otel import Traced
 
-    return Aliases(Traced(gate, tracing), specs, relay.change)
+    return PathAliases(Traced(gate, tracing), specs, relay.change)
 
 
 def _tracing(settings: Settings, url: str) -> Tracing | None:
@@ -423,33 +427,33 @@ def _tracing(settings: Settings, url: str) -> Tracing | None:
     return Tracing(url)
 
 
-def _resource(settings: Settings) -> Resource | None:
+def _resource(settings: Settings) -> TokenVerifier | None:
     if not settings.oauth_issuer:
         return None
-    from tabrelay.admission.oauth import Resource
-    from tabrelay.admission.oauth_keys import Keys
+    from tabrelay.admission.oauth import TokenVerifier
+    from tabrelay.admission.oauth_keys import JwksCache
 
     base = parse_public_url(settings.public_url)
-    return Resource(settings.oauth_issuer, base, Keys(settings.oauth_issuer, settings.oauth_keys))
+    return TokenVerifier(settings.oauth_issuer, base, JwksCache(settings.oauth_issuer, settings.oauth_keys))
 
 
-def _bus(settings: Settings) -> Backplane | None:
+def _bus(settings: Settings) -> Bus | None:
     if not settings.bus:
         return None
-    from tabrelay.bus.nats import Access, Nats
+    from tabrelay.bus.nats import NatsAuth, NatsBus
 
     def path(text: str) -> Path | None:
         return Path(text).expanduser() if text else None
 
-    access = Access(credentials=path(settings.bus_credentials), ca=path(settings.bus_ca))
-    return Nats(settings.bus, access, f"tabrelay {settings.port}")
+    access = NatsAuth(credentials=path(settings.bus_credentials), ca=path(settings.bus_ca))
+    return NatsBus(settings.bus, access, f"tabrelay {settings.port}")
 
 
-def _journal(settings: Settings) -> Journal | None:
+def _journal(settings: Settings) -> CallLog | None:
     path = log_path(settings.home, settings.port, settings.call_log, "calls")
     if path is None:
         return None
-    return Journal(path, settings.log_max, settings.log_keep, with_arguments=settings.call_log_arguments)
+    return CallLog(path, settings.log_max, settings.log_keep, with_arguments=settings.call_log_arguments)
 
 
 def _is_server_path(path: str) -> bool:

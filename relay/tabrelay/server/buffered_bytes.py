@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 Holder = TypeVar("Holder")
 
 
-class Tally(Generic[Holder]):
+class BufferedBytes(Generic[Holder]):
     def __init__(self) -> None:
         self.total = 0
         self._held: dict[Holder, int] = {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 
-class Slot(Protocol):
+class SlottedConnection(Protocol):
     """A connection as this module sees it."""
 
     @property
@@ -30,7 +30,7 @@ class Slot(Protocol):
         """When it will be given up because its client reads nothing; None if the client reads."""
 
 
-S = TypeVar("S", bound=Slot)
+S = TypeVar("S", bound=SlottedConnection)
 
 
 class ConnectionSlots(Generic[S]):

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from tabrelay.admission.gate import Gate
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, Begun, Header
-from tabrelay.faces.mcp.endpoint import Entry
-from tabrelay.http.headers import Heading
-from tabrelay.routing.deadline_queue import Ticker
-from tabrelay.routing.drain import Tally
+from tabrelay.calls.started import Again, Header, StartedCall
+from tabrelay.faces.mcp.endpoint import McpEndpoint
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.routing.deadline_queue import DeadlineQueue
+from tabrelay.routing.drain import InFlightCounter
 
 # A call that takes longer goes on in the ordinary way, where streams begin, and those whose token is revoked are sent
 # away. Both have time until half a second is over.
@@ -27,43 +27,45 @@ _ADDRESS: Final = re.compile(rb"/[A-Za-z0-9][A-Za-z0-9._~-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class KnownRequest:
     """What was found out about a request, for others that say the same of themselves. `path`: what its address stood
     for when its principal was let in there."""
 
     address: str
     path: str
     server: str
-    heading: Heading
+    heading: RequestHeaders
     principal: Principal
     again: Again | None
 
 
-class Lane:
+class FastPath:
     """One per relay. `waits`: who was not answered soon has to go the ordinary way."""
 
-    def __init__(self, gate: Gate, entry: Entry, exchanges: Tally, resolve: Callable[[str], str]) -> None:
+    def __init__(
+        self, gate: Gate, entry: McpEndpoint, exchanges: InFlightCounter, resolve: Callable[[str], str]
+    ) -> None:
         """`exchanges` counts who is inside. `resolve`: the path that an address stands for."""
         self.exchanges = exchanges
         self._gate = gate
         self._entry = entry
         self._resolve = resolve
-        self.waits: Ticker[Any] = Ticker(WAIT_S, lambda ticket: ticket.hand_over())
+        self.waits: DeadlineQueue[Any] = DeadlineQueue(WAIT_S, lambda ticket: ticket.hand_over())
 
     def knows(self, url: bytes, headers: Sequence[Header]) -> bool:
         """Would whoever sends this be let in? Asked when the body takes its time."""
         if _ADDRESS.fullmatch(url) is None:
             return False
-        principal = self._gate.recognise(self._resolve(url.decode()), Heading(headers))
+        principal = self._gate.recognise(self._resolve(url.decode()), RequestHeaders(headers))
         if principal is not None:
             self._gate.unrecognise(principal)
         return principal is not None
 
-    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[Begun, Pass] | None:
+    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, KnownRequest] | None:
         """Start the call of a POST that is complete; None, and nothing was done, if it has to go the ordinary way."""
         if _ADDRESS.fullmatch(url) is None:
             return None
-        heading, address = Heading(headers), url.decode()
+        heading, address = RequestHeaders(headers), url.decode()
         path = self._resolve(address)
         principal = self._gate.recognise(path, heading)
         if principal is None:
@@ -73,9 +75,9 @@ class Lane:
         if begun is None:
             self._gate.unrecognise(principal)
             return None
-        return begun, Pass(address, path, server, heading, principal, begun.again)
+        return begun, KnownRequest(address, path, server, heading, principal, begun.again)
 
-    def take_again(self, known: Pass, body: bytes) -> Begun | None:
+    def take_again(self, known: KnownRequest, body: bytes) -> StartedCall | None:
         """The same for a request whose address and headers are those of one that was taken."""
         principal = known.principal
         if self._resolve(known.address) != known.path:

@@ -19,9 +19,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tabrelay.admission.responses import DEFAULT_HEADERS
 from tabrelay.calls.calls import Reply
-from tabrelay.calls.started import BEGUN, Begun, Header
-from tabrelay.routing.deadline_queue import Ticker
-from tabrelay.routing.drain import Tally
+from tabrelay.calls.started import BEGUN, Header, StartedCall
+from tabrelay.routing.deadline_queue import DeadlineQueue
+from tabrelay.routing.drain import InFlightCounter
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +36,17 @@ _USED: Final = (
 )
 
 
-class Road(Protocol):
+class FastPathProtocol(Protocol):
     """The lane, as a connection sees it."""
 
-    waits: Ticker[Any]
-    exchanges: Tally
+    waits: DeadlineQueue[Any]
+    exchanges: InFlightCounter
 
     def knows(self, url: bytes, headers: Sequence[Header]) -> bool: ...
 
-    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[Begun, Any] | None: ...
+    def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, Any] | None: ...
 
-    def take_again(self, known: Any, body: bytes) -> Begun | None: ...
+    def take_again(self, known: Any, body: bytes) -> StartedCall | None: ...
 
 
 def fits() -> bool:
@@ -64,10 +64,10 @@ _STAYS: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"\r\n"
 _CLOSES: Final = b"\r\n" + _lines(DEFAULT_HEADERS) + b"connection: close\r\n\r\n"
 
 
-class Street(HttpToolsProtocol):
+class FastConnection(HttpToolsProtocol):
     """A connection whose requests may take the lane. `is_finished`: nothing more can be written to it."""
 
-    outlet: Outlet
+    outlet: CycleTransport
     is_finished = False
 
     def finish(self) -> None:
@@ -79,13 +79,13 @@ class Street(HttpToolsProtocol):
         raise NotImplementedError
 
 
-class Outlet:
+class CycleTransport:
     """What uvicorn's cycles have for a transport: closing it closes the write side first (`finish`)."""
 
     __slots__ = ("_http",)
 
-    def __init__(self, http: Street) -> None:
-        self._http: Street | None = http
+    def __init__(self, http: FastConnection) -> None:
+        self._http: FastConnection | None = http
 
     def cut(self) -> None:
         """The connection is gone, or speaks another protocol now."""
@@ -110,7 +110,7 @@ class _Nobody:
     def set(self) -> None: ...
 
 
-class Letter:
+class RequestTemplate:
     """What uvicorn knows of a request: enough to make a scope of it, for it or for another with the same header. And
     how the answer to the last of them began."""
 
@@ -132,7 +132,7 @@ class Letter:
             self._firsts, self._headers, self._head = firsts, headers, head
         return head
 
-    def scope(self, length: int, begun: Begun) -> Any:
+    def scope(self, length: int, begun: StartedCall) -> Any:
         size = b"%d" % length
         headers = [(name, size if name == b"content-length" else value) for name, value in self._scope["headers"]]
         return {
@@ -147,7 +147,7 @@ class Letter:
         }
 
 
-class Ticket:
+class FastRequest:
     """One request. What is public here uvicorn looks at, or sets, on its cycles."""
 
     __slots__ = ("_begun", "_body", "_http", "_letter", "_road", "keep_alive", "response_complete")
@@ -156,7 +156,14 @@ class Ticket:
     response_started = False
 
     def __init__(
-        self, http: Street, road: Road, begun: Begun, body: bytes, letter: Letter, *, keep_alive: bool
+        self,
+        http: FastConnection,
+        road: FastPathProtocol,
+        begun: StartedCall,
+        body: bytes,
+        letter: RequestTemplate,
+        *,
+        keep_alive: bool,
     ) -> None:
         self._http = http
         self._road = road

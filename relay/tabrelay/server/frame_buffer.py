@@ -12,7 +12,7 @@ from typing import Final
 BLOCK: Final = 16 * 1024
 
 
-class Pieces:
+class FrameBuffer:
     """`missing`: bytes that have not come yet. `cost`: what is held for those that have."""
 
     __slots__ = ("_blocks", "_room", "cost", "missing")

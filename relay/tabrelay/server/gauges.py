@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from tabrelay import __version__
-from tabrelay.bus.members import Cluster
-from tabrelay.faces.mcp.endpoint import Entry
+from tabrelay.bus.members import Membership
+from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.observe import process_metrics
-from tabrelay.observe.call_log import Journal
-from tabrelay.observe.call_metrics import Meter
-from tabrelay.observe.prometheus import Family, Sample, counter, gauge, render
-from tabrelay.peers.browsers.endpoint import Door
+from tabrelay.observe.call_log import CallLog
+from tabrelay.observe.call_metrics import CallMetrics
+from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, gauge, render
+from tabrelay.peers.browsers.endpoint import BrowserEndpoint
 from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.switch import Switch
 from tabserver.wire.names import OF
 
-Source = Callable[[], Iterable[Family]]
+Source = Callable[[], Iterable[MetricFamily]]
 
 _STATES: Final = ("online", "offline")
 
@@ -32,7 +32,7 @@ _STATES: Final = ("online", "offline")
 class BusGauges:
     """What a relay knows of the bus, and of the other relays on it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Membership) -> None:
         self._cluster = cluster
         self._times_lost = 0
         self._nodes_lost = 0
@@ -45,12 +45,12 @@ class BusGauges:
     def _lost(self, node: str) -> None:
         self._nodes_lost += 1
 
-    def families(self) -> Iterable[Family]:
-        yield gauge("tabrelay_bus_up", "1 while the bus can be reached.", Sample(int(self._cluster.is_up)))
-        yield gauge("tabrelay_nodes", "Relays on the bus, with this one.", Sample(len(self._cluster.nodes) + 1))
-        yield counter("tabrelay_bus_lost_total", "How often the bus was lost.", Sample(self._times_lost))
+    def families(self) -> Iterable[MetricFamily]:
+        yield gauge("tabrelay_bus_up", "1 while the bus can be reached.", MetricSample(int(self._cluster.is_up)))
+        yield gauge("tabrelay_nodes", "Relays on the bus, with this one.", MetricSample(len(self._cluster.nodes) + 1))
+        yield counter("tabrelay_bus_lost_total", "How often the bus was lost.", MetricSample(self._times_lost))
         yield counter(
-            "tabrelay_nodes_lost_total", "Other relays that stopped or fell silent.", Sample(self._nodes_lost)
+            "tabrelay_nodes_lost_total", "Other relays that stopped or fell silent.", MetricSample(self._nodes_lost)
         )
 
 
@@ -59,15 +59,15 @@ class Gauges:
 
     def __init__(
         self,
-        meter: Meter,
+        meter: CallMetrics,
         *,
         build: str,
         registry: Registry,
         switch: Switch,
-        door: Door,
-        entry: Entry,
+        door: BrowserEndpoint,
+        entry: McpEndpoint,
         drain: Drain,
-        journal: Journal | None,
+        journal: CallLog | None,
     ) -> None:
         self._build = build
         self._registry = registry
@@ -85,26 +85,29 @@ class Gauges:
     def text(self) -> str:
         return render(family for source in self._sources for family in source())
 
-    def _present(self) -> Iterable[Family]:
+    def _present(self) -> Iterable[MetricFamily]:
         about = (("version", __version__), ("build", self._build), ("python", platform.python_version()))
-        yield gauge("tabrelay_build_info", "Always 1; the labels say what runs.", Sample(1, about))
-        is_on = Sample(int(self._drain.is_on))
+        yield gauge("tabrelay_build_info", "Always 1; the labels say what runs.", MetricSample(1, about))
+        is_on = MetricSample(int(self._drain.is_on))
         yield gauge("tabrelay_draining", "1 while the relay stops and takes no new calls.", is_on)
         up = [peer.is_up for peer in self._door.browsers()]
-        browsers = (Sample(sum(up), (("state", "connected"),)), Sample(len(up) - sum(up), (("state", "away"),)))
+        browsers = (
+            MetricSample(sum(up), (("state", "connected"),)),
+            MetricSample(len(up) - sum(up), (("state", "away"),)),
+        )
         yield gauge("tabrelay_browsers", "Sessions with browsers; away: without a socket, and waited for.", *browsers)
         yield gauge("tabrelay_servers", "Names that are known, by where they live.", *self._servers())
         yield gauge(
-            "tabrelay_sessions", "Sessions of clients that begin with initialize.", Sample(self._entry.sessions)
+            "tabrelay_sessions", "Sessions of clients that begin with initialize.", MetricSample(self._entry.sessions)
         )
-        yield gauge("tabrelay_calls_in_flight", "Calls and listeners under way.", Sample(self._switch.in_flight))
-        requests = Sample(self._drain.exchanges.count)
+        yield gauge("tabrelay_calls_in_flight", "Calls and listeners under way.", MetricSample(self._switch.in_flight))
+        requests = MetricSample(self._drain.exchanges.count)
         yield gauge("tabrelay_http_requests_in_flight", "HTTP requests and streams being answered.", requests)
-        yield gauge("tabrelay_websockets", "Open WebSockets.", Sample(self._drain.sockets.count))
-        tasks = Sample(len(asyncio.all_tasks()))
+        yield gauge("tabrelay_websockets", "Open WebSockets.", MetricSample(self._drain.sockets.count))
+        tasks = MetricSample(len(asyncio.all_tasks()))
         yield gauge("tabrelay_tasks", "Tasks of the event loop, with the one that reads this.", tasks)
 
-    def _servers(self) -> Iterable[Sample]:
+    def _servers(self) -> Iterable[MetricSample]:
         found = dict.fromkeys([(kind, state) for kind in ("browser", "node", "elsewhere") for state in _STATES], 0)
         for entry in self._registry.entries():
             if OF not in entry.name:
@@ -113,20 +116,20 @@ class Gauges:
                 )
                 kind = "elsewhere" if entry.keeper is not None else "browser"
                 found["node" if isinstance(entry.peer, RemotePeer) else kind, _STATES[not is_up]] += 1
-        return [Sample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
+        return [MetricSample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
 
-    def _room(self) -> Iterable[Family]:
+    def _room(self) -> Iterable[MetricFamily]:
         budgets = {"links": self._door.budget, "bodies": self._entry.bodies, "calls": self._switch.budget}
-        used = [Sample(budget.used, (("budget", name),)) for name, budget in budgets.items()]
-        limits = [Sample(budget.limit, (("budget", name),)) for name, budget in budgets.items()]
+        used = [MetricSample(budget.used, (("budget", name),)) for name, budget in budgets.items()]
+        limits = [MetricSample(budget.limit, (("budget", name),)) for name, budget in budgets.items()]
         yield gauge(
             "tabrelay_budget_used_bytes",
             "links: unacknowledged or unread; bodies: requests being read; calls: without an answer.",
             *used,
         )
         yield gauge("tabrelay_budget_limit_bytes", "What each of them may take.", *limits)
-        waiting = Sample(self._door.waiting_bytes)
+        waiting = MetricSample(self._door.waiting_bytes)
         yield gauge("tabrelay_send_queue_bytes", "Written to browsers and not sent yet, all together.", waiting)
         if self._journal is not None:
-            lost = Sample(self._journal.lost)
+            lost = MetricSample(self._journal.lost)
             yield counter("tabrelay_call_log_lost_total", "Calls that the call log had no room for.", lost)

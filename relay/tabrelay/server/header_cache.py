@@ -15,7 +15,7 @@ _DIGITS: Final = 5
 _END: Final = b"\r\n\r\n"
 
 
-class Stencil:
+class HeaderCache:
     """Cut by `cut` from a request that was understood. The last one is remembered with its length, which most of the
     next have too."""
 
@@ -45,10 +45,10 @@ class Stencil:
         return data[start:]
 
 
-def cut(data: bytes) -> Stencil | None:
+def cut(data: bytes) -> HeaderCache | None:
     """`data`: one whole request. None if its length is not said in a way that could be another one."""
     end = data.find(_END) + len(_END)
     found = list(_LENGTH.finditer(data, 0, end))
     if len(found) != 1 or end + int(found[0][1]) != len(data):
         return None
-    return Stencil(data[: found[0].start(1)], data[found[0].end(1) : end])
+    return HeaderCache(data[: found[0].start(1)], data[found[0].end(1) : end])

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 
 import httptools
 
-from tabrelay.http.request_framing import BadRequest, ChunkedBody, HeadReader, RequestHead, SizedBody
+from tabrelay.http.request_framing import ChunkedBody, FramingError, HeadReader, RequestHead, SizedBody
 from tabrelay.routing.deadline_queue import EARLY_S
 from tabrelay.server.connection_slots import ConnectionSlots
-from tabrelay.server.fast_request import Letter, Outlet, Road, Street, Ticket
-from tabrelay.server.header_cache import Stencil, cut
+from tabrelay.server.fast_request import CycleTransport, FastConnection, FastPathProtocol, FastRequest, RequestTemplate
+from tabrelay.server.header_cache import HeaderCache, cut
 from tabrelay.server.listener_close import has_unread
 from tabrelay.system.patient_timer import PatientTimer
 
@@ -29,7 +29,7 @@ MOST_HELD = 64 * 1024  # bytes of a body that waits here; uvicorn has room for a
 LOOK_AGAIN_S = 0.05
 
 
-class LimitedHttp(Street):
+class HttpProtocol(FastConnection):
     """One connection. The limits are the process's, so they stand on the class."""
 
     max_header = 64 * 1024
@@ -41,8 +41,8 @@ class LimitedHttp(Street):
     linger_s = 1.0
     idle_leave_s = 0.3  # when the relay stops, a connection without a request is kept this long
     is_leaving = False  # the relay stops: every answer closes its connection
-    lane: Road | None = None
-    slots: ClassVar[ConnectionSlots[LimitedHttp]] = ConnectionSlots()
+    lane: FastPathProtocol | None = None
+    slots: ClassVar[ConnectionSlots[HttpProtocol]] = ConnectionSlots()
     cycle: Any  # uvicorn's, or a Ticket that stands in its place
     parser: Any  # the head of the current request; uvicorn asks it what it would ask its own parser
 
@@ -59,9 +59,11 @@ class LimitedHttp(Street):
         self._nap: asyncio.TimerHandle | None = None  # looks for how long that is
         self._data = b""  # the read that the current request began with
         self._held: list[bytes] | None = None  # the body so far of a request that uvicorn has not seen yet
-        self._known: tuple[Stencil, Any, Letter] | None = None  # the header of the last one that took the lane
+        self._known: tuple[HeaderCache, Any, RequestTemplate] | None = (
+            None  # the header of the last one that took the lane
+        )
         self._is_full = False  # ends with the answer that is under way
-        self.outlet = Outlet(self)
+        self.outlet = CycleTransport(self)
 
     # -- slots --------------------------------------------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ class LimitedHttp(Street):
         self.slots.enter(self)
         # defence: the number of connections
         while len(self.connections) > self.max_connections:
-            others = [each for each in self.connections if isinstance(each, LimitedHttp)]
+            others = [each for each in self.connections if isinstance(each, HttpProtocol)]
             # defence: connections that say nothing
             victim = self.slots.victim(self, others)
             if victim is None:
@@ -86,7 +88,7 @@ class LimitedHttp(Street):
         if self.is_finished:
             return False
         cycle = self.cycle
-        if self._held is not None or isinstance(cycle, Ticket):
+        if self._held is not None or isinstance(cycle, FastRequest):
             return True
         return cycle is not None and cycle.scope["state"].get("principal") is not None
 
@@ -142,7 +144,7 @@ class LimitedHttp(Street):
         self._forget()
         self.slots.finish(self)
         cycle = self.cycle
-        if cycle is not None and not isinstance(cycle, Ticket) and not cycle.response_complete:
+        if cycle is not None and not isinstance(cycle, FastRequest) and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
         self.flow.resume_reading()  # and nothing is kept of it
@@ -167,7 +169,7 @@ class LimitedHttp(Street):
         if self._nap is not None:
             self._nap.cancel()
         self.slots.leave(self)
-        if isinstance(self.cycle, Ticket):
+        if isinstance(self.cycle, FastRequest):
             self.cycle.hand_over()  # what it means that a client leaves is known there
         super().connection_lost(exc)
         # They know each other: what was read would stay until the garbage collector comes.
@@ -233,7 +235,7 @@ class LimitedHttp(Street):
                 self._begin(*found)
             elif self._deadline is None:
                 self._arm(self.header_deadline_s)
-        except BadRequest as error:
+        except FramingError as error:
             self._refuse(error.status)
         except httptools.HttpParserError:  # of the address, which uvicorn takes apart
             self._refuse(HTTPStatus.BAD_REQUEST)
@@ -249,7 +251,7 @@ class LimitedHttp(Street):
         self.headers += head.fields
         self.expect_100_continue = head.expects_continue
         if head.names_another_host():
-            raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
+            raise FramingError(HTTPStatus.MISDIRECTED_REQUEST)
         if head.wants_websocket:
             self._upgrade(head, rest)
             return
@@ -273,7 +275,7 @@ class LimitedHttp(Street):
     def _upgrade(self, head: RequestHead, rest: bytes) -> None:
         """RFC 6455, 4.1: a GET without a body, and nothing before the answer."""
         if head.method != b"GET" or head.get_http_version() != "1.1" or head.has_body or rest:
-            raise BadRequest
+            raise FramingError
         self._forget()
         self.slots.leave(self)
         self.scope["method"] = "GET"
@@ -311,7 +313,7 @@ class LimitedHttp(Street):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
-        if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, Ticket):
+        if self.cycle is not None and self.cycle.response_complete and not isinstance(self.cycle, FastRequest):
             # defence: bodies that nobody reads
             self.cycle.body = b""  # the answer came before the body was read, so it is never read
         if self.is_finished or self.transport.is_closing():
@@ -363,10 +365,10 @@ class LimitedHttp(Street):
         begun, known = taken
         # An answer leaves when it is written: whoever waits for it has the next call ready while others are answered.
         self.transport.set_write_buffer_limits(high=0)
-        letter, keep_alive = Letter(self), self.parser.should_keep_alive() and not self.is_leaving
+        letter, keep_alive = RequestTemplate(self), self.parser.should_keep_alive() and not self.is_leaving
         stencil = cut(self._data) if keep_alive else None
         self._known = None if stencil is None else (stencil, known, letter)
-        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=keep_alive)
+        self.cycle = ticket = FastRequest(self, self.lane, begun, body, letter, keep_alive=keep_alive)
         ticket.wait()
         return True
 
@@ -386,7 +388,7 @@ class LimitedHttp(Street):
             return False
         self._stir()
         self._since = self.loop.time()
-        self.cycle = ticket = Ticket(self, self.lane, begun, body, letter, keep_alive=True)
+        self.cycle = ticket = FastRequest(self, self.lane, begun, body, letter, keep_alive=True)
         ticket.wait()
         return True
 

@@ -46,7 +46,7 @@ FINE: Final = frozenset({"ok", "asks_client"})
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 
 
-class Ids(RandomIdGenerator):
+class SpanIds(RandomIdGenerator):
     """A span's number can be drawn before the span begins: the message that says it is written earlier."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Exporter(OTLPSpanExporter):
             super().shutdown()  # type: ignore[no-untyped-call]
 
 
-class Visit:
+class TracedRequest:
     """One HTTP request: when it came, and the spans of the calls in it, which end with its answer."""
 
     __slots__ = ("began_ns", "is_over", "spans")
@@ -85,7 +85,7 @@ class CallTrace:
     __slots__ = ("_ends_face", "_face", "_ids", "_link", "_link_id", "_name", "_said", "_switch", "_tracer")
 
     def __init__(
-        self, tracer: api.Tracer, ids: Ids, face: Span, name: str, said: dict[str, Any], *, ends_face: bool
+        self, tracer: api.Tracer, ids: SpanIds, face: Span, name: str, said: dict[str, Any], *, ends_face: bool
     ) -> None:
         """`ends_face`: the request that brought it has been answered already, as in HTTP+SSE."""
         self._ends_face = ends_face
@@ -135,14 +135,14 @@ class Tracing:
 
     def __init__(self, url: str) -> None:
         """`url`: which of several relays this is."""
-        self._ids = Ids()
+        self._ids = SpanIds()
         self._provider = TracerProvider(resource=_resource(url), id_generator=self._ids)
         self._exporter = Exporter()
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("tabrelay", __version__)
 
     def begin(self, scope: Any, header: Header, server: str, message: dict[str, Any]) -> CallTrace:
-        visit: Visit = scope["state"][VISIT]
+        visit: TracedRequest = scope["state"][VISIT]
         method = message["method"]
         params = message.get("params")
         target = params.get("name") if method in TARGETS and isinstance(params, dict) else None
@@ -163,7 +163,7 @@ class Tracing:
         write(message, call.context)
         return call
 
-    def finish(self, visit: Visit, scope: Scope, status: int) -> None:
+    def finish(self, visit: TracedRequest, scope: Scope, status: int) -> None:
         """The answer to a request has left."""
         visit.is_over = True
         if not visit.spans:
@@ -199,7 +199,7 @@ class Traced:
         if scope["type"] != "http" or not route("http", scope["method"], scope["path"]).speaks_rpc:
             await self._app(scope, receive, send)
             return
-        visit = scope.setdefault("state", {})[VISIT] = Visit()
+        visit = scope.setdefault("state", {})[VISIT] = TracedRequest()
         status = 0
 
         async def watched(message: Message) -> None:

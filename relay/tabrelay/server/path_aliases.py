@@ -11,7 +11,7 @@ from tabrelay.admission.routes import MCP
 from tabrelay.config.specs import BrowserSpec, Spec
 
 
-class Aliases:
+class PathAliases:
     """Stands outside the gate: who may come in is decided by the server's name, whatever address was used."""
 
     def __init__(

@@ -25,9 +25,9 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tabrelay.config.settings import Settings
 from tabrelay.server.connection_slots import ConnectionSlots
 from tabrelay.server.fast_request import fits
-from tabrelay.server.http_protocol import LimitedHttp
+from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
-from tabrelay.server.websocket_protocol import LimitedWebSocket
+from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabrelay.system.allocator import limit_free_memory
 from tabserver.wire.frames import MAX_HEADER
 from tabserver.wire.limits import LARGEST_PART
@@ -92,7 +92,7 @@ def _free_port(name: str, taken: int) -> int:
     return 0
 
 
-class Runner(uvicorn.Server):
+class RelayServer(uvicorn.Server):
     """uvicorn's server with a word when it is ready, and an end that is neither an error nor a long wait."""
 
     def __init__(
@@ -136,10 +136,10 @@ class Runner(uvicorn.Server):
         """From now on every answer closes its connection, so that no client sends its next request on one that is
         about to be closed."""
         protocol: Any = self.config.http_protocol_class
-        if issubclass(protocol, LimitedHttp):
+        if issubclass(protocol, HttpProtocol):
             protocol.is_leaving = True
         for connection in list(self.server_state.connections):
-            if isinstance(connection, LimitedHttp):
+            if isinstance(connection, HttpProtocol):
                 connection.leave()
 
     def _cut(self) -> None:
@@ -183,16 +183,16 @@ class Runner(uvicorn.Server):
 
 def configure(app: Any, settings: Settings) -> uvicorn.Config:
     """uvicorn as this relay wants it. The limits of a connection stand on its protocol's class."""
-    LimitedWebSocket.abort_after_s = settings.abort_after_s
-    LimitedWebSocket.budget = settings.body_budget
-    LimitedWebSocket.most_knocking = max(16, settings.max_connections // 8)
-    LimitedHttp.max_header = settings.max_header
-    LimitedHttp.max_ahead = settings.max_ahead
-    LimitedHttp.header_deadline_s = settings.header_deadline_s
-    LimitedHttp.body_deadline_s = settings.body_deadline_s
-    LimitedHttp.max_connections = settings.max_connections
+    WebSocketProtocol.abort_after_s = settings.abort_after_s
+    WebSocketProtocol.budget = settings.body_budget
+    WebSocketProtocol.most_knocking = max(16, settings.max_connections // 8)
+    HttpProtocol.max_header = settings.max_header
+    HttpProtocol.max_ahead = settings.max_ahead
+    HttpProtocol.header_deadline_s = settings.header_deadline_s
+    HttpProtocol.body_deadline_s = settings.body_deadline_s
+    HttpProtocol.max_connections = settings.max_connections
 
-    class Connection(LimitedHttp):
+    class Connection(HttpProtocol):
         lane = getattr(app, "lane", None) if settings.fast_lane and fits() else None
         slots = ConnectionSlots()  # of this relay's connections
 
@@ -203,7 +203,7 @@ def configure(app: Any, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,
-        ws=LimitedWebSocket,
+        ws=WebSocketProtocol,
         loop="auto",
         ws_ping_interval=settings.ping_interval_s,
         ws_ping_timeout=settings.ping_timeout_s,
@@ -226,7 +226,7 @@ def run(
     drain: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until a signal comes."""
-    runner = Runner(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
+    runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
     # defence: memory: the allocator is told to give free memory back
     limit_free_memory()
     calm_collector()

@@ -24,9 +24,9 @@ from websockets.http11 import Request
 from websockets.protocol import State
 
 from tabrelay.peers.browsers.asgi_bypass import CONDUIT
-from tabrelay.server.accept_limiter import Turnstile
-from tabrelay.server.buffered_bytes import Tally
-from tabrelay.server.frame_buffer import Pieces
+from tabrelay.server.accept_limiter import HandshakeLimiter
+from tabrelay.server.buffered_bytes import BufferedBytes
+from tabrelay.server.frame_buffer import FrameBuffer
 from tabrelay.system.patient_timer import PatientTimer
 from tabserver.wire.frames import CLOSE_SLOW
 
@@ -59,7 +59,7 @@ COME_BACK: Final = (
 )
 
 
-class LimitedWebSocket(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection. The limits are the process's, so they stand on the class.
 
     uvicorn closes a socket whose peer went silent with ``transport.close()``, which waits for a flush that can't happen
@@ -69,7 +69,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     abort_after_s = 1.0
     budget = 64 * MIB  # for what is not complete or not taken yet, of all sockets together
     most_knocking = 128  # that wait to be let in
-    tally: ClassVar[Tally[LimitedWebSocket]] = Tally()
+    tally: ClassVar[BufferedBytes[WebSocketProtocol]] = BufferedBytes()
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -81,7 +81,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.on_text: Callable[[str], None] | None = None
         self._scrap = b""  # the beginning of a frame, until it is known what to do with it
         self._others = 0  # bytes to come of a frame that is left to the library
-        self._large: Pieces | None = None  # of a large frame, behind its header
+        self._large: FrameBuffer | None = None  # of a large frame, behind its header
         self._mask = b""  # of that frame, if it is a text; all others are left to the library
         self._backlog = b""  # was read, and waits for a later callback
         self._next: asyncio.Handle | None = None  # goes through that
@@ -111,7 +111,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self._count()
 
     def _knock(self, request: bytes) -> None:
-        turnstile = Turnstile.of(self.loop)
+        turnstile = HandshakeLimiter.of(self.loop)
 
         def come_in() -> None:
             if not self.transport.is_closing():
@@ -227,9 +227,9 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             if self.conn.parser_exc is not None:
                 self._others = size  # it closes the connection, and reads no more of it
                 return
-        self._large = Pieces(size)
+        self._large = FrameBuffer(size)
 
-    def _gather(self, large: Pieces, data: memoryview) -> None:
+    def _gather(self, large: FrameBuffer, data: memoryview) -> None:
         large.add(data)
         if large.missing:
             return

@@ -25,7 +25,7 @@ SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class WorkerEnv:
     """What a process of the crew was given. `is_new`: it is the first to have this number. `is_taken`: another program
     has the port on the other loopback address."""
 
@@ -37,7 +37,7 @@ class Post:
     watch: int
 
     @classmethod
-    def read(cls) -> Post | None:
+    def read(cls) -> WorkerEnv | None:
         """None in a process that is of no crew."""
         text = os.environ.pop(ENVIRONMENT, "")
         if not text:
@@ -59,7 +59,7 @@ class Post:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-class Crew:
+class WorkerProcesses:
     """The processes, and this one's end when they have ended."""
 
     def __init__(self, sock: socket.socket, arguments: Sequence[str], count: int, *, is_taken: bool = False) -> None:

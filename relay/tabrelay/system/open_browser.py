@@ -26,7 +26,7 @@ def has_display(env: Mapping[str, str] | None = None, platform: str = sys.platfo
     return bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY") or env.get("WSL_DISTRO_NAME"))
 
 
-class Opener:
+class PageOpener:
     """Writes the redirect file, starts the browser, and removes the file again."""
 
     def __init__(self, home: Path, open_url: Callable[[str], object] = webbrowser.open) -> None:

@@ -21,7 +21,7 @@ _LAST: Final = re.compile(rb'"id"\s*:\s*' + _ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
+class LineTooLong:
     """A line over the limit: its size, the text of its message's id if that could be found, and which kind it is."""
 
     size: int
@@ -29,7 +29,7 @@ class TooLong:
     is_answer: bool = False
 
 
-class Lines:
+class LineSplitter:
     """Feed it bytes; it gives whole lines without their ends, and no blank ones."""
 
     def __init__(self, limit: int) -> None:
@@ -39,7 +39,7 @@ class Lines:
         self._head = b""  # of a line that is too long; also says that the current one is
         self._tail = b""
 
-    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+    def feed(self, data: bytes) -> Iterator[bytes | LineTooLong]:
         *ends, rest = data.split(b"\n")
         for end in ends:
             if not end and not self._size:
@@ -49,7 +49,7 @@ class Lines:
                 yield line
         self._add(rest)
 
-    def close(self) -> bytes | TooLong | None:
+    def close(self) -> bytes | LineTooLong | None:
         """The line that was begun: at its end, or at the end of everything."""
         parts, size, head = self._parts, self._size, self._head
         self._parts, self._size, self._head = [], 0, b""
@@ -69,12 +69,12 @@ class Lines:
             self._parts.append(part)
 
 
-def too_long(line: bytes) -> TooLong:
+def too_long(line: bytes) -> LineTooLong:
     """What is known of a whole line that is not read."""
     return _too_long(len(line), line[:KEPT], line[-KEPT:])
 
 
-def _too_long(size: int, head: bytes, tail: bytes) -> TooLong:
+def _too_long(size: int, head: bytes, tail: bytes) -> LineTooLong:
     id, is_answer, at = None, False, 0
     while name := _NAME.match(head, at):
         is_answer = is_answer or name[1] in (b"result", b"error")
@@ -86,4 +86,4 @@ def _too_long(size: int, head: bytes, tail: bytes) -> TooLong:
         at = value.end()
     if id is None and (last := _LAST.search(tail)):
         id = last[1]
-    return TooLong(size, id, is_answer)
+    return LineTooLong(size, id, is_answer)

@@ -116,7 +116,7 @@ def write(path: Path, text: str, is_new: bool = False) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-class Watch:
+class FileWatch:
     """Was a file written since? Looks at most every GLANCE_S: asking the system costs more than the rest of admitting
     a call does."""
 

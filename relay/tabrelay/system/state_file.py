@@ -38,7 +38,7 @@ LEFTOVER_S: Final = 3600.0  # a scratch file older than this was left by a proce
 _numbers = itertools.count(1)
 
 
-class Owner(Protocol[Row]):
+class StateOwner(Protocol[Row]):
     """The table that a file holds. A row must not change once it was given out."""
 
     def rows(self) -> dict[str, Row]:
@@ -61,7 +61,7 @@ class StateFile(Generic[Row]):
     """One file. `loss`: what a user loses when it can't be written. `most_bytes`: a larger file is not read. With no
     path nothing is kept."""
 
-    def __init__(self, path: Path | None, owner: Owner[Row], *, loss: str, most_bytes: int) -> None:
+    def __init__(self, path: Path | None, owner: StateOwner[Row], *, loss: str, most_bytes: int) -> None:
         self._path = path
         self._owner = owner
         self._loss = loss

@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Slot(Generic[T]):
+class ParkedSlot(Generic[T]):
     item: T
     principal: str
     digest: str
     until: float
 
 
-class Parking(Generic[T]):
+class ParkedCalls(Generic[T]):
     """All parked calls of a relay."""
 
     def __init__(self, *, ttl_s: float, most: int) -> None:
         """`most`: how many calls of one principal may stand here at a time."""
         self.ttl_s = ttl_s
         self._most = most
-        self._slots: dict[str, Slot[T]] = {}
+        self._slots: dict[str, ParkedSlot[T]] = {}
         self._taken: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Parking(Generic[T]):
     def park(self, item: T, principal: str, digest: str, now: float) -> str:
         """The handle under which it waits."""
         handle = secrets.token_urlsafe(24)
-        self._slots[handle] = Slot(item, principal, digest, now + self.ttl_s)
+        self._slots[handle] = ParkedSlot(item, principal, digest, now + self.ttl_s)
         self._taken[principal] += 1
         return handle
 

@@ -21,7 +21,7 @@ MAX_LINGERING: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Running:
+class TrackedCall:
     """A call under way, and the progress token of its caller."""
 
     pending: Pending
@@ -42,30 +42,30 @@ class Running:
             self.pending.notify(Notice(text))
 
 
-class Roll:
+class SharedCalls:
     """The calls on one connection, by our ids."""
 
     def __init__(self) -> None:
-        self._running: dict[jsonrpc.RequestId, Running] = {}
+        self._running: dict[jsonrpc.RequestId, TrackedCall] = {}
         self._lingering: dict[jsonrpc.RequestId, float] = {}
         self._others_linger_until = 0.0
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def put(self, id: jsonrpc.RequestId, running: Running) -> None:
+    def put(self, id: jsonrpc.RequestId, running: TrackedCall) -> None:
         self._running[id] = running
 
-    def get(self, id: object) -> Running | None:
+    def get(self, id: object) -> TrackedCall | None:
         """By our id or token. To Python `true` is the number 1, and it is nobody's id."""
         return self._running.get(id) if jsonrpc.is_request_id(id) else None
 
-    def take(self, id: jsonrpc.RequestId) -> Running | None:
+    def take(self, id: jsonrpc.RequestId) -> TrackedCall | None:
         """The call is answered: nothing more is expected of it."""
         self._lingering.pop(id, None)
         return self._running.pop(id, None)
 
-    def drop(self, id: jsonrpc.RequestId, now: float) -> Running | None:
+    def drop(self, id: jsonrpc.RequestId, now: float) -> TrackedCall | None:
         """The call was cancelled: the server may still speak of it for a while."""
         running = self._running.pop(id, None)
         if running is not None and running.may_speak:
@@ -87,10 +87,10 @@ class Roll:
     def of(self, channel: str) -> list[Pending]:
         return [running.pending for running in self._running.values() if running.channel == channel]
 
-    def speakers(self) -> list[Running]:
+    def speakers(self) -> list[TrackedCall]:
         return [running for running in self._running.values() if running.may_speak]
 
-    def speaker(self, now: float, among: list[Running] | None = None) -> Running | None:
+    def speaker(self, now: float, among: list[TrackedCall] | None = None) -> TrackedCall | None:
         """Whose call a message that names none belongs to, if it can be only one caller's."""
         self._lingering = {id: until for id, until in self._lingering.items() if until > now}
         able = [running for running in self.speakers() if among is None or running in among]

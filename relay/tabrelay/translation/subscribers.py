@@ -19,7 +19,7 @@ MAX_URIS: Final = 4096  # of all callers of one server
 MAX_ANNOUNCED: Final = 16 * 1024  # characters of a notification to many callers; a longer one loses its other params
 
 
-class Audience:
+class Subscribers:
     """The callers of one server, by channel."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ import orjson
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import Busy, RelayError
 from tabrelay.translation import messages
-from tabrelay.translation.parked_calls import Parking
+from tabrelay.translation.parked_calls import ParkedCalls
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -32,7 +32,7 @@ COALESCE_S: Final = 0.1
 MOST_COALESCE_S: Final = 1.0
 
 
-class Legacy(Protocol):
+class LegacyServer(Protocol):
     """A peer whose server has done the handshake, as the translator uses it: only ever with legacy callers."""
 
     @property
@@ -62,7 +62,7 @@ class Ask:
     params: Any
 
 
-class Live(Pending):
+class LegacyCall(Pending):
     """A call as the legacy server has it. `outer` is the modern request that waits for it; None while it is parked."""
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Live(Pending):
         *("asking_since", "whose"),
     )
 
-    def __init__(self, call: Call, outer: Pending, whose: Translator) -> None:
+    def __init__(self, call: Call, outer: Pending, whose: ModernToLegacy) -> None:
         super().__init__(call)
         self.outer: Pending | None = outer
         self.whose = whose
@@ -101,14 +101,14 @@ class Live(Pending):
             self.whose.ended(self, error)
 
 
-class Translator:
+class ModernToLegacy:
     """One per server that speaks only the handshake era. The parking is shared by all of a relay."""
 
-    def __init__(self, peer: Legacy, parking: Parking[Live]) -> None:
+    def __init__(self, peer: LegacyServer, parking: ParkedCalls[LegacyCall]) -> None:
         self._peer = peer
         self._parking = parking
         self._loop = asyncio.get_running_loop()
-        self._lives: dict[Pending, Live] = {}
+        self._lives: dict[Pending, LegacyCall] = {}
         self._listening: set[Pending] = set()
         self._ids = itertools.count(1)
 
@@ -161,7 +161,7 @@ class Translator:
         request = jsonrpc.request(call.id, call.method, told or None)
         payload = orjson.dumps(request).decode()
         inner = Call(call.channel, call.id, call.method, payload, _as_legacy(call.caller), values=request)
-        live = Live(inner, outer, self)
+        live = LegacyCall(inner, outer, self)
         live.token = messages.progress_token(params)
         live.offered = list((offered or {}).values())
         if isinstance(level, str) and "logging" in messages.visible_capabilities(self._peer.about):
@@ -177,7 +177,7 @@ class Translator:
         finally:
             inner.values = None
 
-    def heard(self, live: Live, message: dict[str, Any]) -> None:
+    def heard(self, live: LegacyCall, message: dict[str, Any]) -> None:
         """The server said something before its answer."""
         method, params = message.get("method"), message.get("params")
         if "id" in message:
@@ -196,7 +196,7 @@ class Translator:
         else:
             live.outer.notify(_notice(message))
 
-    def ended(self, live: Live, outcome: dict[str, Any] | RelayError) -> None:
+    def ended(self, live: LegacyCall, outcome: dict[str, Any] | RelayError) -> None:
         """The server's answer, or the end of its peer. While the call is parked, it waits for the retry."""
         self._close(live)
         live.asks.clear()
@@ -206,7 +206,7 @@ class Translator:
             self._lives.pop(live.outer, None)
             self._deliver(live, live.outer, outcome)
 
-    def _deliver(self, live: Live, outer: Pending, outcome: dict[str, Any] | RelayError) -> None:
+    def _deliver(self, live: LegacyCall, outer: Pending, outcome: dict[str, Any] | RelayError) -> None:
         if isinstance(outcome, RelayError):
             outer.fail(outcome)
             return
@@ -221,7 +221,7 @@ class Translator:
         else:
             self._send_to_urls(live, outer, urls)
 
-    def _send_to_urls(self, live: Live, outer: Pending, urls: list[messages.Params]) -> None:
+    def _send_to_urls(self, live: LegacyCall, outer: Pending, urls: list[messages.Params]) -> None:
         """The server wants the user elsewhere first. Its call is over; the retry will make it anew."""
         needed = messages.lacking(outer.call.caller.capabilities, "elicitation/create", {"mode": "url"})
         if not urls:
@@ -240,7 +240,7 @@ class Translator:
 
     # -- asking the client --------------------------------------------------------------------------------------------
 
-    def _asked(self, live: Live, ask: Ask) -> None:
+    def _asked(self, live: LegacyCall, ask: Ask) -> None:
         caller = live.outer.call.caller if live.outer is not None else live.call.caller
         if live.call.method not in messages.MAY_ASK or ask.method not in messages.MAY_BE_ASKED:
             self._refuse(live, ask, f"{ask.method} can't be asked during {live.call.method}.")
@@ -255,7 +255,7 @@ class Translator:
             if live.outer is not None:
                 self._park_soon(live)
 
-    def _park_soon(self, live: Live) -> None:
+    def _park_soon(self, live: LegacyCall) -> None:
         now = self._loop.time()
         if live.timer is None:
             live.asking_since = now
@@ -265,7 +265,7 @@ class Translator:
         left_s = live.asking_since + MOST_COALESCE_S - now
         live.timer = self._loop.call_later(max(0.0, min(COALESCE_S, left_s)), self._park, live)
 
-    def _park(self, live: Live) -> None:
+    def _park(self, live: LegacyCall) -> None:
         """Answer the request that waits with the questions that are open, and keep the call for its retry."""
         live.timer = None
         outer = live.outer
@@ -298,7 +298,7 @@ class Translator:
         # A client that says something else of itself now has come by another session; its call is where it was.
         live.whose._take_up(live, outer, params, answers)
 
-    def _take_up(self, live: Live, outer: Pending, params: messages.Params, answers: dict[str, Any]) -> None:
+    def _take_up(self, live: LegacyCall, outer: Pending, params: messages.Params, answers: dict[str, Any]) -> None:
         live.handle = None
         if live.expiry is not None:
             live.expiry.cancel()
@@ -316,7 +316,9 @@ class Translator:
                 self._answer(live, jsonrpc.result_message(ask.id, answers[key]))
             self._park(live)  # asks again for what is missing
 
-    def _continue(self, live: Live, outer: Pending, params: messages.Params, answers: list[dict[str, Any]]) -> None:
+    def _continue(
+        self, live: LegacyCall, outer: Pending, params: messages.Params, answers: list[dict[str, Any]]
+    ) -> None:
         """The user was sent to addresses: make the call again, if that is where they went."""
         if any(answer.get("action") != "accept" for answer in answers):
             outer.refuse(jsonrpc.INVALID_PARAMS, "The user did not open the address that the server needs.")
@@ -325,26 +327,26 @@ class Translator:
         else:
             self._begin(outer, params)
 
-    def _refuse(self, live: Live, ask: Ask, text: str) -> None:
+    def _refuse(self, live: LegacyCall, ask: Ask, text: str) -> None:
         if ask.id is not None:
             self._answer(live, jsonrpc.error_message(ask.id, jsonrpc.METHOD_NOT_FOUND, text))
 
-    def _answer(self, live: Live, message: dict[str, Any]) -> None:
+    def _answer(self, live: LegacyCall, message: dict[str, Any]) -> None:
         self._peer.notify(live.call.channel, live.call.caller, orjson.dumps(message).decode())
 
-    def _expired(self, live: Live) -> None:
+    def _expired(self, live: LegacyCall) -> None:
         if live.handle is not None:
             self._parking.drop(live.handle)
             live.handle = None
             self._give_up(live, "the client did not answer in time")
 
-    def _give_up(self, live: Live, why: str) -> None:
+    def _give_up(self, live: LegacyCall, why: str) -> None:
         if not live.is_done:
             live.is_done = True
             self._peer.cancel(live, why)
         self._close(live)
 
-    def _close(self, live: Live) -> None:
+    def _close(self, live: LegacyCall) -> None:
         if live.timer is not None:
             live.timer.cancel()
             live.timer = None
@@ -390,7 +392,7 @@ def _are_answers(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(answer, dict) for answer in value.values())
 
 
-def _key(live: Live, method: str) -> str:
+def _key(live: LegacyCall, method: str) -> str:
     return f"{method.partition('/')[0]}-{next(live.keys)}"
 
 

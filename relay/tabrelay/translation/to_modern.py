@@ -20,7 +20,7 @@ import orjson
 from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.translation import messages
-from tabrelay.translation.subscribers import Audience
+from tabrelay.translation.subscribers import Subscribers
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -32,7 +32,7 @@ DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides 
 UNKNOWN: Final = frozenset({"server/discover", "subscriptions/listen"})
 
 
-class Modern(Protocol):
+class ModernPeer(Protocol):
     """A peer whose server speaks 2026-07-28, as the interpreter uses it: only ever with modern callers."""
 
     @property
@@ -66,7 +66,7 @@ class Round(Pending):
 
     __slots__ = ("talk", "whose")
 
-    def __init__(self, call: Call, talk: Talk, whose: Interpreter) -> None:
+    def __init__(self, call: Call, talk: Talk, whose: LegacyToModern) -> None:
         super().__init__(call)
         self.talk = talk
         self.whose = whose
@@ -90,12 +90,12 @@ class Round(Pending):
             self.talk.outer.fail(error)
 
 
-class Ear(Pending):
+class NotificationSink(Pending):
     """The listen stream that serves all sessions."""
 
     __slots__ = ("whose",)
 
-    def __init__(self, call: Call, whose: Interpreter) -> None:
+    def __init__(self, call: Call, whose: LegacyToModern) -> None:
         super().__init__(call)
         self.whose = whose
 
@@ -115,21 +115,21 @@ class Ear(Pending):
             self.whose.deaf(self)
 
 
-class Interpreter:
+class LegacyToModern:
     """One per upstream; used while its server is a modern one."""
 
-    def __init__(self, peer: Modern, client: dict[str, Any]) -> None:
+    def __init__(self, peer: ModernPeer, client: dict[str, Any]) -> None:
         """`client`: who the relay is, when it listens for others."""
         self._peer = peer
         self._loop = asyncio.get_running_loop()
-        self._audience = Audience()
+        self._audience = Subscribers()
         self._talks: dict[Pending, Talk] = {}
         self._asked: dict[str, Talk] = {}
         self._ids = itertools.count(1)
         # Channels of our own: no caller's, and no other upstream's.
         self._prefix = f"own-{secrets.token_hex(3)}"
         self._relay = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "relay", client, {})
-        self._ear: Ear | None = None
+        self._ear: NotificationSink | None = None
         self._heard: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -348,7 +348,7 @@ class Interpreter:
             id = next(self._ids)
             request = jsonrpc.request(id, "subscriptions/listen", params)
             call = Call(self._channel(), id, "subscriptions/listen", orjson.dumps(request).decode(), self._relay)
-            self._ear = Ear(call, self)
+            self._ear = NotificationSink(call, self)
             try:
                 self._peer.start(self._ear)
             except RelayError:
@@ -357,11 +357,11 @@ class Interpreter:
             before.is_done = True
             self._peer.cancel(before, "another stream took its place")
 
-    def heard(self, ear: Ear, message: dict[str, Any]) -> None:
+    def heard(self, ear: NotificationSink, message: dict[str, Any]) -> None:
         if ear is self._ear and message.get("method") != "notifications/subscriptions/acknowledged":
             self._audience.announce(messages.untagged(message))
 
-    def deaf(self, ear: Ear) -> None:
+    def deaf(self, ear: NotificationSink) -> None:
         """The stream ended. If the server is still there, it is listened to again."""
         if ear is self._ear:
             self._ear = None

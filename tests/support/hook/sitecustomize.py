@@ -34,7 +34,7 @@ class Hook(MetaPathFinder):
             module.create_app = tapped(module.create_app)
             if SECRETS:
                 watched("tabrelay.system.private_files", "new_secret")
-                watched("tabrelay.admission.pairing_codes", "Codes", "mint")
+                watched("tabrelay.admission.pairing_codes", "PairingCodes", "mint")
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
-from tabrelay.bridge.http import Answer
-from tabrelay.bridge.oauth.token_store import Record, Store, StoreError
+from tabrelay.bridge.http import HttpAnswer
+from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn, StoreError
 from tabrelay.bridge.request_headers import VERSION
 from tabrelay.observe.log_setup import conceal
 
 if TYPE_CHECKING:
-    from tabrelay.bridge.oauth.sdk_flow import Refusal, Wish
+    from tabrelay.bridge.oauth.sdk_flow import RefusedRequest, TokenWish
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -29,8 +29,8 @@ class OAuth:
 
     def __init__(
         self,
-        store: Store,
-        make_wish: Callable[[], Wish],
+        store: OAuthStore,
+        make_wish: Callable[[], TokenWish],
         ask: Callable[[str], Awaitable[None]],
         *,
         is_early: bool = False,
@@ -48,7 +48,7 @@ class OAuth:
         self._advice = advice
         self._clock = clock or Clock()
         self._lock = asyncio.Lock()
-        self._record: Record | None = None
+        self._record: StoredSignIn | None = None
 
     async def prepare(self) -> None:
         if self._is_early and not self._known().is_valid(self._clock.now(), SKEW_S):
@@ -67,17 +67,17 @@ class OAuth:
             record = self._known()
         return None if record.access_token is None else f"Bearer {record.access_token}"
 
-    async def refused(self, used: str | None, answer: Answer) -> bool:
+    async def refused(self, used: str | None, answer: HttpAnswer) -> bool:
         await self._obtain(None if used is None else used.partition(" ")[2], answer)
         return True
 
-    def _known(self) -> Record:
+    def _known(self) -> StoredSignIn:
         if self._record is None:
             self._record = self._store.load()
             self._conceal(self._record)
         return self._record
 
-    async def _obtain(self, used: str | None, answer: Answer | None) -> None:
+    async def _obtain(self, used: str | None, answer: HttpAnswer | None) -> None:
         """Another token than `used`. Whoever asked at the same time, here or in another process, shares it."""
         try:
             async with self._lock, self._store.alone(self._clock):
@@ -91,12 +91,12 @@ class OAuth:
         except StoreError as problem:
             raise CredentialsError(str(problem)) from None
 
-    async def _run(self, record: Record, refusal: Refusal) -> Record:
+    async def _run(self, record: StoredSignIn, refusal: RefusedRequest) -> StoredSignIn:
         from tabrelay.bridge.oauth.callback import PORT, Callback, CallbackError
-        from tabrelay.bridge.oauth.sdk_flow import Flow
+        from tabrelay.bridge.oauth.sdk_flow import SignInFlow
 
         wish = self._make_wish()
-        flow = Flow(wish, record, self._clock, self._ask)
+        flow = SignInFlow(wish, record, self._clock, self._ask)
         try:
             if await flow.refresh(refusal):
                 return flow.record
@@ -118,15 +118,15 @@ class OAuth:
         return flow.record
 
     @staticmethod
-    def _conceal(record: Record) -> None:
+    def _conceal(record: StoredSignIn) -> None:
         for secret in (record.access_token, record.token.get("refresh_token"), record.client.get("client_secret")):
             if isinstance(secret, str):
                 conceal(secret)
 
 
-def _refusal(answer: Answer | None) -> Refusal:
-    from tabrelay.bridge.oauth.sdk_flow import Refusal
+def _refusal(answer: HttpAnswer | None) -> RefusedRequest:
+    from tabrelay.bridge.oauth.sdk_flow import RefusedRequest
 
     if answer is None:
-        return Refusal()
-    return Refusal(answer.status, answer.header("www-authenticate"), answer.asked(VERSION), is_real=True)
+        return RefusedRequest()
+    return RefusedRequest(answer.status, answer.header("www-authenticate"), answer.asked(VERSION), is_real=True)

@@ -39,7 +39,7 @@ from tabrelay import __version__
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
-from tabrelay.bridge.oauth.token_store import Record
+from tabrelay.bridge.oauth.token_store import StoredSignIn
 from tabrelay.bridge.target import TargetError, parse_url
 from tabrelay.observe.log_setup import conceal, redact
 
@@ -55,7 +55,7 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TokenWish:
     """What kind of token is wanted, as the user said."""
 
     server_url: str
@@ -70,7 +70,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRequest:
     """The answer that a request got: 401, or 403 when the token allows too little. Not real: nobody was asked yet."""
 
     status: int = 401
@@ -79,10 +79,10 @@ class Refusal:
     is_real: bool = False
 
 
-class Shelf:
+class SdkStorage:
     """The SDK's storage, on a record."""
 
-    def __init__(self, record: Record, clock: Clock) -> None:
+    def __init__(self, record: StoredSignIn, clock: Clock) -> None:
         self.record = record
         self.is_new = False
         self._clock = clock
@@ -106,20 +106,22 @@ class Shelf:
         self.record = replace(self.record, client=client_info.model_dump(mode="json", exclude_none=True))
 
 
-class Flow:
+class SignInFlow:
     """One way to a token: with a record of what was known before, to a record of what is known then."""
 
-    def __init__(self, wish: Wish, record: Record, clock: Clock, ask: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, wish: TokenWish, record: StoredSignIn, clock: Clock, ask: Callable[[str], Awaitable[None]]
+    ) -> None:
         """`ask` shows an address to the user."""
         self._wish = wish
-        self._shelf = Shelf(record, clock)
+        self._shelf = SdkStorage(record, clock)
         self._ask = ask
 
     @property
-    def record(self) -> Record:
+    def record(self) -> StoredSignIn:
         return self._shelf.record
 
-    async def refresh(self, refusal: Refusal) -> bool:
+    async def refresh(self, refusal: RefusedRequest) -> bool:
         """Without asking anybody. False: that is not possible. Raises CredentialsError."""
         if not self.record.token.get("refresh_token") or refusal.status != 401:
             return False
@@ -136,7 +138,7 @@ class Flow:
                     outgoing = await flow.asend(await send(outgoing))
         return self._shelf.is_new
 
-    async def run(self, refusal: Refusal, callback: Callback | None) -> None:
+    async def run(self, refusal: RefusedRequest, callback: Callback | None) -> None:
         """`callback`: where the browser comes back to, if somebody has to be asked. Raises CredentialsError."""
         # The scopes that were granted still count, the rest of the old token does not.
         token = {name: value for name, value in self.record.token.items() if name != "refresh_token"}
@@ -151,7 +153,7 @@ class Flow:
                     outgoing = await flow.asend(await send(outgoing))
         self._keep(provider)
 
-    def _request(self, refusal: Refusal) -> tuple[httpx2.Request, httpx2.Response]:
+    def _request(self, refusal: RefusedRequest) -> tuple[httpx2.Request, httpx2.Response]:
         """A request as ours was, and the answer that it got."""
         headers = {} if refusal.version is None else {"mcp-protocol-version": refusal.version}
         ours = httpx2.Request("POST", self._wish.server_url, headers=headers)

@@ -23,7 +23,7 @@ class StoreError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredSignIn:
     """What is known of one server. All but the first two is the SDK's own JSON."""
 
     access_token: str | None = None
@@ -37,7 +37,7 @@ class Record:
         return self.access_token is not None and (self.expires_at is None or now < self.expires_at - margin_s)
 
 
-class Store:
+class OAuthStore:
     def __init__(self, folder: Path, *identity: str) -> None:
         """`identity`: whatever makes one token another's: server, client, grant, scope."""
         import hashlib
@@ -47,13 +47,13 @@ class Store:
         self._path = folder / f"{name}.json"
         self._lock = folder / f"{name}.lock"
 
-    def load(self) -> Record:
+    def load(self) -> StoredSignIn:
         try:
-            return Record(**json.loads(self._path.read_text(encoding="utf-8")))
+            return StoredSignIn(**json.loads(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            return Record()  # a damaged file only means that the user is asked again
+            return StoredSignIn()  # a damaged file only means that the user is asked again
 
-    def save(self, record: Record) -> None:
+    def save(self, record: StoredSignIn) -> None:
         """Raises StoreError."""
         from tabrelay.system import private_files
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.cli.client_files import jsonc, toml
-from tabrelay.cli.client_files.known import Client
+from tabrelay.cli.client_files.known import KnownClient
 
 
 class FileError(Exception):
@@ -57,7 +57,7 @@ class Change:
 
 
 class ConfigFile:
-    def __init__(self, client: Client, path: Path) -> None:
+    def __init__(self, client: KnownClient, path: Path) -> None:
         self._client = client
         self._language: Any = toml if client.format == "toml" else jsonc
         self.path = path

@@ -20,7 +20,7 @@ class JsoncError(ValueError):
 
 
 @dataclass(slots=True)
-class Node:
+class JsoncNode:
     """A value and where it stands. Objects have members, in their order."""
 
     value: Any
@@ -33,7 +33,7 @@ class Node:
 @dataclass(slots=True)
 class Member:
     start: int
-    node: Node
+    node: JsoncNode
     comma: int | None = None
     """Where the comma behind it stands, if there is one."""
 
@@ -101,7 +101,7 @@ def _without_line(text: str, start: int, end: int) -> str:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def _insert(text: str, node: Node, name: str, value: Any) -> str:
+def _insert(text: str, node: JsoncNode, name: str, value: Any) -> str:
     outer = _indent_at(text, node.start)
     if not node.members:
         inner = outer + _unit(text)
@@ -137,7 +137,7 @@ def _indent_at(text: str, at: int) -> str:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def _root(text: str) -> Node:
+def _root(text: str) -> JsoncNode:
     reader = _Reader(text)
     node = reader.value(reader.gap(1 if text.startswith("\ufeff") else 0), 0)
     if reader.gap(node.end) != len(text):
@@ -161,7 +161,7 @@ class _Reader:
     def _char(self, at: int) -> str:
         return self._text[at : at + 1]
 
-    def value(self, at: int, depth: int) -> Node:
+    def value(self, at: int, depth: int) -> JsoncNode:
         if depth > MAX_DEPTH:
             raise self.error(at, "too deep")
         char = self._char(at)
@@ -173,12 +173,12 @@ class _Reader:
         if found is None:
             raise self.error(at, "a value was expected")
         try:
-            return Node(json.loads(found[0]), at, found.end())
+            return JsoncNode(json.loads(found[0]), at, found.end())
         except ValueError:
             raise self.error(at, "this is not a value") from None
 
-    def _object(self, at: int, depth: int) -> Node:
-        node = Node({}, at, is_object=True)
+    def _object(self, at: int, depth: int) -> JsoncNode:
+        node = JsoncNode({}, at, is_object=True)
         at = self.gap(at + 1)
         while self._char(at) != "}":
             key = _STRING.match(self._text, at)
@@ -202,8 +202,8 @@ class _Reader:
         node.end = at + 1
         return node
 
-    def _array(self, at: int, depth: int) -> Node:
-        node = Node([], at)
+    def _array(self, at: int, depth: int) -> JsoncNode:
+        node = JsoncNode([], at)
         at = self.gap(at + 1)
         while self._char(at) != "]":
             item = self.value(at, depth + 1)

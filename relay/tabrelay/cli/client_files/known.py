@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class UserFolders:
     """This user on this computer."""
 
     home: Path
@@ -20,7 +20,7 @@ class Place:
     config: Path | None = None
 
     @classmethod
-    def here(cls, env: Mapping[str, str] | None = None) -> Place:
+    def here(cls, env: Mapping[str, str] | None = None) -> UserFolders:
         env = os.environ if env is None else env
         roaming, config = env.get("APPDATA"), env.get("XDG_CONFIG_HOME")
         home = Path(env["HOME"]) if sys.platform != "win32" and env.get("HOME") else Path.home()
@@ -50,12 +50,12 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class KnownClient:
     """`root` is where in the file the servers are; `project` its file inside a project, if it has one."""
 
     name: str
     title: str
-    path: Callable[[Place], Path]
+    path: Callable[[UserFolders], Path]
     root: tuple[str, ...] = ("mcpServers",)
     entry: Callable[[Launch], dict[str, Any]] = lambda launch: {"command": launch.command, "args": [*launch.args]}
     project: str | None = None
@@ -71,15 +71,15 @@ def _local(launch: Launch) -> dict[str, Any]:
     return {"type": "local", "command": [launch.command, *launch.args], "enabled": True}
 
 
-def _zed(place: Place) -> Path:
+def _zed(place: UserFolders) -> Path:
     return (place.apps / "Zed" if place.platform == "win32" else place.dots / "zed") / "settings.json"
 
 
 _KIRO = ".kiro/settings/mcp.json"
 _CLINE = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
 
-CLIENTS: tuple[Client, ...] = (
-    Client(
+CLIENTS: tuple[KnownClient, ...] = (
+    KnownClient(
         "claude-code",
         "Claude Code",
         lambda place: place.home / ".claude.json",
@@ -87,15 +87,15 @@ CLIENTS: tuple[Client, ...] = (
         project=".mcp.json",
         after="Sessions that run see it after /mcp, new ones at once.",
     ),
-    Client("claude-desktop", "Claude Desktop", lambda place: place.apps / "Claude" / "claude_desktop_config.json"),
-    Client(
+    KnownClient("claude-desktop", "Claude Desktop", lambda place: place.apps / "Claude" / "claude_desktop_config.json"),
+    KnownClient(
         "cursor",
         "Cursor",
         lambda place: place.home / ".cursor" / "mcp.json",
         project=".cursor/mcp.json",
         after="Switch it on in Settings, MCP.",
     ),
-    Client(
+    KnownClient(
         "vscode",
         "VS Code",
         lambda place: place.apps / "Code" / "User" / "mcp.json",
@@ -104,7 +104,7 @@ CLIENTS: tuple[Client, ...] = (
         project=".vscode/mcp.json",
         after="Start it with the command: MCP: List Servers.",
     ),
-    Client(
+    KnownClient(
         "codex",
         "Codex",
         lambda place: place.home / ".codex" / "config.toml",
@@ -112,16 +112,16 @@ CLIENTS: tuple[Client, ...] = (
         format="toml",
         after="New sessions have it.",
     ),
-    Client("windsurf", "Windsurf", lambda place: place.home / ".codeium" / "windsurf" / "mcp_config.json"),
-    Client("zed", "Zed", _zed, root=("context_servers",), after="Zed loads it by itself."),
-    Client(
+    KnownClient("windsurf", "Windsurf", lambda place: place.home / ".codeium" / "windsurf" / "mcp_config.json"),
+    KnownClient("zed", "Zed", _zed, root=("context_servers",), after="Zed loads it by itself."),
+    KnownClient(
         "gemini",
         "Gemini CLI",
         lambda place: place.home / ".gemini" / "settings.json",
         project=".gemini/settings.json",
         after="New sessions have it.",
     ),
-    Client(
+    KnownClient(
         "opencode",
         "opencode",
         lambda place: place.dots / "opencode" / "opencode.json",
@@ -130,11 +130,11 @@ CLIENTS: tuple[Client, ...] = (
         project="opencode.json",
         after="New sessions have it.",
     ),
-    Client("cline", "Cline", lambda place: place.apps / "Code" / "User" / _CLINE),
-    Client(
+    KnownClient("cline", "Cline", lambda place: place.apps / "Code" / "User" / _CLINE),
+    KnownClient(
         "kiro", "Kiro", lambda place: place.home / ".kiro" / "settings" / "mcp.json", project=".kiro/settings/mcp.json"
     ),
-    Client("lm-studio", "LM Studio", lambda place: place.home / ".lmstudio" / "mcp.json"),
+    KnownClient("lm-studio", "LM Studio", lambda place: place.home / ".lmstudio" / "mcp.json"),
 )
 BY_NAME = {client.name: client for client in CLIENTS}
 

@@ -26,7 +26,7 @@ MAX_CALLED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AcpServerRow:
     """One server in one session."""
 
     agent: str
@@ -49,13 +49,13 @@ class Row:
         }
 
 
-class Editors:
+class AcpSessions:
     """The gate wants the token file's own token for its routes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._conductors: dict[str, tuple[float, list[Row]]] = {}
-        self._rows: dict[str, Row] = {}
+        self._conductors: dict[str, tuple[float, list[AcpServerRow]]] = {}
+        self._rows: dict[str, AcpServerRow] = {}
         # Ids of servers that calls came for. Agents that come here themselves are not seen by their conductor.
         self._called: dict[str, None] = {}
 
@@ -131,7 +131,7 @@ class Editors:
             return JSONResponse({})
 
 
-def _read(told: Any) -> list[Row]:
+def _read(told: Any) -> list[AcpServerRow]:
     sessions = told.get("sessions") if isinstance(told, dict) else None
     if not isinstance(sessions, list):
         raise ValueError("a report has sessions")
@@ -146,7 +146,9 @@ def _read(told: Any) -> list[Row]:
                 # defence: bounds: connections in a conductor's report
                 connections = tuple(_text(text) for text in said[:MAX_CONNECTIONS]) if isinstance(said, list) else ()
                 how, is_used = _text(one.get("how")), one.get("is_used") is True
-                rows.append(Row(agent, _text(session.get("session")) or None, server, id, how, connections, is_used))
+                rows.append(
+                    AcpServerRow(agent, _text(session.get("session")) or None, server, id, how, connections, is_used)
+                )
     if len(rows) > MAX_ROWS:
         raise ValueError(f"a report has at most {MAX_ROWS} servers")
     return rows

@@ -12,13 +12,13 @@ import orjson
 
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.acp_sessions import HEADER, Editors
+from tabrelay.faces.mcp.acp_sessions import HEADER, AcpSessions
 from tabrelay.http.exchange import Exchange, too_large
-from tabrelay.http.headers import Heading
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.payloads.json_depth import is_deeper_than
 from tabrelay.payloads.json_weight import Weight, is_heavy
 from tabserver.wire.jsonrpc import PARSE_ERROR
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 NOTHING: Final = object()
 BRACKET: Final = ord("[")
@@ -26,15 +26,15 @@ LARGE: Final = 64 * 1024
 """Bytes of a body whose steps (parse, check, write anew) each get a callback of the event loop."""
 
 
-class Mailbox:
+class BodyReader:
     """One per relay."""
 
-    def __init__(self, settings: Settings, editors: Editors) -> None:
+    def __init__(self, settings: Settings, editors: AcpSessions) -> None:
         self._editors = editors
         self._max_body = settings.max_body
         self._max_depth = settings.max_json_depth
         self._max_values = settings.max_values
-        self.budget = Budget(settings.body_budget)
+        self.budget = MemoryBudget(settings.body_budget)
 
     async def read(self, exchange: Exchange) -> Any:
         """The JSON of the request's body; NOTHING if the client left. Raises BadRequest."""
@@ -62,7 +62,7 @@ class Mailbox:
         await asyncio.sleep(0)
         return message
 
-    def open(self, body: bytes, heading: Heading) -> Any:
+    def open(self, body: bytes, heading: RequestHeaders) -> Any:
         """The JSON of a small body that is there already. Raises BadRequest."""
         message = self.parse(body)
         self._editors.stamp(heading.header(HEADER), message)

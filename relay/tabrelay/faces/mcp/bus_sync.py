@@ -9,23 +9,23 @@ from typing import Any
 import orjson
 
 from tabrelay.bus.errors import unreachable
-from tabrelay.bus.members import Cluster
-from tabrelay.faces.mcp.session_store import Diary
+from tabrelay.bus.members import Membership
+from tabrelay.faces.mcp.session_store import SessionStore
 
 
-class Sharing:
+class BusSync:
     """One per relay that is on a bus."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Membership) -> None:
         self.cluster = self._cluster = cluster
-        self._diaries: dict[str, tuple[Diary, Callable[[str], None]]] = {}
+        self._diaries: dict[str, tuple[SessionStore, Callable[[str], None]]] = {}
         self._on_said: Callable[[str, dict[str, Any]], None] = lambda key, message: None
         self._on_post: Callable[[dict[str, Any], dict[str, Any]], None] = lambda header, message: None
         cluster.handle("page", self._learn)
         cluster.handle("said", self._said)
         cluster.handle("post", self._posted)
 
-    def diary(self, name: str, diary: Diary, on_change: Callable[[str], None] = lambda key: None) -> None:
+    def diary(self, name: str, diary: SessionStore, on_change: Callable[[str], None] = lambda key: None) -> None:
         """From now on every relay has the same; `on_change` hears which page another one wrote."""
         self._diaries[name] = diary, on_change
         diary.on_write = lambda key, row: self._cluster.assure(None, {"op": "page", "d": name, "k": key, "row": row})

@@ -43,7 +43,7 @@ LISTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ReadState:
     """The relay's own channel to one browser, and the members of what the server said of itself that are used."""
 
     peer: Peer
@@ -60,7 +60,7 @@ def _changes(now: Digests, before: Digests | None) -> frozenset[str]:
 
 
 @dataclass(slots=True)
-class News:
+class ListDigests:
     """What clients know of one server's lists, and what happened since."""
 
     told: Digests | None  # None: nothing, as of a server without any list
@@ -74,7 +74,7 @@ class News:
     cut: set[str] = field(default_factory=set)
 
 
-class Librarian:
+class CatalogueReader:
     """Keeps the last known catalogue of every server. One channel and at most one reading task per server.
 
     A server that says that a list changed is read, and compared with what clients know: they are told once, by the
@@ -88,7 +88,7 @@ class Librarian:
         self._switch = switch
         self._max_list = max_list
         self._on_change = on_change
-        self._news: dict[str, News] = {}
+        self._news: dict[str, ListDigests] = {}
         self._caller = Caller(
             era=Era.LEGACY,
             version=eras.NEWEST_LEGACY,
@@ -99,7 +99,7 @@ class Librarian:
         self._ids = itertools.count(1)
         self._readings: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, ReadState] = {}
 
     def came_up(self, server: str) -> None:
         # It may be another page at the same peer: what the last one said of itself no longer holds.
@@ -124,14 +124,14 @@ class Librarian:
         registry.keep_catalogue(server, catalogue)
         self._tell(server, changes)
 
-    def _news_of(self, server: str) -> News:
+    def _news_of(self, server: str) -> ListDigests:
         news = self._news.get(server)
         if news is None:
             if len(self._news) >= len(self._switch.registry):
                 # defence: catalogues: what is known of names that are forgotten
                 self._forget_others()
             recalled = self._switch.registry.recall(server)
-            news = self._news[server] = News(None if recalled is None else recalled.digests())
+            news = self._news[server] = ListDigests(None if recalled is None else recalled.digests())
         return news
 
     def _forget_others(self) -> None:
@@ -240,7 +240,7 @@ class Librarian:
             self.follow(whole)
         return catalogue.digests()
 
-    async def _desk(self, server: str) -> Desk | None:
+    async def _desk(self, server: str) -> ReadState | None:
         """Our channel to the browser that holds the name now; opened once, then reused for every reading."""
         peer = self._switch.registry.holder(server)
         if peer is None:
@@ -253,7 +253,7 @@ class Librarian:
             about: dict[str, Any] = {key: read[key] for key in ABOUT if key in read}
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
             peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
-            desk = self._desks[server] = Desk(peer, channel, about)
+            desk = self._desks[server] = ReadState(peer, channel, about)
         return desk
 
     async def _list(self, server: str, channel: str, method: str, key: str) -> tuple[list[Any], bool]:

@@ -10,29 +10,29 @@ from typing import Any, Final
 
 from tabrelay.admission.routes import MCP
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import BEGUN, Again, Begun
+from tabrelay.calls.started import BEGUN, Again, StartedCall
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
-from tabrelay.faces.mcp.acp_sessions import HEADER, Editors
-from tabrelay.faces.mcp.body import NOTHING, Mailbox
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.http_sse import Sse
-from tabrelay.faces.mcp.legacy import Handshake
-from tabrelay.faces.mcp.modern import Modern
-from tabrelay.faces.mcp.session_ids import Seal
+from tabrelay.faces.mcp.acp_sessions import HEADER, AcpSessions
+from tabrelay.faces.mcp.body import NOTHING, BodyReader
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.http_sse import SseFace
+from tabrelay.faces.mcp.legacy import LegacyFace
+from tabrelay.faces.mcp.modern import ModernFace
+from tabrelay.faces.mcp.session_ids import SessionIdCodec
 from tabrelay.http.accept import JSON, SSE, accepts
 from tabrelay.http.exchange import Exchange, Receive, Scope, Send
-from tabrelay.http.headers import Heading
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import NOTED, Switch
 from tabserver.wire import eras
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 
 VERSION_HEADER: Final = b"mcp-protocol-version"
 
 
-class Entry:
+class McpEndpoint:
     """ASGI application for `/{server}` over HTTP. Plain ASGI: this is the hot path."""
 
     def __init__(
@@ -40,8 +40,8 @@ class Entry:
         switch: Switch,
         settings: Settings,
         drain: Drain,
-        seal: Seal,
-        editors: Editors,
+        seal: SessionIdCodec,
+        editors: AcpSessions,
         traces: Traces,
         on_error: Callable[[RelayError], None] | None = None,
     ) -> None:
@@ -51,10 +51,10 @@ class Entry:
         self._switch = switch
         self._drain = drain
         self._exchanges = drain.exchanges
-        self._mailbox = Mailbox(settings, editors)
-        self._modern = Modern(switch, settings, drain, traces)
-        self._handshake = Handshake(switch, settings, drain, seal, traces)
-        self._sse = Sse(self._handshake, self._mailbox, settings, drain)
+        self._mailbox = BodyReader(settings, editors)
+        self._modern = ModernFace(switch, settings, drain, traces)
+        self._handshake = LegacyFace(switch, settings, drain, seal, traces)
+        self._sse = SseFace(self._handshake, self._mailbox, settings, drain)
 
     @property
     def sessions(self) -> int:
@@ -62,7 +62,7 @@ class Entry:
         return self._handshake.sessions
 
     @property
-    def bodies(self) -> Budget:
+    def bodies(self) -> MemoryBudget:
         """What requests that are being read take."""
         return self._mailbox.budget
 
@@ -89,7 +89,7 @@ class Entry:
         self._modern.close()
         self._sse.close()
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: BusSync) -> None:
         """This relay is one of several: clients may reach any of them."""
         self._handshake.share(sharing)
         self._modern.share(sharing)
@@ -105,8 +105,8 @@ class Entry:
             await (self._answer(exchange, scope) if begun is None else begun.carry_on(exchange))
 
     def begin_again(
-        self, server: str, heading: Heading, principal: Principal, body: bytes, again: Again | None
-    ) -> Begun | None:
+        self, server: str, heading: RequestHeaders, principal: Principal, body: bytes, again: Again | None
+    ) -> StartedCall | None:
         """The same for a request with the header of one that was begun. `again`: a shorter way, if there is one."""
         if again is not None and not self._drain.is_on:
             try:
@@ -118,8 +118,8 @@ class Entry:
         return self.begin(server, heading, principal, body, is_known=True)
 
     def begin(
-        self, server: str, heading: Heading, principal: Principal, body: bytes, *, is_known: bool = False
-    ) -> Begun | None:
+        self, server: str, heading: RequestHeaders, principal: Principal, body: bytes, *, is_known: bool = False
+    ) -> StartedCall | None:
         """What `_post` does, for a request that is complete and whose call can start without any wait.
 
         None for every other, and nothing was done: also for one that is wrong, which is told so in the ordinary way.
@@ -199,11 +199,11 @@ def _is_noted(message: Any) -> bool:
     return isinstance(method, str) and method in NOTED and "id" in message
 
 
-def _is_modern(heading: Heading, message: Any) -> bool:
+def _is_modern(heading: RequestHeaders, message: Any) -> bool:
     return _is_modern_version(heading) or _has_envelope(message)
 
 
-def _is_modern_version(heading: Heading) -> bool:
+def _is_modern_version(heading: RequestHeaders) -> bool:
     version = heading.header(VERSION_HEADER)
     return version is not None and version not in eras.LEGACY_VERSIONS
 
@@ -215,7 +215,7 @@ def _has_envelope(message: Any) -> bool:
     return isinstance(meta, dict) and eras.META_VERSION in meta
 
 
-def _check_content_type(heading: Heading) -> None:
+def _check_content_type(heading: RequestHeaders) -> None:
     types = {value.partition(";")[0].strip().lower() for value in heading.headers(b"content-type")}
     if types != {JSON}:  # of two that differ, nobody knows which one the client means
         raise BadRequest("Send the message as Content-Type: application/json.", status=415, reason="content_type")
@@ -226,7 +226,7 @@ def _check_content_type(heading: Heading) -> None:
         raise BadRequest(text, status=415, reason="content_encoding", headers=plain)
 
 
-def _check_accept(heading: Heading, *wanted: str) -> None:
+def _check_accept(heading: RequestHeaders, *wanted: str) -> None:
     if not accepts(heading.accept, wanted):
         raise BadRequest(f"Send Accept: {', '.join(wanted)}.", status=406, reason="not_acceptable")
 

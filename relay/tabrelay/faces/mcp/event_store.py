@@ -27,7 +27,7 @@ MAX_STREAM: Final = 20 * MIB
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """One message of a stream. `id` is what the client says in Last-Event-ID."""
 
     seq: int
@@ -35,7 +35,7 @@ class Event:
     payload: Body
 
 
-class Stream:
+class EventStream:
     """One stream of one session: what was said, how far the client has heard, and who reads it now."""
 
     __slots__ = (
@@ -54,7 +54,7 @@ class Stream:
         "sent",
     )
 
-    def __init__(self, id: str, memory: Memory) -> None:
+    def __init__(self, id: str, memory: EventStore) -> None:
         self.id = id
         self.is_over = False
         self.is_paused = False
@@ -65,7 +65,7 @@ class Stream:
         self._last = 0
         self._dropped = 0
         self._size = 0
-        self._events: deque[Event] = deque()
+        self._events: deque[StreamEvent] = deque()
         self._memory = memory
         self._arrived = asyncio.Event()
 
@@ -80,7 +80,7 @@ class Stream:
         if self.is_over:
             return
         self._last += 1
-        self._events.append(Event(self._last, self.event_id(self._last), payload))
+        self._events.append(StreamEvent(self._last, self.event_id(self._last), payload))
         self._size += len(payload)
         while len(self._events) > MAX_UNREAD_NOTICES or (self._size > MAX_STREAM and len(self._events) > 1):
             gone = self._events.popleft()
@@ -106,7 +106,7 @@ class Stream:
         """Was this event said, and is everything after it still known? A client that got less would wait for ever."""
         return self._dropped <= seq <= self._last
 
-    def after(self, seq: int) -> list[Event]:
+    def after(self, seq: int) -> list[StreamEvent]:
         return [event for event in self._events if event.seq > seq]
 
     def wake(self) -> None:
@@ -129,15 +129,15 @@ class Stream:
         self._size = 0
 
 
-class Memory:
+class EventStore:
     """How much all streams of the relay hold together."""
 
     def __init__(self, most_bytes: int = 64 * MIB) -> None:
         self._most = most_bytes
-        self._streams: dict[Stream, None] = {}
+        self._streams: dict[EventStream, None] = {}
         self.held = 0
 
-    def used(self, stream: Stream, size: int) -> None:
+    def used(self, stream: EventStream, size: int) -> None:
         self.held += size
         self._streams[stream] = None
         if self.held > self._most:
@@ -153,38 +153,38 @@ class Memory:
     def freed(self, size: int) -> None:
         self.held -= size
 
-    def forget(self, stream: Stream, size: int) -> None:
+    def forget(self, stream: EventStream, size: int) -> None:
         self._streams.pop(stream, None)
         self.held -= size
 
 
-class Streams:
+class SessionStreams:
     """The streams of one session. `standing` is the one that belongs to no request: the client's GET."""
 
-    def __init__(self, memory: Memory, node: str = "") -> None:
+    def __init__(self, memory: EventStore, node: str = "") -> None:
         """`node`: this relay's id, if it is one of several."""
         # Ids must be good for one incarnation of a session only: after a restart the numbers begin anew.
         self._tag = f"{node}.{secrets.token_hex(3)}" if node else secrets.token_hex(3)
         self._memory = memory
         self._numbers = itertools.count(1)
-        self._by_id: dict[str, Stream] = {}
-        self.standing = Stream(f"{STANDING}{self._tag}", memory)
+        self._by_id: dict[str, EventStream] = {}
+        self.standing = EventStream(f"{STANDING}{self._tag}", memory)
 
-    def open(self, request: RequestId) -> Stream:
+    def open(self, request: RequestId) -> EventStream:
         """A stream for one request. The oldest that are over and not being read are forgotten."""
         finished = [old for old in self._by_id.values() if old.is_over and old.reader is None]
         for old in finished[: max(0, len(finished) - MAX_FINISHED + 1)]:
             self.drop(old)
-        stream = Stream(f"{self._tag}-{next(self._numbers)}", self._memory)
+        stream = EventStream(f"{self._tag}-{next(self._numbers)}", self._memory)
         stream.request = request
         self._by_id[stream.id] = stream
         return stream
 
-    def drop(self, stream: Stream) -> None:
+    def drop(self, stream: EventStream) -> None:
         self._by_id.pop(stream.id, None)
         stream.forget()
 
-    def find(self, event_id: str) -> tuple[Stream, int] | None:
+    def find(self, event_id: str) -> tuple[EventStream, int] | None:
         """The stream that an event id names, and where in it; None if it is not known (any more)."""
         name, _, number = event_id.rpartition("_")
         seq = int(number) if number.isascii() and number.isdigit() and len(number) < 12 else None

@@ -16,23 +16,23 @@ from tabrelay.calls.calls import Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError, RelayUnavailable
-from tabrelay.faces.mcp.body import NOTHING, Mailbox
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.event_store import Memory, Stream
+from tabrelay.faces.mcp.body import NOTHING, BodyReader
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.event_store import EventStore, EventStream
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
-from tabrelay.faces.mcp.legacy import Handshake
+from tabrelay.faces.mcp.legacy import LegacyFace
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, error_body
 from tabrelay.routing.drain import Drain, unavailable
 from tabserver.wire import eras, jsonrpc
 
 
-class Pipe:
+class SseSession:
     """One open stream, and the session that its client began on it."""
 
     __slots__ = ("exchange", "is_closing", "principal", "server", "session", "stream", "tasks")
 
-    def __init__(self, server: str, principal: Principal, stream: Stream, exchange: Exchange) -> None:
+    def __init__(self, server: str, principal: Principal, stream: EventStream, exchange: Exchange) -> None:
         self.exchange = exchange
         self.server = server
         self.principal = principal
@@ -58,18 +58,18 @@ class Pipe:
             self.stream.finish()
 
 
-class Sse:
+class SseFace:
     """Answers GET at `/{server}/sse` and POST at `/{server}/messages`."""
 
-    def __init__(self, handshake: Handshake, mailbox: Mailbox, settings: Settings, drain: Drain) -> None:
+    def __init__(self, handshake: LegacyFace, mailbox: BodyReader, settings: Settings, drain: Drain) -> None:
         self._handshake = handshake
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
         self._mailbox = mailbox
         self._most = settings.max_sessions
-        self._memory = Memory()
-        self._pipes: dict[str, Pipe] = {}
-        self._sharing: Sharing | None = None
+        self._memory = EventStore()
+        self._pipes: dict[str, SseSession] = {}
+        self._sharing: BusSync | None = None
 
     def close(self) -> None:
         for pipe in self._pipes.values():
@@ -82,8 +82,8 @@ class Sse:
         if len(self._pipes) >= self._most:
             raise BadRequest(f"The relay has {self._most:,} open streams.", status=503, reason="too_many_sessions")
         id = secrets.token_hex(16)
-        stream = Stream(id, self._memory)
-        pipe = self._pipes[id] = Pipe(server, principal, stream, exchange)
+        stream = EventStream(id, self._memory)
+        pipe = self._pipes[id] = SseSession(server, principal, stream, exchange)
         stream.reader = exchange
         exchange.watch(stream.wake)
         try:
@@ -101,7 +101,7 @@ class Sse:
             stream.forget()
         await exchange.end_stream()
 
-    async def _pump(self, exchange: Exchange, stream: Stream) -> None:
+    async def _pump(self, exchange: Exchange, stream: EventStream) -> None:
         while not exchange.is_gone:
             for event in stream.after(stream.sent):
                 stream.sent = event.seq
@@ -133,12 +133,12 @@ class Sse:
         self._take(exchange, pipe, message)
         await _accepted(exchange)
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: BusSync) -> None:
         """A client's messages may come in at another relay than the one that has its stream."""
         self._sharing = sharing
         sharing.streams(lambda asked: {} if self._asked_for(asked) is not None else None, self._posted)
 
-    def _asked_for(self, asked: dict[str, Any]) -> Pipe | None:
+    def _asked_for(self, asked: dict[str, Any]) -> SseSession | None:
         pipe = self._pipes.get(str(asked.get("session_id")))
         if pipe is None or (pipe.server, pipe.principal.id) != (asked.get("server"), asked.get("principal")):
             return None
@@ -163,14 +163,14 @@ class Sse:
             raise _not_found()
         await _accepted(exchange)
 
-    def _take(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> None:
+    def _take(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> None:
         if not is_request(message):
             if pipe.session is not None:
                 self._handshake.pass_on(pipe.session, message)
             return
         pipe.spawn(self._request(exchange, pipe, message))
 
-    async def _request(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> None:
+    async def _request(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> None:
         try:
             if message["method"] == "initialize":
                 pipe.stream.add(await self._initialize(exchange, pipe, message))
@@ -181,7 +181,7 @@ class Sse:
         except RelayError as error:
             pipe.stream.add(error_body(error, message["id"], pipe.server))
 
-    async def _initialize(self, exchange: Exchange, pipe: Pipe, message: dict[str, Any]) -> bytes:
+    async def _initialize(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> bytes:
         if pipe.session is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
         body, session = await self._handshake.initialize(exchange, pipe.server, pipe.principal, message)
@@ -192,7 +192,7 @@ class Sse:
         self._handshake.briefing.listen(session)
         return body
 
-    async def _forward(self, exchange: Exchange, pipe: Pipe, session: Session, message: dict[str, Any]) -> None:
+    async def _forward(self, exchange: Exchange, pipe: SseSession, session: Session, message: dict[str, Any]) -> None:
         known = self._handshake.recall(session, message)
         if known is not None:
             pipe.stream.add(known)

@@ -16,25 +16,25 @@ import orjson
 
 from tabrelay.calls.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, Begun
+from tabrelay.calls.started import Again, StartedCall
 from tabrelay.calls.trace_context import Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.event_store import Stream, is_standing
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.event_store import EventStream, is_standing
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_message, is_request, name_of, request_id
 from tabrelay.faces.mcp.legacy_batch import answer_batch
-from tabrelay.faces.mcp.legacy_initialize import Introduction, introduced
+from tabrelay.faces.mcp.legacy_initialize import LegacyInitialize, introduced
 from tabrelay.faces.mcp.offline_answers import recall_legacy
-from tabrelay.faces.mcp.remote_streams import OLD, Borrower, Lender
-from tabrelay.faces.mcp.resumable_response import PATIENCE_S, Answers
-from tabrelay.faces.mcp.session_ids import Seal
-from tabrelay.faces.mcp.session_replay import REMEMBERED, Briefing
-from tabrelay.faces.mcp.session_store import Diary, digest
+from tabrelay.faces.mcp.remote_streams import OLD, StreamReader, StreamServer
+from tabrelay.faces.mcp.resumable_response import PATIENCE_S, ResumableResponses
+from tabrelay.faces.mcp.session_ids import SessionIdCodec
+from tabrelay.faces.mcp.session_replay import REMEMBERED, SessionReplay
+from tabrelay.faces.mcp.session_store import SessionStore, digest
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.http.accept import prefers_stream
 from tabrelay.http.exchange import JSON_TYPE, Exchange, Header
-from tabrelay.http.headers import Heading
+from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import NOTED, Switch
 from tabserver.wire import eras, jsonrpc
@@ -47,25 +47,27 @@ LAST_EVENT_HEADER: Final = b"last-event-id"
 RECALLED: Final = frozenset(LISTS) | {"ping", "logging/setLevel"}
 
 
-class Handshake:
+class LegacyFace:
     """Answers legacy POST, GET and DELETE."""
 
-    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: Seal, traces: Traces) -> None:
+    def __init__(self, switch: Switch, settings: Settings, drain: Drain, seal: SessionIdCodec, traces: Traces) -> None:
         self._switch = switch
         self._traces = traces
         self._drain = drain
-        self._introduction = Introduction(switch, traces)
-        self._answers = Answers(settings.keepalive_s)
-        self._sharing: Sharing | None = None
+        self._introduction = LegacyInitialize(switch, traces)
+        self._answers = ResumableResponses(settings.keepalive_s)
+        self._sharing: BusSync | None = None
         self._sessions = Sessions(
             settings,
             seal,
-            Diary(settings.home / "sessions.json", most=settings.kept_sessions, most_text=settings.max_subscribed),
+            SessionStore(
+                settings.home / "sessions.json", most=settings.kept_sessions, most_text=settings.max_subscribed
+            ),
             new_channel=switch.new_channel,
             on_end=self._ended,
         )
-        self.briefing = Briefing(switch, self._sessions)
-        self._borrower: Borrower | None = None
+        self.briefing = SessionReplay(switch, self._sessions)
+        self._borrower: StreamReader | None = None
 
     def _ended(self, session: Session, why: str) -> None:
         for pending in list(session.running):
@@ -82,12 +84,12 @@ class Handshake:
             if session.caller.principal in principals:
                 self._sessions.end(session, "its token was revoked")
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: BusSync) -> None:
         """A session's client may reach any of several relays, with any of its messages."""
         self._sharing = sharing
         self._sessions.node = sharing.cluster.id
-        self._borrower = Borrower(sharing.cluster)
-        Lender(sharing.cluster, self._known, self._drain.exchanges)
+        self._borrower = StreamReader(sharing.cluster)
+        StreamServer(sharing.cluster, self._known, self._drain.exchanges)
         self._sessions.share(sharing, self.briefing.changed_elsewhere)
         sharing.on_said(self._said_elsewhere)
 
@@ -184,8 +186,8 @@ class Handshake:
         )
 
     def begin(
-        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
-    ) -> Begun | None:
+        self, heading: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> StartedCall | None:
         """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
 
         `is_plain`: its header says nothing that its message has to be told.
@@ -201,7 +203,7 @@ class Handshake:
 
     def _begin_again(
         self, id: str, headers: tuple[Header, ...], server: str, principal: Principal, message: Any
-    ) -> Begun | None:
+    ) -> StartedCall | None:
         """The same for a request with the header of one that was begun in the session with this id."""
         method = message.get("method") if type(message) is dict else None
         # defence: a call like the one before it: a list
@@ -235,7 +237,7 @@ class Handshake:
         call: Call,
         headers: tuple[Header, ...],
         again: Again | None = None,
-    ) -> Begun | None:
+    ) -> StartedCall | None:
         began = time.monotonic()
         pending = self._switch.start_now(session.server, call, lambda peer: self._meet(session, peer))
         if pending is None:
@@ -248,7 +250,7 @@ class Handshake:
             except RelayError as error:
                 await exchange.error(error, pending.call.id, session.server)
 
-        return Begun(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
+        return StartedCall(pending, principal, headers=headers, status_of=_ok, carry_on=carry_on, again=again)
 
     def _meet(self, session: Session, peer: Peer) -> None:
         """A call of the session is about to go there."""
@@ -298,7 +300,7 @@ class Handshake:
         self._follow(session, gist, pending)
         return pending
 
-    def _call(self, heading: Heading, session: Session, message: dict[str, Any], scope: Any) -> Call:
+    def _call(self, heading: RequestHeaders, session: Session, message: dict[str, Any], scope: Any) -> Call:
         trace = self._traces.begin(scope, heading.header, session.server, message)
         payload = orjson.dumps(message).decode()
         about = trace, name_of(message)
@@ -339,7 +341,7 @@ class Handshake:
             headers=_session_header(session),
         )
 
-    def _find(self, heading: Heading, server: str, principal: Principal) -> Session:
+    def _find(self, heading: RequestHeaders, server: str, principal: Principal) -> Session:
         versions = heading.headers(VERSION_HEADER)
         if len(set(versions)) > 1:
             raise BadRequest("The header MCP-Protocol-Version is there more than once.")
@@ -389,7 +391,7 @@ class Handshake:
         await exchange.reply(204)
 
 
-def _wanted(session: Session, last_event: str | None) -> tuple[Stream, int]:
+def _wanted(session: Session, last_event: str | None) -> tuple[EventStream, int]:
     standing = session.streams.standing
     known = session.streams.find(last_event) if last_event is not None else None
     if known is not None:

@@ -27,7 +27,7 @@ from tabserver.wire.frames import Caller
 MAX_ANSWER: Final = 1024 * 1024
 
 
-class Introduction:
+class LegacyInitialize:
     """One per relay."""
 
     def __init__(self, switch: Switch, traces: Traces) -> None:

@@ -14,21 +14,21 @@ import orjson
 
 from tabrelay.calls.calls import LISTS, Call, Pending, Reply
 from tabrelay.calls.principal import Principal
-from tabrelay.calls.started import Again, Begun
+from tabrelay.calls.started import Again, StartedCall
 from tabrelay.calls.trace_context import Trace, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, Busy, RelayError, ServerOffline
-from tabrelay.faces.mcp.bus_sync import Sharing
+from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.jsonrpc import NAMED_BY, check_about, check_message, name_of, request_id
 from tabrelay.faces.mcp.modern_response import answer
 from tabrelay.faces.mcp.offline_answers import recall_modern
-from tabrelay.faces.mcp.param_header_cache import MirrorCache
-from tabrelay.faces.mcp.session_store import Diary
-from tabrelay.faces.mcp.subscriptions import LISTEN, Listening, Wishes, farewell
-from tabrelay.faces.mcp.tab_pins import Pins
+from tabrelay.faces.mcp.param_header_cache import ParamHeaderCache
+from tabrelay.faces.mcp.session_store import SessionStore
+from tabrelay.faces.mcp.subscriptions import LISTEN, SubscriptionFilter, Subscriptions, farewell
+from tabrelay.faces.mcp.tab_pins import TabPins
 from tabrelay.http.exchange import JSON_TYPE, Exchange
-from tabrelay.http.headers import Heading
-from tabrelay.http.param_headers import Mirror, check, decode, mismatch
+from tabrelay.http.headers import RequestHeaders
+from tabrelay.http.param_headers import ParamHeader, check, decode, mismatch
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import Switch
 from tabserver.wire import eras, jsonrpc
@@ -66,7 +66,7 @@ STATUS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Agreed:
+class VerifiedEnvelope:
     """A tool call whose body says what its header says. With the same header, another whose body says this too agrees
     with it as well: no step of the ladder could refuse it, and its caller is the same."""
 
@@ -99,7 +99,7 @@ class Agreed:
         )
 
 
-class Modern:
+class ModernFace:
     """Answers modern POSTs."""
 
     def __init__(self, switch: Switch, settings: Settings, drain: Drain, traces: Traces) -> None:
@@ -107,9 +107,9 @@ class Modern:
         self._traces = traces
         self._drain = drain
         self._keepalive_s = settings.keepalive_s
-        self._listening = Listening(settings.keepalive_s)
-        self._pins = Pins(Diary(settings.home / "pins.json", most=settings.kept_sessions))
-        self._mirrors = MirrorCache()
+        self._listening = Subscriptions(settings.keepalive_s)
+        self._pins = TabPins(SessionStore(settings.home / "pins.json", most=settings.kept_sessions))
+        self._mirrors = ParamHeaderCache()
 
     def came_up(self, server: str) -> None:
         self._listening.came_up(server)
@@ -120,7 +120,7 @@ class Modern:
     def close(self) -> None:
         self._listening.close()
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: BusSync) -> None:
         self._pins.share(sharing)
 
     def flush(self) -> None:
@@ -172,7 +172,7 @@ class Modern:
 
         return rescue
 
-    def _mirrored(self, server: str, tool: str) -> tuple[Mirror, ...]:
+    def _mirrored(self, server: str, tool: str) -> tuple[ParamHeader, ...]:
         """From the last known catalogue; a tool that is not in it has nothing to compare."""
         catalogue = self._switch.registry.find(server).catalogue
         if catalogue is None:
@@ -184,8 +184,8 @@ class Modern:
         return None if catalogue is None else catalogue.number
 
     def begin(
-        self, heading: Heading, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
-    ) -> Begun | None:
+        self, heading: RequestHeaders, server: str, principal: Principal, message: dict[str, Any], *, is_plain: bool
+    ) -> StartedCall | None:
         """Start a request that needs no wait; None, and nothing was done, if it needs one. Raises what is wrong.
 
         `is_plain`: its header says nothing that its message has to be told.
@@ -198,7 +198,9 @@ class Modern:
         again = None if agreed is None else partial(self._begin_again, agreed)
         return self._begin(server, principal, call, again)
 
-    def _begin_again(self, agreed: Agreed, server: str, principal: Principal, message: Any) -> Begun | None:
+    def _begin_again(
+        self, agreed: VerifiedEnvelope, server: str, principal: Principal, message: Any
+    ) -> StartedCall | None:
         if not agreed.holds_for(message) or self._number(server) != agreed.catalogue:
             return None
         caller = self._pins.caller(server, agreed.caller)
@@ -206,19 +208,19 @@ class Modern:
         call = Call(self._switch.new_channel(), message["id"], CALL, payload, caller, None, agreed.name)
         return self._begin(server, principal, call)
 
-    def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> Agreed | None:
+    def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> VerifiedEnvelope | None:
         if call.name is None or self._mirrored(server, call.name):
             return None
         about = meta[eras.META_VERSION], meta.get(eras.META_CLIENT), meta[eras.META_CAPABILITIES]
-        return Agreed(call.name, *about, self._number(server), _caller(call.caller.principal, meta))
+        return VerifiedEnvelope(call.name, *about, self._number(server), _caller(call.caller.principal, meta))
 
-    def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> Begun | None:
+    def _begin(self, server: str, principal: Principal, call: Call, again: Again | None = None) -> StartedCall | None:
         pending = self._switch.start_now(server, call)
         if pending is None:
             return None
         if not pending.is_done:
             pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
-        return Begun(
+        return StartedCall(
             pending,
             principal,
             headers=JSON_ONLY,
@@ -246,7 +248,7 @@ class Modern:
     ) -> None:
         trace = self._traces.begin(exchange.scope, exchange.header, server, message)
         call = self._call(server, principal, message, meta, trace)
-        wishes = Wishes.of(message["params"]) if call.method == LISTEN else None
+        wishes = SubscriptionFilter.of(message["params"]) if call.method == LISTEN else None
         # It goes on as text: a great many values must not wait for the answer too.
         message["params"] = None
         meta.clear()
@@ -258,7 +260,7 @@ class Modern:
             pending.on_pin = lambda tab: self._pins.pin(server, call.caller, tab)
         await self._answer(exchange, server, pending)
 
-    async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: Wishes) -> None:
+    async def _listen(self, exchange: Exchange, server: str, call: Call, wishes: SubscriptionFilter) -> None:
         is_held = not self._switch.is_up(server)
         if is_held:
             catalogue = self._switch.registry.recall(server)
@@ -316,7 +318,9 @@ def _check_notification(exchange: Exchange) -> None:
         raise _unsupported(version)
 
 
-def _check(heading: Heading, message: dict[str, Any], mirrored: Callable[[str], tuple[Mirror, ...]]) -> dict[str, Any]:
+def _check(
+    heading: RequestHeaders, message: dict[str, Any], mirrored: Callable[[str], tuple[ParamHeader, ...]]
+) -> dict[str, Any]:
     """The ladder: first failure wins, and the order is part of the contract. Gives back the envelope."""
     if (meta := _agreed(heading, message)) is not None:
         check(mirrored(message["params"]["name"]), message["params"].get("arguments"), heading.headers)
@@ -358,7 +362,7 @@ def _check(heading: Heading, message: dict[str, Any], mirrored: Callable[[str], 
     return meta
 
 
-def _agreed(heading: Heading, message: dict[str, Any]) -> dict[str, Any] | None:
+def _agreed(heading: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] | None:
     """The envelope of a tool call whose headers say just what its body says: no step of the ladder but the last could
     refuse it. None for all others."""
     params = message.get("params")
@@ -381,7 +385,7 @@ def _agreed(heading: Heading, message: dict[str, Any]) -> dict[str, Any] | None:
     return meta if is_so else None
 
 
-def _compare(heading: Heading, header: bytes, expected: str, encoded: bool = False) -> None:
+def _compare(heading: RequestHeaders, header: bytes, expected: str, encoded: bool = False) -> None:
     value = heading.header(header)
     if value is None:
         raise mismatch(f"The header {header.decode()} is missing.")

@@ -14,7 +14,7 @@ from tabrelay.payloads.sliced import Body
 GLANCE_S: Final = 0.05
 
 
-class Gone(RelayError):
+class ClientGone(RelayError):
     """The client hung up; there is nobody to tell. Ends the wait, never leaves this module."""
 
     reason = "cancelled"
@@ -43,7 +43,7 @@ async def answer(
         nonlocal left
         left = True
         on_gone()
-        pending.fail(Gone("the client hung up"))
+        pending.fail(ClientGone("the client hung up"))
 
     try:
         event = await pending.next(GLANCE_S)
@@ -74,7 +74,7 @@ async def answer(
                 event = await pending.next(keepalive_s)
         event = None
         await exchange.event(pending.body())
-    except Gone:
+    except ClientGone:
         return
     except RelayError as error:
         if last_words is not None and exchange.is_streaming and isinstance(error, BrowserGone):

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 from typing import Final
 
-from tabrelay.http.param_headers import Mirror, mirrors
+from tabrelay.http.param_headers import ParamHeader, mirrors
 from tabrelay.routing.catalogue_store import Catalogue
 
 MAX_SIZE: Final = 1024 * 1024  # characters, and one for each server
 
 
-class MirrorCache:
+class ParamHeaderCache:
     """One per relay."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[int, dict[str, tuple[Mirror, ...]]]] = {}  # of the catalogue with this number
+        self._rows: dict[str, tuple[int, dict[str, tuple[ParamHeader, ...]]]] = {}  # of the catalogue with this number
         self._size = 0
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def find(self, server: str, catalogue: Catalogue, tool: str) -> tuple[Mirror, ...]:
+    def find(self, server: str, catalogue: Catalogue, tool: str) -> tuple[ParamHeader, ...]:
         """What a tool wants repeated; nothing if it is not in the catalogue."""
         known = self._rows.get(server)
         if known is None or known[0] != catalogue.number:
             known = self._read(server, catalogue)
         return known[1].get(tool, ())
 
-    def _read(self, server: str, catalogue: Catalogue) -> tuple[int, dict[str, tuple[Mirror, ...]]]:
+    def _read(self, server: str, catalogue: Catalogue) -> tuple[int, dict[str, tuple[ParamHeader, ...]]]:
         found = {str(tool.get("name")): mirrors(tool.get("inputSchema")) for tool in catalogue.tools}
         rows = {name: row for name, row in found.items() if row}
         # What this replaces is still counted: so the total is never less than what is held.
@@ -43,5 +43,5 @@ class MirrorCache:
         return self._rows[server]
 
 
-def _size(name: str, row: tuple[Mirror, ...]) -> int:
+def _size(name: str, row: tuple[ParamHeader, ...]) -> int:
     return len(name) + sum(len(mirror.header) + sum(map(len, mirror.path)) for mirror in row)

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.errors import BadRequest, BrowserGone, RelayUnavailable
-from tabrelay.faces.mcp.event_store import Event, Stream, holder, is_standing
+from tabrelay.faces.mcp.event_store import EventStream, StreamEvent, holder, is_standing
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, Header, error_body
-from tabrelay.routing.drain import Tally
+from tabrelay.routing.drain import InFlightCounter
 
 # A relay with nothing new says so after this, and is taken for silent after that.
 POLL_S: Final = 5.0
@@ -36,10 +36,10 @@ OLD: Final = "This stream can't be taken up again: it is too old, or the relay w
 
 
 @dataclass(slots=True, eq=False)
-class Reader:
+class RemoteReader:
     """Somebody at another relay who reads a stream of ours."""
 
-    stream: Stream
+    stream: EventStream
     on_leave: Callable[[], None]
     leaving: asyncio.TimerHandle | None = None
 
@@ -57,16 +57,18 @@ class Reader:
         self.leaving = None if delay_s is None else asyncio.get_running_loop().call_later(delay_s, self.leave)
 
 
-class Lender:
+class StreamServer:
     """Lends our streams to other relays."""
 
-    def __init__(self, cluster: Cluster, find: Callable[[str, str, str], Session | None], exchanges: Tally) -> None:
+    def __init__(
+        self, cluster: Membership, find: Callable[[str, str, str], Session | None], exchanges: InFlightCounter
+    ) -> None:
         """`find(key, server, principal)`: that session, if its memory is here. `exchanges`: what a relay that stops
         waits for."""
         self._cluster = cluster
         self._find = find
         self._exchanges = exchanges
-        self._readers: dict[tuple[str, int], Reader] = {}
+        self._readers: dict[tuple[str, int], RemoteReader] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         cluster.handle("read", self._read)
         cluster.handle("left", self._left)
@@ -87,7 +89,7 @@ class Lender:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _lend(self, loan: tuple[str, int], stream: Stream, after: int, *, is_first: bool) -> None:
+    async def _lend(self, loan: tuple[str, int], stream: EventStream, after: int, *, is_first: bool) -> None:
         if is_first and loan not in self._readers:
             self._admit(loan, stream)
         reader = self._readers.get(loan)
@@ -102,7 +104,7 @@ class Lender:
             reader.leave()
         self._answer(*loan, {"state": "taken"})
 
-    def _admit(self, loan: tuple[str, int], stream: Stream) -> None:
+    def _admit(self, loan: tuple[str, int], stream: EventStream) -> None:
         """Whoever read it before reads no longer."""
         is_call = stream.request is not None
         if is_call:
@@ -113,9 +115,9 @@ class Lender:
                 self._exchanges.__exit__()
 
         stream.wake()
-        stream.reader = self._readers[loan] = Reader(stream, leave)
+        stream.reader = self._readers[loan] = RemoteReader(stream, leave)
 
-    def _hand_over(self, loan: tuple[str, int], reader: Reader, after: int) -> None:
+    def _hand_over(self, loan: tuple[str, int], reader: RemoteReader, after: int) -> None:
         stream, batch = reader.stream, _batch(reader.stream.after(after))
         stream.sent = max(stream.sent, batch[-1].seq if batch else 0)
         is_all = not batch or not stream.after(batch[-1].seq)
@@ -148,10 +150,10 @@ Said = tuple[dict[str, Any], str]
 AGAIN: Final[Said] = ({}, "")
 
 
-class Borrower:
+class StreamReader:
     """Reads streams of other relays for clients of ours."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Membership) -> None:
         self._cluster = cluster
         self._numbers = itertools.count(1)
         # By the number of the loan: whose it is, and who waits for the next answer.
@@ -264,10 +266,10 @@ def _unavailable(error: RelayUnavailable) -> BadRequest:
     return BadRequest(error.message, status=503, code=error.code, reason=error.reason, headers=again)
 
 
-def _batch(events: list[Event]) -> list[Event]:
+def _batch(events: list[StreamEvent]) -> list[StreamEvent]:
     """As many as travel together, and one at least."""
     size = 0
-    batch: list[Event] = []
+    batch: list[StreamEvent] = []
     for event in events:
         size += len(event.payload)
         if batch and size > MOST:

@@ -10,7 +10,7 @@ import orjson
 
 from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.errors import RelayError
-from tabrelay.faces.mcp.event_store import Stream, Streams
+from tabrelay.faces.mcp.event_store import EventStream, SessionStreams
 from tabrelay.faces.mcp.modern_response import GLANCE_S
 from tabrelay.http.exchange import Exchange, Header, error_body
 
@@ -20,7 +20,7 @@ RETRY_MS: Final = 500
 PRIMED_SINCE: Final = "2025-11-25"
 
 
-class Answers:
+class ResumableResponses:
     """Answers requests of sessions. Keeps the tasks that listen to calls whose client has gone."""
 
     def __init__(self, keepalive_s: float) -> None:
@@ -31,7 +31,7 @@ class Answers:
         self,
         exchange: Exchange,
         pending: Pending,
-        streams: Streams,
+        streams: SessionStreams,
         *,
         server: str,
         version: str,
@@ -77,7 +77,7 @@ class Answers:
         finally:
             _leave(exchange, stream)
 
-    async def resume(self, exchange: Exchange, stream: Stream, after: int, headers: tuple[Header, ...]) -> None:
+    async def resume(self, exchange: Exchange, stream: EventStream, after: int, headers: tuple[Header, ...]) -> None:
         """Send what came after an event, then what comes. Whoever read the stream before reads no longer."""
         if stream.reader is not None:
             stream.wake()
@@ -91,7 +91,7 @@ class Answers:
         finally:
             _leave(exchange, stream)
 
-    async def _pump(self, exchange: Exchange, stream: Stream, cursor: int) -> None:
+    async def _pump(self, exchange: Exchange, stream: EventStream, cursor: int) -> None:
         while True:
             for event in stream.after(cursor):
                 cursor = event.seq
@@ -113,7 +113,7 @@ class Answers:
 
 
 async def _follow(
-    pending: Pending, stream: Stream, server: str, event: Notice | Reply | None, *, can_pause: bool
+    pending: Pending, stream: EventStream, server: str, event: Notice | Reply | None, *, can_pause: bool
 ) -> None:
     """Write down what a call says until it is answered, whether anybody reads or not."""
     try:
@@ -131,7 +131,7 @@ async def _follow(
         stream.finish()
 
 
-def _leave(exchange: Exchange, stream: Stream) -> None:
+def _leave(exchange: Exchange, stream: EventStream) -> None:
     exchange.unwatch()
     if stream.reader is exchange:
         stream.reader = None

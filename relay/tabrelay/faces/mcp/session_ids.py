@@ -30,14 +30,14 @@ KNOWN_CAPABILITIES: Final = ("elicitation", "sampling", "roots", "tasks", "exten
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedSession:
     """What an id says."""
 
     caller: Caller
     issued: float
 
 
-class Seal:
+class SessionIdCodec:
     """Makes and reads session ids."""
 
     def __init__(self, key: bytes) -> None:
@@ -53,7 +53,7 @@ class Seal:
                 return id
         raise AssertionError("the shortest form fits")
 
-    def read(self, id: str, server: str, principal: str) -> Sealed | None:
+    def read(self, id: str, server: str, principal: str) -> SealedSession | None:
         """What a session id of ours says; None if it is not one, or not for this server and principal."""
         if len(id) > MAX_ID or not id.startswith(PREFIX):
             return None
@@ -70,7 +70,7 @@ class Seal:
         if version not in eras.LEGACY_VERSIONS:
             return None
         caller = Caller(Era.LEGACY, version, principal, client, capabilities, ready=True, session=nonce)
-        return Sealed(caller, float(issued))
+        return SealedSession(caller, float(issued))
 
     def _mac(self, server: str, principal: str, packed: bytes) -> bytes:
         # defence: a session's server and principal

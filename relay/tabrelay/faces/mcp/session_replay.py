@@ -17,7 +17,7 @@ import orjson
 from tabrelay.calls.calls import Call, Peer, Pending
 from tabrelay.errors import RelayError
 from tabrelay.faces.mcp.offline_answers import LEVELS
-from tabrelay.faces.mcp.session_store import Page
+from tabrelay.faces.mcp.session_store import SessionRecord
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.payloads.list_checks import MAX_URI
 from tabrelay.routing.switch import Switch
@@ -30,7 +30,7 @@ AT_ONCE: Final = 100  # sessions that are told something in one callback of the 
 REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
-class Briefing:
+class SessionReplay:
     """Of all sessions of the relay."""
 
     def __init__(self, switch: Switch, sessions: Sessions) -> None:
@@ -129,7 +129,7 @@ class Briefing:
             return
         self._sessions.changed(session)
 
-    def changed_elsewhere(self, session: Session, page: Page) -> None:
+    def changed_elsewhere(self, session: Session, page: SessionRecord) -> None:
         """The client set something at another relay."""
         before = (session.level, list(session.subscriptions))
         for uri in set(session.subscriptions) - set(page.subscriptions):

@@ -27,7 +27,7 @@ MOST_READ: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SessionRecord:
     """What the diary says of one session."""
 
     last_used: float
@@ -37,12 +37,12 @@ class Page:
     tab: str | None = None
 
 
-class Diary:
+class SessionStore:
     """Bounded: past `most` pages those that were written longest ago go, and past `most_text` characters of
     subscriptions on all pages those of the pages that were written longest ago."""
 
     def __init__(self, path: Path | None, *, most: int = 10_000, most_text: int = 16 * 1024 * 1024) -> None:
-        self.pages: dict[str, Page] = {}  # by the digest of an id, in the order of writing; read by others
+        self.pages: dict[str, SessionRecord] = {}  # by the digest of an id, in the order of writing; read by others
         self._most = most
         self._most_text = most_text
         self._text = 0
@@ -56,10 +56,10 @@ class Diary:
     def __len__(self) -> int:
         return len(self.pages)
 
-    def find(self, id: str) -> Page | None:
+    def find(self, id: str) -> SessionRecord | None:
         return self.pages.get(digest(id))
 
-    def write(self, id: str, page: Page, *, now: bool = False) -> None:
+    def write(self, id: str, page: SessionRecord, *, now: bool = False) -> None:
         """Remember. `now`: it must not be forgotten, whatever happens next, and goes into the file soon."""
         key = digest(id)
         self._keep(key, page)
@@ -67,7 +67,7 @@ class Diary:
             self._file.save_soon()
             self.on_write(key, self.encode(page))
 
-    def learn(self, key: str, row: Any) -> Page | None:
+    def learn(self, key: str, row: Any) -> SessionRecord | None:
         """Another relay wrote this page; gives it back if it makes sense. What comes late, after the bus was away, does
         not undo an end."""
         try:
@@ -81,7 +81,7 @@ class Diary:
         self._keep(key, page)
         return page
 
-    def _keep(self, key: str, page: Page) -> None:
+    def _keep(self, key: str, page: SessionRecord) -> None:
         self._drop(key)
         self.pages[key] = page
         self._text += _weight(page)
@@ -104,7 +104,7 @@ class Diary:
 
     def end(self, id: str, at: float) -> None:
         """The client ended the session: it stays dead over restarts."""
-        self.write(id, Page(at, is_ended=True), now=True)
+        self.write(id, SessionRecord(at, is_ended=True), now=True)
 
     def forget(self, older_than: float) -> None:
         """Drop old pages, as far as they were written before all that are younger."""
@@ -120,10 +120,10 @@ class Diary:
 
     # -- what the file holds ------------------------------------------------------------------------------------------
 
-    def rows(self) -> dict[str, Page]:
+    def rows(self) -> dict[str, SessionRecord]:
         return dict(self.pages)
 
-    def encode(self, page: Page) -> dict[str, Any]:
+    def encode(self, page: SessionRecord) -> dict[str, Any]:
         row: dict[str, Any] = {"last_used": round(page.last_used)}
         if page.is_ended:
             row["ended"] = True
@@ -135,12 +135,12 @@ class Diary:
             row["tab"] = page.tab
         return row
 
-    def decode(self, key: str, row: Any) -> Page | None:
+    def decode(self, key: str, row: Any) -> SessionRecord | None:
         if len(key) != KEY:
             return None
         level, tab = row.get("level"), row.get("tab")
         uris = [uri for uri in row.get("subscriptions", ()) if isinstance(uri, str) and len(uri) <= MAX_URI]
-        return Page(
+        return SessionRecord(
             float(row["last_used"]),
             level if isinstance(level, str) and len(level) <= MAX_LEVEL else None,
             tuple(uris[-MAX_SUBSCRIPTIONS:]),
@@ -149,20 +149,20 @@ class Diary:
             tab if is_tab_id(tab) else None,
         )
 
-    def accepts(self, key: str, ours: Page | None, theirs: Page) -> bool:
+    def accepts(self, key: str, ours: SessionRecord | None, theirs: SessionRecord) -> bool:
         """Of what another process wrote, the newer page counts, and an end for good."""
         if ours is None:
             return True
         return not ours.is_ended and (theirs.is_ended or theirs.last_used > ours.last_used)
 
-    def merge(self, theirs: Mapping[str, Page]) -> None:
+    def merge(self, theirs: Mapping[str, SessionRecord]) -> None:
         """The first pages now, the others in later turns of the event loop. At the start there is none: all now."""
         try:
             self._merge(list(theirs.items()), asyncio.get_running_loop())
         except RuntimeError:
             self._merge(list(theirs.items()), None)
 
-    def _merge(self, theirs: list[tuple[str, Page]], loop: asyncio.AbstractEventLoop | None) -> None:
+    def _merge(self, theirs: list[tuple[str, SessionRecord]], loop: asyncio.AbstractEventLoop | None) -> None:
         now = theirs if loop is None or not self.pages else theirs[:AT_ONCE]
         for key, page in now:
             if self.accepts(key, self.pages.get(key), page):  # it may have changed since
@@ -171,7 +171,7 @@ class Diary:
             loop.call_soon(self._merge, theirs[len(now) :], loop)
 
 
-def _weight(page: Page) -> int:
+def _weight(page: SessionRecord) -> int:
     return sum(map(len, page.subscriptions))
 
 

@@ -15,10 +15,10 @@ from typing import Final
 from tabrelay.calls.calls import Notice, Peer, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.event_store import Memory, Streams
-from tabrelay.faces.mcp.session_ids import Seal
-from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, Diary, Page, digest
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.event_store import EventStore, SessionStreams
+from tabrelay.faces.mcp.session_ids import SessionIdCodec
+from tabrelay.faces.mcp.session_store import MAX_SUBSCRIPTIONS, SessionRecord, SessionStore, digest
 from tabrelay.faces.mcp.subscriptions import list_changed, news_of
 from tabserver.wire.frames import Caller
 
@@ -35,7 +35,7 @@ class Session:
     channel: str
     caller: Caller
     last_used: float
-    streams: Streams
+    streams: SessionStreams
     level: str | None = None
     subscriptions: dict[str, None] = field(default_factory=dict)
     running: set[Pending] = field(default_factory=set)
@@ -82,8 +82,8 @@ class Sessions:
     def __init__(
         self,
         settings: Settings,
-        seal: Seal,
-        diary: Diary,
+        seal: SessionIdCodec,
+        diary: SessionStore,
         *,
         new_channel: Callable[[], str],
         on_end: Callable[[Session, str], None],
@@ -99,7 +99,7 @@ class Sessions:
         self._new_channel = new_channel
         self._on_end = on_end
         self._wall = wall
-        self._memory = Memory()
+        self._memory = EventStore()
         self._sessions: dict[str, Session] = {}
         self._by_server: dict[str, dict[str, Session]] = {}
         self._by_key: dict[str, Session] = {}
@@ -118,7 +118,7 @@ class Sessions:
                 channel,
                 caller,
                 self._wall(),
-                Streams(self._memory, self.node),
+                SessionStreams(self._memory, self.node),
             )
         )
 
@@ -176,7 +176,7 @@ class Sessions:
         sealed = self._seal.read(id, server, principal)
         if sealed is None:
             return None
-        page = self._diary.find(id) or Page(sealed.issued)
+        page = self._diary.find(id) or SessionRecord(sealed.issued)
         if page.is_ended or self._wall() - page.last_used > self._life_s:
             return None
         self.make_room(principal)
@@ -187,7 +187,7 @@ class Sessions:
                 self._new_channel(),
                 replace(sealed.caller, tab=page.tab),
                 self._wall(),
-                Streams(self._memory, self.node),
+                SessionStreams(self._memory, self.node),
                 page.level,
                 dict.fromkeys(page.subscriptions),
             )
@@ -259,7 +259,7 @@ class Sessions:
         """The session with this key, if its memory is here."""
         return self._by_key.get(key)
 
-    def share(self, sharing: Sharing, on_change: Callable[[Session, Page], None]) -> None:
+    def share(self, sharing: BusSync, on_change: Callable[[Session, SessionRecord], None]) -> None:
         """Each of several relays knows what changes in a session. `on_change`: another one changed one that is here."""
 
         def changed(key: str) -> None:
@@ -287,5 +287,5 @@ def _leave(groups: dict[str, dict[str, Session]], group: str, session: Session) 
         del groups[group]
 
 
-def _page(session: Session) -> Page:
-    return Page(session.last_used, session.level, tuple(session.subscriptions), tab=session.caller.tab)
+def _page(session: Session) -> SessionRecord:
+    return SessionRecord(session.last_used, session.level, tuple(session.subscriptions), tab=session.caller.tab)

@@ -52,14 +52,14 @@ def farewell(id: jsonrpc.RequestId) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class SubscriptionFilter:
     """What a client wants to hear of: lists, and resources. Kept for as long as it listens, so it is little."""
 
     lists: frozenset[str]
     uris: str  # an array, as text
 
     @classmethod
-    def of(cls, params: dict[str, Any]) -> Wishes:
+    def of(cls, params: dict[str, Any]) -> SubscriptionFilter:
         asked = params.get("notifications")
         asked = asked if isinstance(asked, dict) else {}
         uris = asked.get("resourceSubscriptions")
@@ -78,17 +78,17 @@ class Wishes:
         return kept
 
 
-class Listening:
+class Subscriptions:
     """Streams that were opened while nobody was there. One per relay."""
 
     def __init__(self, keepalive_s: float) -> None:
         self._keepalive_s = keepalive_s
         self._held: dict[str, set[asyncio.Event]] = {}
-        self._listeners: set[Listener] = set()
+        self._listeners: set[SubscriptionStream] = set()
         self._is_closed = False
 
     async def hold(
-        self, exchange: Exchange, server: str, call: Call, wishes: Wishes, catalogue: Catalogue | None
+        self, exchange: Exchange, server: str, call: Call, wishes: SubscriptionFilter, catalogue: Catalogue | None
     ) -> None:
         """Acknowledge, and wait until somebody is there (or the client left, or the relay stops)."""
         held = self._held.setdefault(server, set())
@@ -120,9 +120,11 @@ class Listening:
         return self._is_closed
 
     @contextmanager
-    def listener(self, server: str, pending: Pending, wishes: Wishes, *, is_acknowledged: bool) -> Iterator[Listener]:
+    def listener(
+        self, server: str, pending: Pending, wishes: SubscriptionFilter, *, is_acknowledged: bool
+    ) -> Iterator[SubscriptionStream]:
         """While this is open, the browser is listened to. `is_acknowledged`: the client was told by us already."""
-        listener = Listener(server, pending, wishes.lists, is_acknowledged)
+        listener = SubscriptionStream(server, pending, wishes.lists, is_acknowledged)
         self._listeners.add(listener)
         try:
             yield listener
@@ -145,7 +147,7 @@ class Listening:
                 changed.set()
 
 
-class Listener:
+class SubscriptionStream:
     """One stream between a client and a browser, and what the relay adds to it."""
 
     def __init__(self, server: str, pending: Pending, wanted: frozenset[str], is_acknowledged: bool) -> None:

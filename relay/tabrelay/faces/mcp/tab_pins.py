@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tabrelay.faces.mcp.bus_sync import Sharing
-from tabrelay.faces.mcp.session_store import Diary, Page
+from tabrelay.faces.mcp.bus_sync import BusSync
+from tabrelay.faces.mcp.session_store import SessionRecord, SessionStore
 from tabserver.wire.frames import Caller
 
 LIFE_S: Final = 3600.0
 
 
-class Pins:
+class TabPins:
     """Kept in a diary of their own, over restarts: a caller must not get another tab's results because of one."""
 
-    def __init__(self, diary: Diary, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, diary: SessionStore, wall: Callable[[], float] = time.time) -> None:
         self._diary = diary
         self._wall = wall
 
@@ -33,14 +33,14 @@ class Pins:
         page = self._diary.find(id)
         if page is None or page.tab is None or now - page.last_used > LIFE_S:
             return caller
-        self._diary.write(id, Page(now, tab=page.tab))
+        self._diary.write(id, SessionRecord(now, tab=page.tab))
         return replace(caller, tab=page.tab)
 
     def pin(self, server: str, caller: Caller, tab: str | None) -> None:
         self._diary.forget(self._wall() - LIFE_S)
-        self._diary.write(_id(server, caller), Page(self._wall(), tab=tab), now=True)
+        self._diary.write(_id(server, caller), SessionRecord(self._wall(), tab=tab), now=True)
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: BusSync) -> None:
         """Each of several relays has them."""
         sharing.diary("pins", self._diary)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from tabrelay.bus.envelope import number
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 
 # How many servers one node tells of in one answer: a bus limits how large that may be, and each takes time to write.
 PAGE: Final = 50
@@ -14,12 +14,12 @@ MAX_PAGES: Final = 64
 OF_NODE: Final = ("version", "port", "browsers", "in_flight", "since")
 
 
-class Nodes:
+class ClusterStatus:
     """One per relay that is on a bus."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Membership,
         url: str,
         names: Callable[[], list[str]],
         rows: Callable[[Collection[str]], list[dict[str, Any]]],

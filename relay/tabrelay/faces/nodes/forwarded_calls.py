@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from tabrelay.bus import errors
 from tabrelay.bus.bus import BusDown
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import LISTS, Call, Notice, Peer, Pending, Reply
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
-from tabrelay.payloads.sliced import Slices
+from tabrelay.payloads.sliced import SlicedPayload
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.instances import LISTEN, counts_as_use
 from tabrelay.routing.registry import Registry
@@ -37,7 +37,7 @@ class Forwarded(Pending):
 
     __slots__ = ("_address", "_cluster", "_on_end", "node")
 
-    def __init__(self, call: Call, node: str, address: str, cluster: Cluster, on_end: Callable[[], None]) -> None:
+    def __init__(self, call: Call, node: str, address: str, cluster: Membership, on_end: Callable[[], None]) -> None:
         super().__init__(call)
         self.node = node
         self._address = address
@@ -55,7 +55,7 @@ class Forwarded(Pending):
         if not self.is_done:
             self.is_done = True
             said = reply.said
-            brief = said.brief if isinstance(said, Slices) else ""
+            brief = said.brief if isinstance(said, SlicedPayload) else ""
             payload = said if isinstance(said, str) else b"".join(said)
             self._say({"op": "done", "code": reply.error_code, "brief": brief}, payload)
             self._on_end()
@@ -89,7 +89,7 @@ class Forwarding:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Membership,
         registry: Registry,
         drain: Drain,
         local: Callable[[str], Peer | None],

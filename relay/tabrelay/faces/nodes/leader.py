@@ -12,7 +12,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tabrelay.bus.bus import BusDown
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.calls.principal import Principal
 
 PATHS: Final = frozenset({"/-/pair", "/-/ask", "/-/ask/answer", "/-/pairs", "/-/codes"})
@@ -27,10 +27,10 @@ Answer = tuple[dict[str, Any], bytes]
 UNAVAILABLE: Final[Answer] = ({"status": 503, "headers": [["content-type", "application/json"]]}, GONE)
 
 
-class Eldest:
+class LeaderProxy:
     """ASGI, in front of the application that has these routes."""
 
-    def __init__(self, app: ASGIApp, cluster: Cluster) -> None:
+    def __init__(self, app: ASGIApp, cluster: Membership) -> None:
         self._app = app
         self._cluster = cluster
         self._numbers = itertools.count(1)

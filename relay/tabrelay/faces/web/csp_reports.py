@@ -26,7 +26,7 @@ PER_MINUTE: Final = 20
 TYPES: Final = ("application/csp-report", "application/reports+json", "application/json")
 
 
-class Reports:
+class CspReports:
     def __init__(self, policy: Policy, clock: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy
         self._clock = clock

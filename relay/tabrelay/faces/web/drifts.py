@@ -12,7 +12,7 @@ from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
 
 
-class Drifts:
+class DriftRoutes:
     def __init__(self, accept: Callable[[str], None]) -> None:
         """`accept` raises UnknownServer."""
         self._accept = accept

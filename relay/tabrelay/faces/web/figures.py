@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from tabrelay.observe.prometheus import CONTENT_TYPE
 
 
-class Figures:
+class MetricsRoutes:
     def __init__(self, text: Callable[[], str] | None) -> None:
         """`text`: all of them; None when nothing is counted."""
         self._text = text

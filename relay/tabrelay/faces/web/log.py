@@ -13,7 +13,7 @@ from tabrelay.calls.principal import Principal
 OFF: dict[str, Any] = {"is_on": False, "has_arguments": False, "mark": "", "calls": []}
 
 
-class Log:
+class LogRoutes:
     def __init__(self, recent: Callable[[str], dict[str, Any]] | None) -> None:
         """`recent`: what happened since a mark; None when nothing is written down."""
         self._recent = recent

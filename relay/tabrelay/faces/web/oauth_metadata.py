@@ -11,11 +11,11 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from tabrelay.admission.routes import MCP, WELL_KNOWN
 
 if TYPE_CHECKING:
-    from tabrelay.admission.oauth import Resource
+    from tabrelay.admission.oauth import TokenVerifier
 
 
-class Metadata:
-    def __init__(self, resource: Resource | None) -> None:
+class OAuthMetadata:
+    def __init__(self, resource: TokenVerifier | None) -> None:
         """None: this relay takes its own tokens only, and there is nothing to tell."""
         self._resource = resource
 

@@ -17,8 +17,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from tabrelay.admission.pairing import Asking, Pairing, State, canonical
-from tabrelay.admission.pairing_codes import PERSON_TTL_S, CodeProblem
+from tabrelay.admission.pairing import Pairing, PairingRequest, PairingState, canonical
+from tabrelay.admission.pairing_codes import PERSON_TTL_S, PairingCodeError
 from tabrelay.admission.policy import Policy
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.calls.principal import SERVE
@@ -33,26 +33,26 @@ HOLD_S: Final = 20.0  # a page's question is answered by then, also without a de
 MOST_HELD: Final = 64  # questions of pages that wait at a time; a newer one ends the oldest
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
-    CodeProblem.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
-    CodeProblem.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
+    PairingCodeError.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
+    PairingCodeError.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
 }
 ENDS: Final = {
-    State.REFUSED: (403, "This page was refused."),
-    State.EXPIRED: (410, "The request was not answered in time. Ask again."),
-    State.UNKNOWN: (404, "This is not a request of this page, or the relay was restarted. Ask again."),
+    PairingState.REFUSED: (403, "This page was refused."),
+    PairingState.EXPIRED: (410, "The request was not answered in time. Ask again."),
+    PairingState.UNKNOWN: (404, "This is not a request of this page, or the relay was restarted. Ask again."),
 }
 MAX_COLLECTING: Final = 16
 NO_STORE: Final = {"Cache-Control": "no-store"}
 
-Told = Callable[[Asking, list[str]], None]
+Told = Callable[[PairingRequest, list[str]], None]
 
 
-def log_asking(asking: Asking, others: list[str]) -> None:
+def log_asking(asking: PairingRequest, others: list[str]) -> None:
     also = f" (also paired with {', '.join(others)})" if others else ""
     log.warning('%s wants to offer tools as "%s"%s, code %s', asking.origin, asking.server, also, asking.code)
 
 
-class Pairs:
+class PairingRoutes:
     """What the routes share. `on_ask` hears of each request, with the origins that are paired for the same name."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Pairs:
         self._clock = clock
         self._pairing = Pairing()
         self._decided = asyncio.Event()
-        self._collecting: dict[str, asyncio.Future[Asking]] = {}  # approvals by code that wait for their page
+        self._collecting: dict[str, asyncio.Future[PairingRequest]] = {}  # approvals by code that wait for their page
         self._held: dict[object, None] = {}  # the questions that wait, oldest first
         self._is_closed = False
 
@@ -109,7 +109,7 @@ class Pairs:
             got = self._tokens.redeem(code, origin, self._clock())
         except (OSError, StateError) as problem:
             return _not_stored(problem)
-        if isinstance(got, CodeProblem):
+        if isinstance(got, PairingCodeError):
             return _error(403, got.value, PROBLEMS[got])
         return JSONResponse({"token": got.token, "server": got.server}, headers=NO_STORE)
 
@@ -134,7 +134,7 @@ class Pairs:
         now = self._clock()
         ticket = self._pairing.ask(origin, server, now)
         if ticket.is_told:
-            self._on_ask(Asking(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
+            self._on_ask(PairingRequest(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
         answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
         return JSONResponse(answer, headers=NO_STORE)
 
@@ -145,12 +145,12 @@ class Pairs:
             return body
         secret, origin = _text(body, "request"), _origin(request)
         found = self._pairing.look(secret, origin, self._clock())
-        if found is not None and found.state is State.WAITING:
+        if found is not None and found.state is PairingState.WAITING:
             found = await self._wait(secret, origin)
-        state = State.UNKNOWN if found is None else found.state
+        state = PairingState.UNKNOWN if found is None else found.state
         if state in ENDS:
             return _error(ENDS[state][0], state.value, ENDS[state][1])
-        if found is None or state is State.WAITING:
+        if found is None or state is PairingState.WAITING:
             return JSONResponse({"state": state.value}, headers=NO_STORE)
         # defence: a full disk uses up an approval
         try:
@@ -165,7 +165,7 @@ class Pairs:
             collecting.set_result(found)
         return JSONResponse({"state": state.value, "token": token, "server": found.server}, headers=NO_STORE)
 
-    async def _wait(self, secret: str, origin: str) -> Asking | None:
+    async def _wait(self, secret: str, origin: str) -> PairingRequest | None:
         mine = object()
         if not self._is_closed:
             self._held[mine] = None
@@ -176,7 +176,7 @@ class Pairs:
         found = self._pairing.look(secret, origin, self._clock())
         try:
             async with asyncio.timeout(HOLD_S):
-                while mine in self._held and found is not None and found.state is State.WAITING:
+                while mine in self._held and found is not None and found.state is PairingState.WAITING:
                     await self._decided.wait()
                     found = self._pairing.look(secret, origin, self._clock())
         except TimeoutError:
@@ -246,12 +246,12 @@ class Pairs:
         answer = {"origin": decided.origin, "server": decided.server, "state": decided.state.value}
         return JSONResponse(answer, headers=NO_STORE)
 
-    async def _approve_unseen(self, code: str) -> Asking | None:
+    async def _approve_unseen(self, code: str) -> PairingRequest | None:
         """The code of a request that is not in the list, which has few places: the page that shows it collects its
         token now, or the approval is taken back."""
         if len(self._collecting) >= MAX_COLLECTING or not self._pairing.approve_unseen(code, self._clock()):
             return None
-        collecting: asyncio.Future[Asking] = asyncio.get_running_loop().create_future()
+        collecting: asyncio.Future[PairingRequest] = asyncio.get_running_loop().create_future()
         self._collecting[code] = collecting
         self._wake()
         try:

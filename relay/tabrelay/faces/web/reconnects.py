@@ -11,7 +11,7 @@ from tabrelay.calls.principal import Principal
 from tabrelay.errors import UnknownServer
 
 
-class Reconnects:
+class ReconnectRoutes:
     """The gate wants `manage` for it, which the relay's own page has."""
 
     def __init__(self, reconnect: Callable[[str], None]) -> None:

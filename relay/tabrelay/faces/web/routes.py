@@ -42,7 +42,7 @@ LARGE = 1024 * 1024  # of a file: worth a thought about how it is sent
 SHARED = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin"}
 
 
-class Room(Protocol):
+class RouteGroup(Protocol):
     """Whoever has routes of their own."""
 
     def add_routes(self, app: FastAPI) -> None: ...
@@ -56,7 +56,7 @@ def pages(
     assets: Assets,
     status: Status,
     *,
-    rooms: Iterable[Room] = (),
+    rooms: Iterable[RouteGroup] = (),
     probe: Probe | None = None,
     is_draining: Callable[[], bool] = lambda: False,
     public_url: str = "",

@@ -13,13 +13,13 @@ from typing import Any, Final, Protocol
 CONDUIT: Final = "tabrelay.peers.browsers.asgi_bypass"
 
 
-class Conduit(Protocol):
+class DirectTextChannel(Protocol):
     on_text: Callable[[str], None] | None  # None: all texts go by ASGI
 
     def say(self, texts: Sequence[str]) -> bool:
         """Write these now; False, and nothing was done, if they have to wait for their turn."""
 
 
-def conduit_of(scope: Mapping[str, Any]) -> Conduit | None:
-    found: Conduit | None = (scope.get("extensions") or {}).get(CONDUIT)
+def conduit_of(scope: Mapping[str, Any]) -> DirectTextChannel | None:
+    found: DirectTextChannel | None = (scope.get("extensions") or {}).get(CONDUIT)
     return found

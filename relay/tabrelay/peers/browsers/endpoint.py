@@ -18,14 +18,14 @@ from tabrelay.calls.calls import Peer, Pending
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
-from tabrelay.observe.call_metrics import Meter
-from tabrelay.payloads.sliced import Sliced
+from tabrelay.observe.call_metrics import CallMetrics
+from tabrelay.payloads.sliced import SlicedCodec
 from tabrelay.peers.browsers.asgi_bypass import conduit_of
-from tabrelay.peers.browsers.peer import TabPeer
-from tabrelay.peers.browsers.plain_endpoint import Plain
-from tabrelay.peers.browsers.plain_peer import SocketPeer
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
+from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.browsers.user_agent import browser_name
-from tabrelay.peers.browsers.writer import Writer
+from tabrelay.peers.browsers.writer import SocketWriter
 from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.instances import read_tabs
@@ -45,9 +45,9 @@ from tabserver.wire.frames import (
 )
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
-from tabserver.wire.memory_budget import Budget
+from tabserver.wire.memory_budget import MemoryBudget
 from tabserver.wire.names import OF, check_instance, check_server_name
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +59,19 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class Dismissed(Exception):
+class BrowserDismissed(Exception):
     """The gate says that this browser is no longer welcome; the text says why."""
 
 
-class Left(Exception):
+class BrowserLeft(Exception):
     """The browser closed the socket on purpose."""
 
 
-class Refused(Exception):
+class BrowserRefused(Exception):
     """L16: the browser closed the socket because of a frame of ours."""
 
 
-class Door:
+class BrowserEndpoint:
     """ASGI application for WebSockets. Keeps the sessions that may be resumed."""
 
     def __init__(
@@ -83,15 +83,15 @@ class Door:
         on_gone: Callable[[str], None],
         drain: Drain,
         state_key: Callable[[str, str], str],
-        meter: Meter | None = None,
-        rosters: dict[str, Roster[Pending]] | None = None,
+        meter: CallMetrics | None = None,
+        rosters: dict[str, PendingCalls[Pending]] | None = None,
         seek: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """`on_up` and `on_gone` hear the names of browsers that came, and that are gone for good. `state_key`: what a
         server of a principal seals with that its clients carry for it. `meter` counts who comes, goes and may not.
         `rosters`: the calls of each name, where they are known to others too. `seek`: finds out who has a name at other
         relays."""
-        self._meter = meter or Meter(0)
+        self._meter = meter or CallMetrics(0)
         self._registry = registry
         self._settings = settings
         self._build = build
@@ -109,13 +109,13 @@ class Door:
             max_message=settings.max_message,
             max_part=settings.max_part,
         )
-        self._sessions: dict[str, TabPeer] = {}
-        self._plain = Plain(registry, settings, on_up)
-        self._rosters: dict[str, Roster[Pending]] = {} if rosters is None else rosters
+        self._sessions: dict[str, BrowserPeer] = {}
+        self._plain = PlainEndpoint(registry, settings, on_up)
+        self._rosters: dict[str, PendingCalls[Pending]] = {} if rosters is None else rosters
         self._seek = seek
         # Large messages wait when three quarters are spent; the rest is for what is on its way by then.
-        self._budget = Budget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
-        self._writers: set[Writer] = set()
+        self._budget = MemoryBudget(settings.replay_budget * 3 // 4, slack=settings.replay_budget // 4)
+        self._writers: set[SocketWriter] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()  # websocket.connect
@@ -152,9 +152,9 @@ class Door:
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
                     await self._serve(server, principal, scope, receive, socket)
-            except Dismissed as dismissed:
+            except BrowserDismissed as dismissed:
                 socket.close(CLOSE_UNAUTHORIZED, str(dismissed))
-            except (Left, Refused):
+            except (BrowserLeft, BrowserRefused):
                 pass
             finally:
                 self._meter.departed()
@@ -162,10 +162,10 @@ class Door:
                 await socket.finish()
                 await writer
 
-    def _writer(self, scope: Scope, send: Send) -> Writer:
+    def _writer(self, scope: Scope, send: Send) -> SocketWriter:
         limits: Any = {"queue_bytes": self._settings.send_queue, "timeout_s": self._settings.send_timeout_s}
         conduit = conduit_of(scope)
-        return Writer(send, **limits) if conduit is None else Writer(send, say=conduit.say, **limits)
+        return SocketWriter(send, **limits) if conduit is None else SocketWriter(send, say=conduit.say, **limits)
 
     async def _refuse(self, send: Send, refusal: Refuse) -> None:
         """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
@@ -174,7 +174,9 @@ class Door:
         await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
 
-    async def _serve(self, server: str, principal: Principal, scope: Scope, receive: Receive, socket: Writer) -> None:
+    async def _serve(
+        self, server: str, principal: Principal, scope: Scope, receive: Receive, socket: SocketWriter
+    ) -> None:
         try:
             async with asyncio.timeout(self._limits.greeting_s):
                 hello = await _next_text(receive)
@@ -210,19 +212,19 @@ class Door:
             # What the conduit does not carry: large messages, and the end.
             while (text := await _next_text(receive)) is not None:
                 peer.hear(socket, text)
-        except Dismissed as dismissed:
+        except BrowserDismissed as dismissed:
             # Nobody can come back to this session: who waits for one of its calls is told now, not after the grace.
             peer.retire(CLOSE_UNAUTHORIZED, str(dismissed))
-        except Left:
+        except BrowserLeft:
             peer.left(socket)
-        except Refused:
+        except BrowserRefused:
             peer.refused(socket)
         finally:
             if conduit is not None:
                 conduit.on_text = None
             peer.detach(socket)
 
-    def _refuse_greeting(self, socket: Writer, refusal: Refuse) -> None:
+    def _refuse_greeting(self, socket: SocketWriter, refusal: Refuse) -> None:
         """L8: 4403, as 403 before the handshake. 1013, as 503."""
         self._meter.refused("door", refusal.reason)
         code = CLOSE_FORBIDDEN if refusal.status == 403 else CLOSE_TRY_LATER
@@ -236,7 +238,7 @@ class Door:
         """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
         holders = self._holders(server)
         # A browser that has a call in flight and lost its socket may still bring the result.
-        if self._drain.is_on and not any(isinstance(peer, TabPeer) and peer.in_flight for peer in holders):
+        if self._drain.is_on and not any(isinstance(peer, BrowserPeer) and peer.in_flight for peer in holders):
             return Refuse(503, "draining", "The relay is restarting.")
         return self._held_by_another(principal, server)
 
@@ -255,12 +257,12 @@ class Door:
         return server in self._settings.instances
 
     def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
-        if peer is not None and not isinstance(peer, TabPeer | SocketPeer | RemotePeer):
+        if peer is not None and not isinstance(peer, BrowserPeer | PlainPeer | RemotePeer):
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
         # defence: a name that another page holds
-        if not isinstance(peer, TabPeer | SocketPeer | RemotePeer) or peer.principal == principal.id:
+        if not isinstance(peer, BrowserPeer | PlainPeer | RemotePeer) or peer.principal == principal.id:
             return None
         if peer.is_up:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
@@ -270,7 +272,7 @@ class Door:
             return Refuse(403, "reserved", text, retry_after_ms=RESERVED_RETRY_MS)
         return None
 
-    def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> TabPeer:
+    def _session(self, server: str, principal: Principal, scope: Scope, hello: str) -> BrowserPeer:
         """The session that a greeting asks for, or a new one."""
         if len(hello) > self._settings.max_hello:
             raise RemoteProtocolError(f"a hello has at most {self._settings.max_hello} characters")
@@ -304,14 +306,14 @@ class Door:
             approve=self._settings.approve,
             key=self._state_key(server, principal.id),
         )
-        peer = TabPeer(
+        peer = BrowserPeer(
             name,
             inst=frame["inst"],
             principal=principal.id,
             origin=origin,
-            link=Link.accepter(terms, self._limits, Sliced(self._settings.max_values), self._budget),
+            link=Link.accepter(terms, self._limits, SlicedCodec(self._settings.max_values), self._budget),
             # defence: a result of a call that a browser does not own
-            roster=self._rosters.setdefault(name, Roster()),
+            roster=self._rosters.setdefault(name, PendingCalls()),
             budget=self._budget,
             in_flight_limit=self._settings.in_flight_server,
             max_values=self._settings.max_values,
@@ -323,28 +325,28 @@ class Door:
         )
         return peer
 
-    def _is_session(self, peer: TabPeer) -> bool:
+    def _is_session(self, peer: BrowserPeer) -> bool:
         """Was it ever welcomed? A dial whose greeting was refused leaves nothing behind."""
         return self._sessions.get(peer.link.sid or "") is peer
 
-    def _away(self, peer: TabPeer) -> None:
+    def _away(self, peer: BrowserPeer) -> None:
         if self._is_session(peer):
             self._registry.away(peer.server, peer)
 
-    def _up(self, peer: TabPeer) -> None:
+    def _up(self, peer: BrowserPeer) -> None:
         self._sessions[peer.link.sid or ""] = peer
         displaced = self._registry.take(peer.server, peer)
-        if isinstance(displaced, TabPeer):
+        if isinstance(displaced, BrowserPeer):
             # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
             displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
-        elif isinstance(displaced, SocketPeer):
+        elif isinstance(displaced, PlainPeer):
             displaced.stand_down()
         self._registry.introduce(peer.server, peer.browser)
         self._meter.arrived("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 
-    def _gone(self, peer: TabPeer) -> None:
+    def _gone(self, peer: BrowserPeer) -> None:
         if not self._is_session(peer):
             if self._registry.holder(peer.server) is None and not len(self._rosters[peer.server]):
                 del self._rosters[peer.server]
@@ -362,13 +364,13 @@ class Door:
             # defence: bounds: calls of names that are gone
             del self._rosters[name]
 
-    def _tabs(self, peer: TabPeer, said: object) -> None:
+    def _tabs(self, peer: BrowserPeer, said: object) -> None:
         known = read_tabs(said)
         if known is not None and self._registry.holder(peer.server) is peer:
             self._registry.know_tabs(peer.server, *known)
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> MemoryBudget:
         """What all links keep together."""
         return self._budget
 
@@ -377,7 +379,7 @@ class Door:
         """Written to browsers and not sent yet."""
         return sum(writer.waiting_bytes for writer in self._writers)
 
-    def browsers(self) -> list[TabPeer | SocketPeer]:
+    def browsers(self) -> list[BrowserPeer | PlainPeer]:
         return [*self._sessions.values(), *self._plain.peers()]
 
 
@@ -387,11 +389,11 @@ async def _next_text(receive: Receive) -> str | None:
         message = await receive()
         if message["type"] == "websocket.disconnect":
             if message.get("code") == CLOSE_UNAUTHORIZED:
-                raise Dismissed(message.get("reason") or "unauthorized")
+                raise BrowserDismissed(message.get("reason") or "unauthorized")
             if message.get("code") == CLOSE_GOING_AWAY:
-                raise Left
+                raise BrowserLeft
             if message.get("code") in REFUSALS:
-                raise Refused
+                raise BrowserRefused
             return None
         text = message.get("text")
         if text is not None:

@@ -17,7 +17,7 @@ import orjson
 from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
 from tabrelay.payloads.json_weight import is_heavy
-from tabrelay.payloads.sliced import Payload, Slices, text_of
+from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
 from tabserver.wire.control_messages import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.eras import Era
@@ -27,8 +27,8 @@ from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CL
 from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
 from tabserver.wire.limits import LARGEST_PART
 from tabserver.wire.link import Link, Phase
-from tabserver.wire.memory_budget import Budget
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.memory_budget import MemoryBudget
+from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ MODERN: Final = Era.MODERN
 REQ: Final = Kind.REQ
 
 
-class Socket(Protocol):
+class LinkSocket(Protocol):
     """One WebSocket, as the peer writes to it. Writes belong to this object, never to "the current socket"."""
 
     def write(self, frames: Sequence[tuple[str, str | None]]) -> None:
@@ -58,7 +58,7 @@ class Socket(Protocol):
     def close(self, code: int, reason: str) -> None: ...
 
 
-class TabPeer:
+class BrowserPeer:
     """One session with one browser worker. A new session is a new TabPeer; a new socket is not."""
 
     def __init__(
@@ -69,14 +69,14 @@ class TabPeer:
         principal: str,
         origin: str | None,
         link: Link[Any],  # what is said is text, and so is what comes, or slices of it
-        roster: Roster[Pending],
-        budget: Budget,
+        roster: PendingCalls[Pending],
+        budget: MemoryBudget,
         in_flight_limit: int,
         max_values: int,
-        on_up: Callable[[TabPeer], None],
-        on_away: Callable[[TabPeer], None],
-        on_gone: Callable[[TabPeer], None],
-        on_tabs: Callable[[TabPeer, object], None] = lambda peer, said: None,
+        on_up: Callable[[BrowserPeer], None],
+        on_away: Callable[[BrowserPeer], None],
+        on_gone: Callable[[BrowserPeer], None],
+        on_tabs: Callable[[BrowserPeer, object], None] = lambda peer, said: None,
         browser: str = "",
     ) -> None:
         """`server`: the name that it holds; where browsers share one, its own address. `browser`: what it runs in, for
@@ -96,7 +96,7 @@ class TabPeer:
         self._on_gone = on_gone
         self._on_tabs = on_tabs
         self._loop = asyncio.get_running_loop()
-        self._socket: Socket | None = None
+        self._socket: LinkSocket | None = None
         self._opened: dict[str, Caller] = {}
         self._sinks: dict[str, Callable[[Notice], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -231,7 +231,7 @@ class TabPeer:
 
     # -- the socket's side --------------------------------------------------------------------------------------------
 
-    def attach(self, socket: Socket, hello: str) -> None:
+    def attach(self, socket: LinkSocket, hello: str) -> None:
         """A socket arrived with a greeting for this session. An older socket of the same session is stale now."""
         now = self._loop.time()
         stale, self._socket = self._socket, socket
@@ -242,7 +242,7 @@ class TabPeer:
         self.link.connected(now)
         self.receive(socket, hello, None)
 
-    def hear(self, socket: Socket, text: str) -> None:
+    def hear(self, socket: LinkSocket, text: str) -> None:
         """One text of the socket."""
         if socket is not self._socket:
             return
@@ -266,7 +266,7 @@ class TabPeer:
         if not self._will_write:
             self._write_soon()
 
-    def receive(self, socket: Socket, header: str, payload: str | None) -> None:
+    def receive(self, socket: LinkSocket, header: str, payload: str | None) -> None:
         if socket is self._socket:
             self.link.receive(header, payload, self._loop.time())
             if self.link.has_events:
@@ -274,7 +274,7 @@ class TabPeer:
             else:  # a slice, or a word that it has come
                 self._write_soon()
 
-    def detach(self, socket: Socket) -> None:
+    def detach(self, socket: LinkSocket) -> None:
         """The socket closed. The session waits for the next one until its grace is over."""
         if socket is not self._socket:
             return
@@ -283,17 +283,17 @@ class TabPeer:
         self._on_away(self)
         self._pump()
 
-    def left(self, socket: Socket) -> None:
+    def left(self, socket: LinkSocket) -> None:
         """The browser closed the socket on purpose: its page was closed, or asked for it."""
         if socket is self._socket:
             self._has_left = True
 
-    def refused(self, socket: Socket) -> None:
+    def refused(self, socket: LinkSocket) -> None:
         """L16: the browser closed the socket because of a frame of ours, which it is not sent again."""
         if socket is self._socket:
             self.link.refused()
 
-    def slow(self, socket: Socket) -> None:
+    def slow(self, socket: LinkSocket) -> None:
         """The browser does not read what it is sent: without this socket, the session waits for a better one."""
         if socket is self._socket:
             self._drop(CLOSE_SLOW, "the browser reads too slowly")
@@ -401,7 +401,7 @@ class TabPeer:
     def _received(self, event: Received[Any]) -> None:
         if event.kind is Kind.RES and event.id is not None:
             pending = self._roster.pop((event.channel, event.id), None)
-            if pending is not None and isinstance(event.payload, Slices):
+            if pending is not None and isinstance(event.payload, SlicedPayload):
                 # In a turn of its own: in this one, the last slices were checked.
                 self._loop.call_soon(self._settle, pending, event.payload)
             elif pending is not None:
@@ -420,7 +420,7 @@ class TabPeer:
             self._refuse(event)
             return
         payload = text_of(said)
-        if isinstance(said, Slices) and message.get("method") in (TABS, PIN):
+        if isinstance(said, SlicedPayload) and message.get("method") in (TABS, PIN):
             # With its long strings. It is parsed twice, so a longer one is dropped.
             # defence: length of a note about tabs
             message = (response_check.read(payload, self._max_values) if len(said) <= MAX_OUR_NOTE else None) or {}

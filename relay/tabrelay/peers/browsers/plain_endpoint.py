@@ -14,14 +14,14 @@ from tabrelay.admission.policy import Refuse
 from tabrelay.calls.calls import Peer
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
-from tabrelay.peers.browsers.peer import TabPeer
-from tabrelay.peers.browsers.plain_peer import SocketPeer
-from tabrelay.peers.browsers.plain_session import Socket
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.peers.browsers.plain_peer import PlainPeer
+from tabrelay.peers.browsers.plain_session import PlainSocket
 from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
-from tabrelay.translation.parked_calls import Parking
-from tabrelay.translation.to_legacy import Live
+from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.to_legacy import LegacyCall
 from tabserver.wire.frames import SUBPROTOCOL
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MCP: Final = "mcp"  # what the official TypeScript SDK v1 offers, and must be given
 
 
-class Plain:
+class PlainEndpoint:
     """The plain servers of a relay: one SocketPeer per name, made when the first page of that name comes."""
 
     def __init__(self, registry: Registry, settings: Settings, on_up: Callable[[str], None]) -> None:
@@ -37,8 +37,8 @@ class Plain:
         self._settings = settings
         self._on_up = on_up
         self._names = frozenset(settings.plain)
-        self._parking: Parking[Live] = Parking(ttl_s=settings.park_s, most=settings.park_caller)
-        self._peers: dict[str, SocketPeer] = {}
+        self._parking: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
+        self._peers: dict[str, PlainPeer] = {}
 
     def takes(self, server: str, offered: Sequence[str]) -> bool:
         """Is this a plain page of a server that is configured for them? One that has a link uses it."""
@@ -54,7 +54,7 @@ class Plain:
         return None
 
     async def serve(
-        self, server: str, principal: Principal, socket: Socket, next_text: Callable[[], Awaitable[str | None]]
+        self, server: str, principal: Principal, socket: PlainSocket, next_text: Callable[[], Awaitable[str | None]]
     ) -> None:
         peer = self._peer(server)
         conversation = peer.attach(socket, principal.id)
@@ -64,7 +64,7 @@ class Plain:
         finally:
             peer.detach(conversation)
 
-    def peers(self) -> list[SocketPeer]:
+    def peers(self) -> list[PlainPeer]:
         return list(self._peers.values())
 
     def reclaim(self, server: str) -> None:
@@ -73,10 +73,10 @@ class Plain:
         if peer is not None and peer.is_up:
             self._up(peer)
 
-    def _peer(self, server: str) -> SocketPeer:
+    def _peer(self, server: str) -> PlainPeer:
         peer = self._peers.get(server)
         if peer is None:
-            peer = self._peers[server] = SocketPeer(
+            peer = self._peers[server] = PlainPeer(
                 server,
                 parking=self._parking,
                 in_flight_limit=self._settings.in_flight_server,
@@ -88,7 +88,7 @@ class Plain:
             )
         return peer
 
-    def _up(self, peer: SocketPeer) -> None:
+    def _up(self, peer: PlainPeer) -> None:
         holder = self._registry.holder(peer.server)
         if holder is not None and holder is not peer and (holder.is_up or self._is_kept_from(peer, holder)):
             return  # it was there first, and is no plain page: this one stays idle until that one has gone
@@ -96,12 +96,12 @@ class Plain:
         log.info("%s: connected, a plain page of %s", peer.server, peer.principal)
         self._on_up(peer.server)
 
-    def _is_kept_from(self, peer: SocketPeer, holder: Peer) -> bool:
+    def _is_kept_from(self, peer: PlainPeer, holder: Peer) -> bool:
         """L8: is the name kept for a browser of another principal that is in its grace?"""
-        if not isinstance(holder, TabPeer | RemotePeer):
+        if not isinstance(holder, BrowserPeer | RemotePeer):
             return False
         return holder.is_reserved and holder.principal != peer.principal
 
-    def _away(self, peer: SocketPeer) -> None:
+    def _away(self, peer: PlainPeer) -> None:
         log.info("%s: its page is gone", peer.server)
         self._registry.away(peer.server, peer)

@@ -16,12 +16,12 @@ import orjson
 
 from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
-from tabrelay.peers.browsers.plain_session import Conversation, Socket
+from tabrelay.peers.browsers.plain_session import PlainSession, PlainSocket
 from tabrelay.routing.question_limits import QuestionLimits
 from tabrelay.translation import messages
-from tabrelay.translation.parked_calls import Parking
-from tabrelay.translation.subscribers import Audience
-from tabrelay.translation.to_legacy import Live, Translator
+from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.subscribers import Subscribers
+from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -32,20 +32,20 @@ log = logging.getLogger(__name__)
 MAX_SOCKETS: Final = 32
 
 
-class SocketPeer:
+class PlainPeer:
     """All plain pages of one server. Stays when they go, so that callers that listen hear the next one."""
 
     def __init__(
         self,
         server: str,
         *,
-        parking: Parking[Live],
+        parking: ParkedCalls[LegacyCall],
         in_flight_limit: int,
         repeat_s: float,
         limits: QuestionLimits,
         max_values: int,
-        on_up: Callable[[SocketPeer], None],
-        on_away: Callable[[SocketPeer], None],
+        on_up: Callable[[PlainPeer], None],
+        on_away: Callable[[PlainPeer], None],
     ) -> None:
         self._server = server
         self._in_flight_limit = in_flight_limit
@@ -54,10 +54,10 @@ class SocketPeer:
         self._max_values = max_values
         self._on_up = on_up
         self._on_away = on_away
-        self._translator = Translator(self, parking)
-        self._sockets: set[Conversation] = set()
-        self._introduced: list[Conversation] = []  # the newest that answered is last, and the one that is used
-        self._audience = Audience()
+        self._translator = ModernToLegacy(self, parking)
+        self._sockets: set[PlainSession] = set()
+        self._introduced: list[PlainSession] = []  # the newest that answered is last, and the one that is used
+        self._audience = Subscribers()
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
@@ -79,8 +79,8 @@ class SocketPeer:
     def has_room(self) -> bool:
         return len(self._sockets) < MAX_SOCKETS
 
-    def attach(self, socket: Socket, principal: str) -> Conversation:
-        conversation = Conversation(
+    def attach(self, socket: PlainSocket, principal: str) -> PlainSession:
+        conversation = PlainSession(
             self._server,
             principal,
             socket,
@@ -93,7 +93,7 @@ class SocketPeer:
         conversation.greet()
         return conversation
 
-    def detach(self, conversation: Conversation) -> None:
+    def detach(self, conversation: PlainSession) -> None:
         """The socket closed. Only its own calls are lost; an older socket that still answers is used again."""
         self._sockets.discard(conversation)
         was_used = self.is_up and conversation is self._introduced[-1]
@@ -103,7 +103,7 @@ class SocketPeer:
             self._use()
         conversation.end(f'The page that offers "{self._server}" left while it had the call. It can\'t be resumed.')
 
-    def introduced(self, conversation: Conversation) -> None:
+    def introduced(self, conversation: PlainSession) -> None:
         if conversation not in self._sockets:
             return
         if self.is_up and self.principal != conversation.principal:
@@ -237,14 +237,14 @@ class SocketPeer:
 
     # -- what all callers share ---------------------------------------------------------------------------------------
 
-    def announced(self, conversation: Conversation, message: dict[str, Any]) -> None:
+    def announced(self, conversation: PlainSession, message: dict[str, Any]) -> None:
         if self._introduced and conversation is self._introduced[-1]:
             self._audience.announce(message)
 
     def may_hear(self, channel: str, params: object) -> bool:
         return self._audience.may_hear(channel, params)
 
-    def _set_level(self, page: Conversation, pending: Pending, params: dict[str, Any]) -> None:
+    def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
         level, before = params.get("level"), self._audience.level
         if level in messages.LEVELS:
@@ -255,7 +255,7 @@ class SocketPeer:
             params = {**params, "level": self._audience.level}
         page.call(pending, params)
 
-    def _subscribe(self, page: Conversation, pending: Pending, params: dict[str, Any]) -> None:
+    def _subscribe(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         uri, channel = params.get("uri"), pending.call.channel
         if isinstance(uri, str):
             if pending.call.method == "resources/subscribe":

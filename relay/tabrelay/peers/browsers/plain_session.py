@@ -28,7 +28,7 @@ from tabrelay.payloads.list_checks import read_about
 from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.system.loop_turns import run_in_turns
 from tabrelay.translation import messages
-from tabrelay.translation.shared_calls import Roll, Running
+from tabrelay.translation.shared_calls import SharedCalls, TrackedCall
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.jsonrpc import RequestId
 
@@ -56,7 +56,7 @@ MAX_NOTICE: Final = 2 * 1024 * 1024
 Written = tuple[str | None, int | None, dict[str, Any] | None]
 
 
-class Socket(Protocol):
+class PlainSocket(Protocol):
     """One WebSocket, as we write to it."""
 
     def write(self, frames: Sequence[tuple[str, str | None]]) -> None: ...
@@ -64,13 +64,13 @@ class Socket(Protocol):
     def close(self, code: int, reason: str) -> None: ...
 
 
-class Owner(Protocol):
+class PlainSessionOwner(Protocol):
     """What a conversation tells whoever has it."""
 
-    def introduced(self, conversation: Conversation) -> None:
+    def introduced(self, conversation: PlainSession) -> None:
         """The page has answered `initialize`."""
 
-    def announced(self, conversation: Conversation, message: dict[str, Any]) -> None:
+    def announced(self, conversation: PlainSession, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
     def may_hear(self, channel: str, params: object) -> bool:
@@ -78,23 +78,23 @@ class Owner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PageQuestion:
     """A request of the page under way to a caller. `id` is the page's."""
 
     id: RequestId
-    running: Running
+    running: TrackedCall
     size: int  # in characters
 
 
-class Conversation:
+class PlainSession:
     """One socket of a page. A page that dials again is a new one."""
 
     def __init__(
         self,
         server: str,
         principal: str,
-        socket: Socket,
-        owner: Owner,
+        socket: PlainSocket,
+        owner: PlainSessionOwner,
         *,
         repeat_s: float,
         limits: QuestionLimits,
@@ -112,8 +112,8 @@ class Conversation:
         self._greetings: deque[int] = deque(maxlen=MAX_GREETINGS)
         self._repeat_s = repeat_s
         self._timer: asyncio.TimerHandle | None = None
-        self._roll = Roll()
-        self._questions: dict[RequestId, Question] = {}
+        self._roll = SharedCalls()
+        self._questions: dict[RequestId, PageQuestion] = {}
         self._open = OpenQuestions(limits)
 
     @property
@@ -136,7 +136,7 @@ class Conversation:
         id, token = next(self._ids), None
         if params is not None and (token := messages.progress_token(params)) is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
-        self._roll.put(id, Running(pending, token))
+        self._roll.put(id, TrackedCall(pending, token))
         self._write(jsonrpc.request(id, pending.call.method, params))
 
     def say(self, method: str, params: dict[str, Any]) -> None:
@@ -307,13 +307,13 @@ class Conversation:
         else:
             self._pass_on(id, method, params if isinstance(params, dict) else None, running)
 
-    def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: Running) -> None:
+    def _pass_on(self, id: RequestId, method: str, params: dict[str, Any] | None, running: TrackedCall) -> None:
         ours = f"ask-{next(self._ids)}"
         text = messages.text(jsonrpc.request(ours, method, params))
         if text is None:
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_PARAMS, "The question nests too deeply."))
             return
-        question = Question(id, running, len(text) + (len(id) if isinstance(id, str) else 0))
+        question = PageQuestion(id, running, len(text) + (len(id) if isinstance(id, str) else 0))
         refusal = self._open.refusal(running, question.size)
         if refusal is not None:
             self._write(jsonrpc.error_message(id, jsonrpc.INVALID_REQUEST, refusal))
@@ -326,11 +326,11 @@ class Conversation:
         question = self._questions.pop(id)
         self._open.remove(question.running, question.size)
 
-    def _whose(self, related: object) -> Running | None:
+    def _whose(self, related: object) -> TrackedCall | None:
         """The call that a message belongs to: the one it names, else the only one it can come from."""
         return self._roll.get(related) if related is not None else self._roll.speaker(self._loop.time())
 
-    def _forget_questions(self, running: Running) -> None:
+    def _forget_questions(self, running: TrackedCall) -> None:
         for id in [id for id, question in self._questions.items() if question.running is running]:
             self._close_question(id)
 

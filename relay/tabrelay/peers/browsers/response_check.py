@@ -9,7 +9,7 @@ import orjson
 from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
 from tabrelay.payloads.json_skeleton import LONGEST_ID
 from tabrelay.payloads.json_weight import is_heavy
-from tabrelay.payloads.sliced import Payload, Slices
+from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabserver.wire.jsonrpc import RequestId
 
 ESCAPED: Final = 12
@@ -41,7 +41,12 @@ def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]
     """The code of its error, if it is one; and is it a plain result, neither a tool's error nor a question? Raises the
     truth about an answer that is none, or has more than `most` values."""
     message = skim(payload, most)
-    if message is not None and type(payload) is Slices and isinstance(id, str) and len(id) * ESCAPED > LONGEST_ID:
+    if (
+        message is not None
+        and type(payload) is SlicedPayload
+        and isinstance(id, str)
+        and len(id) * ESCAPED > LONGEST_ID
+    ):
         message["id"] = (read(payload.decode(), most) or {}).get("id")
     if message is None or message.get("id") != id:
         raise _refusal(payload, most)
@@ -54,14 +59,14 @@ def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]
         raise BadAnswer("The browser's answer has neither a result nor an error.")
     result = message["result"]
     is_plain = type(result) is dict and not result.get("isError") and result.get("resultType") != "input_required"
-    if not is_plain and isinstance(payload, Slices) and type(result) is dict:
+    if not is_plain and isinstance(payload, SlicedPayload) and type(result) is dict:
         kind = {key: result[key] for key in ("isError", "resultType") if type(result.get(key)) in (bool, str)}
         payload.brief = orjson.dumps({"result": kind}).decode()
     return None, is_plain
 
 
 def _refusal(payload: Payload, most: int) -> RelayError:
-    if payload.is_heavy if isinstance(payload, Slices) else is_heavy(payload, most):
+    if payload.is_heavy if isinstance(payload, SlicedPayload) else is_heavy(payload, most):
         return ResultTooLarge(
             f"The browser's answer has more than {most:,} values, where keys and lists count twice. "
             "Ask for less at once, or let the tool return them as one text."

@@ -25,7 +25,7 @@ FAREWELL_S: Final = 1.0  # a goodbye to somebody who does not read is worth no m
 def _ignore() -> None: ...
 
 
-class Writer:
+class SocketWriter:
     """Writing only queues; `run` is the task that sends. `on_slow` is called once: it says goodbye and closes."""
 
     def __init__(

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tabrelay.bus import envelope
-from tabrelay.bus.bus import BusDown, Message
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.bus import BusDown, BusMessage
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Peer
 from tabrelay.errors import UnknownServer
-from tabrelay.peers.browsers.peer import TabPeer
-from tabrelay.peers.browsers.plain_peer import SocketPeer
-from tabrelay.peers.nodes.remote_peer import Place
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.peers.browsers.plain_peer import PlainPeer
+from tabrelay.peers.nodes.remote_peer import BrowserLocation
 from tabrelay.routing.registry import Registry
 from tabserver.wire.names import server_of
 
@@ -28,11 +28,11 @@ AT_A_TIME: Final = 100
 
 
 @dataclass(slots=True)
-class Held:
+class LocalBrowser:
     """A browser of our own, as the others know it."""
 
-    peer: TabPeer | SocketPeer
-    place: Place
+    peer: BrowserPeer | PlainPeer
+    place: BrowserLocation
     is_up: bool = True
     told_use: float = field(default=0.0)
 
@@ -41,16 +41,16 @@ class Held:
         return "up" if self.is_up else "away"
 
 
-class Holdings:
+class LocalBrowsers:
     """One per relay that is on a bus."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Membership,
         registry: Registry,
         *,
         on_first: Callable[[str], object],
-        displace: Callable[[str], Place | None],
+        displace: Callable[[str], BrowserLocation | None],
     ) -> None:
         """`on_first` hears of a server that we have a browser of now. `displace(address)`: a browser of ours has this
         address from now on; gives back where it was before, if that was another relay."""
@@ -58,7 +58,7 @@ class Holdings:
         self._registry = registry
         self._on_first = on_first
         self._displace = displace
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, LocalBrowser] = {}
         # Of each server that we have browsers of: their addresses, and how to stop listening for it.
         self._owned: dict[str, tuple[set[str], Callable[[], None]]] = {}
         registry.on_presence = self._presence
@@ -72,7 +72,7 @@ class Holdings:
         """Is a browser of this server connected here?"""
         return server in self._owned
 
-    def get(self, address: str) -> Held | None:
+    def get(self, address: str) -> LocalBrowser | None:
         return self._held.get(address)
 
     async def tell_all(self) -> None:
@@ -85,7 +85,7 @@ class Holdings:
 
     def _presence(self, address: str, peer: Peer, state: str) -> None:
         """The registry says that a browser came, is away, is gone, or has other tabs."""
-        if not isinstance(peer, TabPeer | SocketPeer):
+        if not isinstance(peer, BrowserPeer | PlainPeer):
             return
         held = self._held.get(address)
         if state == "gone":
@@ -95,17 +95,17 @@ class Holdings:
             return
         if held is None or held.peer is not peer:
             before = held.place if held is not None else None
-            held = self._held[address] = Held(peer, self._place(address, peer, before, self._displace(address)))
+            held = self._held[address] = LocalBrowser(peer, self._place(address, peer, before, self._displace(address)))
             self._own(address)
         held.is_up = state != "away"
         self.announce(held, held.state)
 
-    def _place(self, address: str, peer: TabPeer | SocketPeer, *before: Place | None) -> Place:
+    def _place(self, address: str, peer: BrowserPeer | PlainPeer, *before: BrowserLocation | None) -> BrowserLocation:
         """Newer than whoever had the name before, whatever the clocks of other machines say."""
         gen = max([round(time.time() * 1000), *(place.gen + 1 for place in before if place is not None)])
-        if isinstance(peer, TabPeer):
-            return Place(address, self._cluster.id, gen, peer.identity, peer.principal, peer.browser)
-        return Place(address, self._cluster.id, gen, f"{self._cluster.id}-{gen}", peer.principal or "")
+        if isinstance(peer, BrowserPeer):
+            return BrowserLocation(address, self._cluster.id, gen, peer.identity, peer.principal, peer.browser)
+        return BrowserLocation(address, self._cluster.id, gen, f"{self._cluster.id}-{gen}", peer.principal or "")
 
     def _own(self, address: str) -> None:
         server = server_of(address)
@@ -126,7 +126,7 @@ class Holdings:
             close()
             del self._owned[server]
 
-    def _asked(self, server: str, message: Message) -> None:
+    def _asked(self, server: str, message: BusMessage) -> None:
         """Somebody asks who has this server."""
         ours = [self._held[address] for address in self._owned[server][0]]
         places = [self._row(held, held.state) for held in ours]
@@ -134,12 +134,12 @@ class Holdings:
             data = envelope.pack({"op": "places", "places": places, "from": self._cluster.id})
             self._cluster.bus.answer(message.reply, data)
 
-    def announce(self, held: Held, state: str, *, is_sync: bool = False) -> None:
+    def announce(self, held: LocalBrowser, state: str, *, is_sync: bool = False) -> None:
         with suppress(BusDown):
             row = self._row(held, state) | ({"sync": True} if is_sync else {})
             self._cluster.bus.send(self._cluster.subjects.news(server_of(held.place.address)), envelope.pack(row))
 
-    def _row(self, held: Held, state: str) -> dict[str, Any]:
+    def _row(self, held: LocalBrowser, state: str) -> dict[str, Any]:
         row = {"op": "news", "from": self._cluster.id, "state": state, **held.place.to_dict()}
         row["reserved"] = held.peer.is_reserved
         with suppress(UnknownServer):

@@ -15,25 +15,25 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.bus import envelope
-from tabrelay.bus.bus import BusDown, Message
+from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.envelope import BadEnvelope, number
 from tabrelay.bus.errors import silent, unreachable
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Peer, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer
-from tabrelay.peers.browsers.peer import TabPeer
-from tabrelay.peers.browsers.plain_peer import SocketPeer
-from tabrelay.peers.nodes.local_browsers import Held, Holdings
-from tabrelay.peers.nodes.remote_browsers import Abroad
-from tabrelay.peers.nodes.remote_peer import Place, RemotePeer
-from tabrelay.peers.nodes.replies import Returns
+from tabrelay.peers.browsers.peer import BrowserPeer
+from tabrelay.peers.browsers.plain_peer import PlainPeer
+from tabrelay.peers.nodes.local_browsers import LocalBrowser, LocalBrowsers
+from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
+from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
+from tabrelay.peers.nodes.replies import ReplyInbox
 from tabrelay.routing.catalogue_store import Catalogue
-from tabrelay.routing.instances import Tab
+from tabrelay.routing.instances import TabInfo
 from tabrelay.routing.registry import Registry
 from tabserver.wire.frames import CLOSE_REPLACED, Caller
 from tabserver.wire.names import server_of
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 LOCATE_S: Final = 1.0
 # Where several browsers share a name, more than one relay may answer.
@@ -50,14 +50,14 @@ class Followed:
     asking: asyncio.Task[bool] | None = None
 
 
-class Atlas:
+class BrowserLocator:
     """One per relay that is on a bus."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Membership,
         registry: Registry,
-        rosters: dict[str, Roster[Pending]],
+        rosters: dict[str, PendingCalls[Pending]],
         settings: Settings,
         *,
         on_up: Callable[[str], None],
@@ -69,12 +69,12 @@ class Atlas:
         self._on_up = on_up
         self._on_gone = on_gone
         self._followed: dict[str, Followed] = {}
-        self._abroad = Abroad(rosters)
+        self._abroad = RemoteBrowsers(rosters)
         self._tasks: set[asyncio.Task[None]] = set()
         # A call of another relay, which follows the browser by itself? Then it is let go of.
         self.has_moved: Callable[[Pending], bool] = lambda pending: False
-        self._holdings = Holdings(cluster, registry, on_first=self._follow, displace=self._displace)
-        self._returns = Returns(
+        self._holdings = LocalBrowsers(cluster, registry, on_first=self._follow, displace=self._displace)
+        self._returns = ReplyInbox(
             cluster,
             registry,
             rosters,
@@ -219,21 +219,21 @@ class Atlas:
             said["catalogue"] = entry.catalogue.to_dict()
         return said
 
-    def _displace(self, address: str) -> Place | None:
+    def _displace(self, address: str) -> BrowserLocation | None:
         """A browser of ours has this address now."""
         before = self._abroad.remove(address)
-        if not isinstance(self._registry.holder(address), TabPeer):  # which has claimed them, and is asked again
+        if not isinstance(self._registry.holder(address), BrowserPeer):  # which has claimed them, and is asked again
             self._lose(address, f'Another browser took over "{address}" while it had the call.')
         return before.place if before is not None else None
 
     # -- browsers of others -------------------------------------------------------------------------------------------
 
-    def _news(self, message: Message) -> None:
+    def _news(self, message: BusMessage) -> None:
         with suppress(BadEnvelope):
             self._learn(envelope.unpack(message.data)[0])
 
     def _learn(self, row: dict[str, Any]) -> None:
-        place, state = Place.read(row), row.get("state")
+        place, state = BrowserLocation.read(row), row.get("state")
         if place is None or place.node == self._cluster.id or server_of(place.address) not in self._followed:
             return
         known, held = self._abroad.get(place.address), self._holdings.get(place.address)
@@ -248,7 +248,7 @@ class Atlas:
         elif known is None or _is_better(place, row, known):
             self._adopt(place, row)
 
-    def _yields(self, held: Held, place: Place, row: dict[str, Any]) -> bool:
+    def _yields(self, held: LocalBrowser, place: BrowserLocation, row: dict[str, Any]) -> bool:
         """Two have one name. The one that should not drops its socket, whichever hears of it first. L8: among different
         principals, a browser in its grace has the name like one that is up."""
         is_other = place.principal != held.place.principal
@@ -275,7 +275,7 @@ class Atlas:
         if known.is_there and row.get("sync") is True:
             known.ask_all_again(list(self._abroad.roster(address).values()))
 
-    def _adopt(self, place: Place, row: dict[str, Any]) -> None:
+    def _adopt(self, place: BrowserLocation, row: dict[str, Any]) -> None:
         """A browser is at another relay now, with the calls that it has."""
         address = place.address
         roster = self._abroad.roster(address)
@@ -286,11 +286,11 @@ class Atlas:
         displaced = self._registry.take(address, peer)
         self._holdings.let_go(address)
         late: list[tuple[str, Caller, str]] = []
-        if isinstance(displaced, TabPeer):
+        if isinstance(displaced, BrowserPeer):
             # What clients answered while it was between two relays went to the first.
             late = displaced.unheard() if displaced.identity == place.inst else []
             displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
-        elif isinstance(displaced, SocketPeer):
+        elif isinstance(displaced, PlainPeer):
             displaced.stand_down()
         self._registry.introduce(address, place.browser)
         self._describe(address, row)
@@ -314,7 +314,7 @@ class Atlas:
         tabs, turns, used = row.get("tabs"), row.get("turns"), row.get("used")
         if isinstance(tabs, list) and isinstance(turns, int):
             with suppress(TypeError, ValueError):
-                known = tuple(Tab(str(id), str(title), visible is True) for id, title, visible in tabs)
+                known = tuple(TabInfo(str(id), str(title), visible is True) for id, title, visible in tabs)
                 self._registry.know_tabs(address, known, turns)
         if isinstance(used, int | float):
             self._registry.used_at(address, float(used))
@@ -383,7 +383,7 @@ class Atlas:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_better(place: Place, row: dict[str, Any], known: RemotePeer) -> bool:
+def _is_better(place: BrowserLocation, row: dict[str, Any], known: RemotePeer) -> bool:
     """Of two browsers at other relays that have one name, the one that is up has it, as each of these relays finds for
     itself; among different principals, also one in its grace. What one relay has at a name it had not before."""
     if place.node == known.place.node:

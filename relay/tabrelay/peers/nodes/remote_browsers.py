@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from tabrelay.calls.calls import Pending
 from tabrelay.peers.nodes.remote_peer import RemotePeer
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 
-class Abroad:
+class RemoteBrowsers:
     """One per relay that is on a bus."""
 
-    def __init__(self, rosters: dict[str, Roster[Pending]]) -> None:
+    def __init__(self, rosters: dict[str, PendingCalls[Pending]]) -> None:
         self._rosters = rosters
         self._there: dict[str, RemotePeer] = {}
         self._left: dict[str, RemotePeer] = {}
@@ -34,8 +34,8 @@ class Abroad:
     def all(self) -> list[RemotePeer]:
         return [*self._there.values(), *self._left.values()]
 
-    def roster(self, address: str) -> Roster[Pending]:
-        return self._rosters.setdefault(address, Roster())
+    def roster(self, address: str) -> PendingCalls[Pending]:
+        return self._rosters.setdefault(address, PendingCalls())
 
     def put(self, peer: RemotePeer) -> None:
         """It is there. Whoever had the address before has no calls any more."""

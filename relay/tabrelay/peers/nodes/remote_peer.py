@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Notice, Pending
 from tabrelay.errors import BadRequest, BrowserGone, RelayError
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 LISTEN: Final = "subscriptions/listen"
 # A bus that does not take as much as it is given has sent some of it after this.
@@ -28,7 +28,7 @@ Key = tuple[str, RequestId]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BrowserLocation:
     """Where a browser is connected, as its relay says. `gen`: which of two is the newer. `inst`: says whether it is the
     same worker, without saying which. `principal`: whose it is."""
 
@@ -40,7 +40,7 @@ class Place:
     browser: str = ""
 
     @classmethod
-    def read(cls, row: dict[str, Any]) -> Place | None:
+    def read(cls, row: dict[str, Any]) -> BrowserLocation | None:
         texts = [row.get(key) for key in ("a", "node", "inst", "who", "browser")]
         gen = row.get("gen")
         if not isinstance(gen, int) or not all(isinstance(text, str) for text in texts):
@@ -58,7 +58,7 @@ class Place:
             "browser": self.browser,
         }
 
-    def beats(self, other: Place) -> bool:
+    def beats(self, other: BrowserLocation) -> bool:
         """Which of two holders of one name keeps it? The newer one, as on a single relay. But nobody takes a name away
         from a page of somebody else."""
         if self.principal != other.principal:
@@ -70,7 +70,11 @@ class RemotePeer:
     """One browser session at another relay. A new session is a new RemotePeer."""
 
     def __init__(
-        self, place: Place, cluster: Cluster, roster: Roster[Pending], on_refused: Callable[..., None]
+        self,
+        place: BrowserLocation,
+        cluster: Membership,
+        roster: PendingCalls[Pending],
+        on_refused: Callable[..., None],
     ) -> None:
         """`on_refused(peer, pending)`: the other relay is not there, so that the call was certainly not sent."""
         self.place = place

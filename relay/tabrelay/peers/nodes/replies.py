@@ -11,30 +11,30 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from tabrelay.bus import errors
-from tabrelay.bus.members import Cluster
+from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.errors import RelayError, doubtful
-from tabrelay.payloads.sliced import Payload, Slices
-from tabrelay.peers.nodes.remote_browsers import Abroad
+from tabrelay.payloads.sliced import Payload, SlicedPayload
+from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
 from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.registry import Registry
 from tabserver.wire.control_messages import is_pin
-from tabserver.wire.pending_calls import Roster
+from tabserver.wire.pending_calls import PendingCalls
 
 # A call that a relay did not take, because its browser had just left, is tried anew after this.
 PAUSE_S: Final = 0.05
 LARGE: Final = 64 * 1024  # bytes of an answer that is decoded when it comes
 
 
-class Returns:
+class ReplyInbox:
     """One per relay that is on a bus."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Membership,
         registry: Registry,
-        rosters: dict[str, Roster[Pending]],
-        abroad: Abroad,
+        rosters: dict[str, PendingCalls[Pending]],
+        abroad: RemoteBrowsers,
         *,
         wait_s: float,
         find: Callable[[str], Awaitable[None]],
@@ -145,6 +145,6 @@ def _said(payload: memoryview, brief: object) -> Payload:
     # defence: loop time: long answers from the bus are not decoded
     if len(payload) <= LARGE:
         return str(payload, "utf-8")
-    said = Slices((bytes(payload),), None)
+    said = SlicedPayload((bytes(payload),), None)
     said.brief = brief if isinstance(brief, str) else ""
     return said

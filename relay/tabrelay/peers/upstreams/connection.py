@@ -17,25 +17,25 @@ from typing import Any, Final, Protocol
 
 from tabrelay.calls.calls import Notice, Pending
 from tabrelay.config.specs import IdFormat
-from tabrelay.peers.upstreams.dispatcher import Line, refusal
-from tabrelay.peers.upstreams.handshake import About
-from tabrelay.peers.upstreams.question_order import Floor, named
+from tabrelay.peers.upstreams.dispatcher import DispatcherConnection, refusal
+from tabrelay.peers.upstreams.handshake import ServerAbout
+from tabrelay.peers.upstreams.question_order import QuestionQueue, named
 from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.translation import messages
-from tabrelay.translation.shared_calls import Roll, Running
+from tabrelay.translation.shared_calls import SharedCalls, TrackedCall
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 
 HOLD_S: Final = 10.0
 
 # Set where a call is sent. HTTP transports read the answer in the sender's context, and the SDK's streams carry it on.
-CALL: ContextVar[Running | None] = ContextVar("tabrelay_call", default=None)
+CALL: ContextVar[TrackedCall | None] = ContextVar("tabrelay_call", default=None)
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """What a connection tells whoever has it."""
 
-    def announced(self, connection: Connection, message: dict[str, Any]) -> None:
+    def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         """A notification that belongs to no call."""
 
     def tools_changed(self) -> None:
@@ -49,30 +49,30 @@ class Owner(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Question:
+class ServerQuestion:
     """A request of the server's that a caller was asked."""
 
-    running: Running
+    running: TrackedCall
     answer: asyncio.Future[dict[str, Any]]
 
 
-class Connection:
+class UpstreamConnection:
     """One connection of an upstream. The next one is another object."""
 
     def __init__(
         self,
-        owner: Owner,
+        owner: ConnectionOwner,
         ids: IdFormat,
         limits: QuestionLimits,
-        floor: Floor | None = None,
+        floor: QuestionQueue | None = None,
     ) -> None:
         """`floor`: for a line on which questions do not say whose they are. `limits`: of the server's questions."""
         self._owner = owner
         self._floor = floor
-        self.line = Line(ids=ids, on_request=self._asked, on_notification=self._noticed)
-        self.about: About | None = None
-        self._roll = Roll()
-        self._questions: dict[str, Question] = {}
+        self.line = DispatcherConnection(ids=ids, on_request=self._asked, on_notification=self._noticed)
+        self.about: ServerAbout | None = None
+        self._roll = SharedCalls()
+        self._questions: dict[str, ServerQuestion] = {}
         self._open = OpenQuestions(limits)
         self._unclear = 0  # questions whose call is not known yet
         self._most_unclear = limits.per_connection
@@ -95,7 +95,7 @@ class Connection:
         token = messages.progress_token(params) if params is not None else None
         if params is not None and token is not None:
             params = {**params, "_meta": {**params["_meta"], "progressToken": id}}
-        running = Running(pending, token)
+        running = TrackedCall(pending, token)
         if self._floor is None or not running.may_speak:
             return await self._send(id, running, params, headers)
         is_answered = False
@@ -108,7 +108,7 @@ class Connection:
             self._floor.leave(running, is_answered=is_answered)
 
     async def _send(
-        self, id: jsonrpc.RequestId, running: Running, params: dict[str, Any] | None, headers: dict[str, str] | None
+        self, id: jsonrpc.RequestId, running: TrackedCall, params: dict[str, Any] | None, headers: dict[str, str] | None
     ) -> dict[str, Any]:
         self._roll.put(id, running)
         CALL.set(running)
@@ -142,7 +142,7 @@ class Connection:
             question.answer.set_result(result if isinstance(result, dict) else {})
         return True
 
-    def _forget(self, running: Running) -> None:
+    def _forget(self, running: TrackedCall) -> None:
         """The call is over: nobody will answer what it asked."""
         for question in self._questions.values():
             if question.running is running and not question.answer.done():
@@ -190,7 +190,7 @@ class Connection:
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f"The client of this call can't do {method}.")
         return await self._pass_on(running, method, params)
 
-    async def _find_call(self) -> Running | None:
+    async def _find_call(self) -> TrackedCall | None:
         """Waits for a moment, for so many questions at a time: each is held meanwhile."""
         # defence: questions whose call is not known yet
         if self._unclear >= self._most_unclear:
@@ -202,7 +202,7 @@ class Connection:
         finally:
             self._unclear -= 1
 
-    async def _whose(self) -> Running | None:
+    async def _whose(self) -> TrackedCall | None:
         """The only call that it can come from. Those that begin later can't be it, so the choice only gets smaller."""
         among = self._roll.speakers()
         if self._floor is not None:
@@ -221,7 +221,7 @@ class Connection:
             pass
         return None
 
-    async def _pass_on(self, running: Running, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+    async def _pass_on(self, running: TrackedCall, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
         id = f"ask-{next(self._asks)}"
         text = messages.text(jsonrpc.request(id, method, params))
         if text is None:
@@ -230,7 +230,7 @@ class Connection:
         if (why := self._open.refusal(running, len(text))) is not None:
             raise refusal(jsonrpc.INVALID_REQUEST, why)
         self._open.add(running, len(text))
-        question = self._questions[id] = Question(running, self._loop.create_future())
+        question = self._questions[id] = ServerQuestion(running, self._loop.create_future())
         # It may be that the server has left, and nobody waits for what its caller says.
         question.answer.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
         running.pending.notify(Notice(text))

@@ -25,7 +25,7 @@ from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, ErrorData, JSONRPCRequest
 
 from tabrelay.config.specs import IdFormat
-from tabrelay.peers.upstreams.faults import Fault, LineFault
+from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault
 from tabserver.wire.jsonrpc import RequestId
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,9 @@ class Report(Protocol):
     """How a transport says what went wrong: a request will have no answer, or there will be none at all any more.
     `sent`: these requests left, and no other did."""
 
-    def __call__(self, id: RequestId | None, fault: Fault, sent: Collection[RequestId] | None = None, /) -> None: ...
+    def __call__(
+        self, id: RequestId | None, fault: UpstreamFault, sent: Collection[RequestId] | None = None, /
+    ) -> None: ...
 
 
 class ReadStream(Protocol):
@@ -70,7 +72,7 @@ class Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Transport(Protocol):
+class UpstreamTransport(Protocol):
     """How an upstream is reached. Whatever fails below is said with `report`, under the id of its request."""
 
     @property
@@ -79,7 +81,7 @@ class Transport(Protocol):
 
     def open(self, report: Report) -> AbstractAsyncContextManager[Streams]: ...
 
-    def adapt(self, fault: Fault) -> bool:
+    def adapt(self, fault: UpstreamFault) -> bool:
         """Could not be greeted that way: True if there is another, which the next `open` takes."""
 
 
@@ -101,7 +103,7 @@ class Half(Generic[Inner]):
         await self.aclose()
 
 
-class Inlet(Half[ReadStream]):
+class ReadHalf(Half[ReadStream]):
     """What comes in."""
 
     @property
@@ -126,7 +128,7 @@ class Inlet(Half[ReadStream]):
             raise StopAsyncIteration from None
 
 
-class Outlet(Half[WriteStream]):
+class WriteHalf(Half[WriteStream]):
     """What goes out, and which requests certainly did not."""
 
     def __init__(self, inner: WriteStream) -> None:
@@ -146,7 +148,7 @@ class Outlet(Half[WriteStream]):
             raise
 
 
-class Line:
+class DispatcherConnection:
     """Made before its transport opens, so that the transport can report to it. Used once."""
 
     def __init__(self, *, ids: IdFormat, on_request: OnRequest, on_notification: OnNotification) -> None:
@@ -155,34 +157,34 @@ class Line:
         self._on_request = on_request
         self._on_notification = on_notification
         self._dispatcher: JSONRPCDispatcher | None = None
-        self._inlet: Inlet | None = None
-        self._outlet: Outlet | None = None
+        self._inlet: ReadHalf | None = None
+        self._outlet: WriteHalf | None = None
         self._waiting: dict[RequestId, asyncio.Task[Any]] = {}
-        self._faults: dict[RequestId, Fault] = {}
-        self.end: Fault | None = None
+        self._faults: dict[RequestId, UpstreamFault] = {}
+        self.end: UpstreamFault | None = None
         self._ended = asyncio.Event()
         self._opened = asyncio.Event()
 
     async def run(self, streams: Streams) -> None:
         """Carry messages until the connection is closed by the other side, or this is cancelled."""
-        self._inlet, self._outlet = Inlet(streams[0]), Outlet(streams[1])
+        self._inlet, self._outlet = ReadHalf(streams[0]), WriteHalf(streams[1])
         self._dispatcher = JSONRPCDispatcher(self._inlet, self._outlet, on_stream_exception=_garbled)
         try:
             await self._dispatcher.run(self._asked, _ignore, self._noticed, task_status=_Started(self._opened))
         finally:
-            self._close(Fault("the connection was closed", ends_line=True))
+            self._close(UpstreamFault("the connection was closed", ends_line=True))
 
     async def opened(self) -> None:
         """Wait until requests can be made."""
         await self._opened.wait()
 
-    async def ended(self) -> Fault:
+    async def ended(self) -> UpstreamFault:
         """Wait until the connection is of no use any more."""
         await self._ended.wait()
         assert self.end is not None
         return self.end
 
-    def report(self, id: RequestId | None, fault: Fault, sent: Collection[RequestId] | None = None, /) -> None:
+    def report(self, id: RequestId | None, fault: UpstreamFault, sent: Collection[RequestId] | None = None, /) -> None:
         """The transport's word."""
         if id is not None:
             self._fail(id, fault)
@@ -191,13 +193,13 @@ class Line:
         if id is None or fault.ends_line:
             self._close(fault)
 
-    def _fail(self, id: RequestId, fault: Fault) -> None:
+    def _fail(self, id: RequestId, fault: UpstreamFault) -> None:
         task = self._waiting.get(id)
         if task is not None and id not in self._faults:
             self._faults[id] = fault
             task.cancel()
 
-    def _close(self, fault: Fault) -> None:
+    def _close(self, fault: UpstreamFault) -> None:
         if self.end is None:
             self.end = fault
             self._ended.set()
@@ -218,7 +220,9 @@ class Line:
     ) -> dict[str, Any]:
         """The result. Raises MCPError with the server's own error, or LineFault when there is no answer of its."""
         if self._dispatcher is None or self.end is not None:
-            raise LineFault(Fault(self.end.text if self.end else "not connected", delivered="no", ends_line=True))
+            raise ConnectionFault(
+                UpstreamFault(self.end.text if self.end else "not connected", delivered="no", ends_line=True)
+            )
         id = self.new_id() if id is None else id
         options: CallOptions = {"request_id": id, "cancel_on_abandon": may_cancel}
         if headers:
@@ -234,7 +238,7 @@ class Line:
             fault = self._faults.get(id)
             if fault is None or task.uncancel() > 0:
                 raise
-            raise LineFault(fault) from None
+            raise ConnectionFault(fault) from None
         finally:
             del self._waiting[id]
             self._faults.pop(id, None)
@@ -247,11 +251,11 @@ class Line:
         if fault is None and error.code == CONNECTION_CLOSED:
             if self._inlet.is_over or self._outlet.is_over:
                 text = self.end.text if self.end else "the connection was closed"
-                fault = Fault(text, "unknown" if id in self._outlet.handed else "no", ends_line=True)
+                fault = UpstreamFault(text, "unknown" if id in self._outlet.handed else "no", ends_line=True)
                 self._close(fault)
             elif error.error.message.startswith(LOST_STREAM):
-                fault = Fault(error.error.message)
-        return error if fault is None else LineFault(fault)
+                fault = UpstreamFault(error.error.message)
+        return error if fault is None else ConnectionFault(fault)
 
     async def notify(self, method: str, params: Params = None, headers: dict[str, str] | None = None) -> None:
         if self._dispatcher is not None:

@@ -15,7 +15,7 @@ KEPT: Final = 4096
 
 
 @dataclass(slots=True)
-class Event:
+class UpstreamEvent:
     """`is_too_long`: `data` is only its beginning."""
 
     data: bytes
@@ -41,7 +41,7 @@ class EventReader:
         self._size = 0  # of the event so far
         self._is_too_long = False
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[UpstreamEvent]:
         if self._is_first:
             self._is_first, chunk = False, chunk.removeprefix(_MARK)
         if self._had_return:
@@ -55,7 +55,7 @@ class EventReader:
             if line:
                 self._take(line)
             elif self._data or self._fields:
-                yield Event(b"\n".join(self._data), self._fields, self._is_too_long)
+                yield UpstreamEvent(b"\n".join(self._data), self._fields, self._is_too_long)
                 self._reset()
             else:
                 self._reset()

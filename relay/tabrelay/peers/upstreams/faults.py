@@ -25,7 +25,7 @@ _CREDENTIALS: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class UpstreamFault:
     """`delivered` is "no" only where the server certainly did not act on the request. `ends_line`: the connection is of
     no use any more, and another one may be. `status`: the HTTP status, if it was one. `answer`: what was wrong with the
     answer, if there was one."""
@@ -37,10 +37,10 @@ class Fault:
     answer: Literal["too_large", "bad"] | None = None
 
 
-class LineFault(Exception):
+class ConnectionFault(Exception):
     """A request that got no answer of the server's."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: UpstreamFault) -> None:
         super().__init__(fault.text)
         self.fault = fault
 
@@ -61,11 +61,11 @@ class Redactor:
         text = _CREDENTIALS.sub(r"\1 [redacted]", text)
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
-    def fault(self, fault: Fault) -> Fault:
+    def fault(self, fault: UpstreamFault) -> UpstreamFault:
         return replace(fault, text=self(fault.text))
 
 
-def relay_error(server: str, fault: Fault) -> RelayError:
+def relay_error(server: str, fault: UpstreamFault) -> RelayError:
     """What the caller is told."""
     if fault.answer is not None:
         kind = ResultTooLarge if fault.answer == "too_large" else BadAnswer

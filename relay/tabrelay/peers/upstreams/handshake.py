@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from tabrelay import __version__
 from tabrelay.config.specs import EraChoice
 from tabrelay.payloads.list_checks import read_about
-from tabrelay.peers.upstreams.faults import Fault, LineFault
+from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 
@@ -30,14 +30,14 @@ EVERYTHING: Final[dict[str, Any]] = {"elicitation": {"form": {}, "url": {}}, "sa
 
 
 @dataclass(frozen=True, slots=True)
-class Introduction:
+class ClientIdentity:
     """Who a server of the handshake era is told that it talks to, and what that client can be asked."""
 
     client: dict[str, Any]
     capabilities: dict[str, Any]
 
 
-class Line(Protocol):
+class HandshakeChannel(Protocol):
     """What is needed of a connection to say hello."""
 
     async def request(
@@ -48,7 +48,7 @@ class Line(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class ServerAbout:
     """What a server said of itself. `result` has the form of its era: of `initialize`, or of `server/discover`."""
 
     era: Era
@@ -57,10 +57,10 @@ class About:
 
 
 async def greet(
-    line: Line, choice: EraChoice, introduction: Introduction | None = None, *, probe_s: float = PROBE_S
-) -> About:
+    line: HandshakeChannel, choice: EraChoice, introduction: ClientIdentity | None = None, *, probe_s: float = PROBE_S
+) -> ServerAbout:
     """Raises LineFault, with words for people, if the two can't understand each other."""
-    introduction = introduction or Introduction(CLIENT, {})
+    introduction = introduction or ClientIdentity(CLIENT, {})
     if choice == "legacy":
         return await _initialize(line, introduction)
     try:
@@ -72,7 +72,7 @@ async def greet(
     if found is not None:
         return found
     if choice == "modern":
-        raise LineFault(Fault("it does not speak 2026-07-28, as its configuration says"))
+        raise ConnectionFault(UpstreamFault("it does not speak 2026-07-28, as its configuration says"))
     try:
         return await _initialize(line, introduction)
     except MCPError as error:
@@ -83,7 +83,7 @@ async def greet(
         return again
 
 
-async def _discover(line: Line, timeout_s: float | None) -> About | None:
+async def _discover(line: HandshakeChannel, timeout_s: float | None) -> ServerAbout | None:
     """None: nothing that a modern server would say. Raises its error."""
     version = eras.MODERN_VERSIONS[0]
     params = {"_meta": envelope(version)}
@@ -93,14 +93,14 @@ async def _discover(line: Line, timeout_s: float | None) -> About | None:
             result = await line.request("server/discover", params, headers=headers)
     except TimeoutError:
         return None
-    except LineFault as lost:
+    except ConnectionFault as lost:
         # What an HTTP server says to a request that it has no use for is no word about its era; a lost connection is.
         if lost.fault.ends_line or lost.fault.status in (None, 401, 403) or (lost.fault.status or 0) >= 500:
             raise
         return None
     supported = result.get("supportedVersions")
     known = [known for known in eras.MODERN_VERSIONS if isinstance(supported, list) and known in supported]
-    return About(Era.MODERN, known[0], read_about(result)) if known else None
+    return ServerAbout(Era.MODERN, known[0], read_about(result)) if known else None
 
 
 def envelope(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _is_modern_only(error: MCPError) -> bool:
     return not any(version in eras.LEGACY_VERSIONS for version in supported)
 
 
-async def _initialize(line: Line, introduction: Introduction) -> About:
+async def _initialize(line: HandshakeChannel, introduction: ClientIdentity) -> ServerAbout:
     params = {
         "protocolVersion": eras.NEWEST_LEGACY,
         "capabilities": introduction.capabilities,
@@ -126,10 +126,10 @@ async def _initialize(line: Line, introduction: Introduction) -> About:
     result = await line.request("initialize", params, may_cancel=False)
     version = result.get("protocolVersion")
     if version not in eras.LEGACY_VERSIONS:
-        raise LineFault(Fault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
+        raise ConnectionFault(UpstreamFault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
     await line.notify("notifications/initialized", headers={VERSION_HEADER: version})
-    return About(Era.LEGACY, version, read_about(result))
+    return ServerAbout(Era.LEGACY, version, read_about(result))
 
 
-def _strange(error: MCPError) -> LineFault:
-    return LineFault(Fault(f"it refused to be greeted: MCP error {error.code}: {error.error.message}"))
+def _strange(error: MCPError) -> ConnectionFault:
+    return ConnectionFault(UpstreamFault(f"it refused to be greeted: MCP error {error.code}: {error.error.message}"))

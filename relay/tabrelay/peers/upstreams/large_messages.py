@@ -29,7 +29,7 @@ from mcp_types import (
 )
 
 from tabrelay.payloads.json_skeleton import weighing
-from tabrelay.peers.upstreams.event_reader import Event, EventReader
+from tabrelay.peers.upstreams.event_reader import EventReader, UpstreamEvent
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
 
@@ -45,7 +45,7 @@ _CONTENTS: Final = ("params", "result")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MessageLimits:
     """Of one message of a server: its bytes, and the values in it."""
 
     size: int
@@ -257,7 +257,7 @@ class Depositing:
 
 
 async def small_events(
-    chunks: AsyncIterator[bytes], deposit: Deposit, limits: Limits, on_heavy: Callable[[bytes], None]
+    chunks: AsyncIterator[bytes], deposit: Deposit, limits: MessageLimits, on_heavy: Callable[[bytes], None]
 ) -> AsyncGenerator[bytes, None]:
     """An event stream for the SDK: few events at a time, and a small message in place of each large one. A message
     beyond the limits is left out, and `on_heavy` gets it; of one that is too long, its beginning."""
@@ -284,7 +284,7 @@ async def small_events(
         await asyncio.sleep(0)
 
 
-async def _replace(event: Event, deposit: Deposit, most: int) -> str:
+async def _replace(event: UpstreamEvent, deposit: Deposit, most: int) -> str:
     """Deposit the large message of an event; gives its ticket."""
     ticket = ""
     try:

@@ -15,23 +15,23 @@ from typing import Any, Final
 from tabrelay.config.settings import Settings
 from tabrelay.config.specs import HttpSpec, StdioSpec, UpstreamSpec, fingerprint
 from tabrelay.errors import RelayError, UnknownServer
-from tabrelay.peers.upstreams.connection import Connection
-from tabrelay.peers.upstreams.dispatcher import Transport
+from tabrelay.peers.upstreams.connection import UpstreamConnection
+from tabrelay.peers.upstreams.dispatcher import UpstreamTransport
 from tabrelay.peers.upstreams.faults import Redactor
-from tabrelay.peers.upstreams.handshake import CLIENT, EVERYTHING, About, Introduction, greet
-from tabrelay.peers.upstreams.large_messages import Limits
-from tabrelay.peers.upstreams.question_order import Floor, Habits
-from tabrelay.peers.upstreams.request_headers import Repeating
-from tabrelay.peers.upstreams.retry_policy import Ladder
-from tabrelay.peers.upstreams.sessions import Session, Sessions
+from tabrelay.peers.upstreams.handshake import CLIENT, EVERYTHING, ClientIdentity, ServerAbout, greet
+from tabrelay.peers.upstreams.large_messages import MessageLimits
+from tabrelay.peers.upstreams.question_order import AskHistory, QuestionQueue
+from tabrelay.peers.upstreams.request_headers import RoutingHeaders
+from tabrelay.peers.upstreams.retry_policy import RetryPolicy
+from tabrelay.peers.upstreams.sessions import UpstreamSession, UpstreamSessions
 from tabrelay.peers.upstreams.supervisor import Status, Supervisor
-from tabrelay.peers.upstreams.transports.http import Remote, SignIn
-from tabrelay.peers.upstreams.transports.stdio import Child
+from tabrelay.peers.upstreams.transports.http import HttpTransport, SignIn
+from tabrelay.peers.upstreams.transports.stdio import UpstreamProcess
 from tabrelay.peers.upstreams.upstream import Upstream
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
-from tabrelay.translation.parked_calls import Parking
-from tabrelay.translation.to_legacy import Live
+from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.to_legacy import LegacyCall
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +43,11 @@ MOST_SESSIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ship:
+class PooledUpstream:
     """One server: what it was made of, and the sessions with it. How the first of them is, is how the server is."""
 
     spec: UpstreamSpec
-    sessions: Sessions
+    sessions: UpstreamSessions
 
     @property
     def supervisor(self) -> Supervisor:
@@ -83,7 +83,7 @@ class Ship:
         }
 
 
-class Fleet:
+class UpstreamPool:
     """Name -> ship."""
 
     def __init__(
@@ -98,8 +98,8 @@ class Fleet:
         self._registry = registry
         self._settings = settings
         self._on_up = on_up
-        self._parking: Parking[Live] = Parking(ttl_s=settings.park_s, most=settings.park_caller)
-        self._ships: dict[str, Ship] = {}
+        self._parking: ParkedCalls[LegacyCall] = ParkedCalls(ttl_s=settings.park_s, most=settings.park_caller)
+        self._ships: dict[str, PooledUpstream] = {}
 
     async def start(self, specs: Iterable[UpstreamSpec]) -> None:
         """Start them all; returns when they are there, or after a moment."""
@@ -131,25 +131,29 @@ class Fleet:
 
     def _add(self, spec: UpstreamSpec) -> None:
         settings, name = self._settings, spec.name
-        habits = Habits()
-        sessions = Sessions(
+        habits = AskHistory()
+        sessions = UpstreamSessions(
             name,
             lambda introduction: self._session(spec, introduction, habits, lambda: sessions),
             is_shared=spec.is_shared,
             most=MOST_CHILDREN if isinstance(spec, StdioSpec) else MOST_SESSIONS,
             in_flight_limit=settings.in_flight_server,
         )
-        ship = self._ships[name] = Ship(spec, sessions)
+        ship = self._ships[name] = PooledUpstream(spec, sessions)
         self._registry.hold(name, sessions, ship, fingerprint(spec))
         ship.supervisor.start()
 
     def _session(
-        self, spec: UpstreamSpec, introduction: Introduction | None, habits: Habits, whole: Callable[[], Sessions]
-    ) -> Session:
+        self,
+        spec: UpstreamSpec,
+        introduction: ClientIdentity | None,
+        habits: AskHistory,
+        whole: Callable[[], UpstreamSessions],
+    ) -> UpstreamSession:
         """One session. The first, which has no client to introduce, is the one that the registry is told of."""
         settings, name, is_first = self._settings, spec.name, introduction is None
         redact, roots = Redactor(spec.secrets), _roots(spec)
-        introduction = introduction or Introduction(
+        introduction = introduction or ClientIdentity(
             dict(CLIENT), EVERYTHING if spec.is_shared else {"roots": {}} if roots else {}
         )
         transport = self._transport(spec, redact)
@@ -159,12 +163,12 @@ class Fleet:
             parking=self._parking,
             in_flight_limit=settings.in_flight_server,
             timeout_s=settings.upstream_timeout_s or spec.timeout_s,
-            repeating=None if isinstance(spec, StdioSpec) else Repeating(name),
+            repeating=None if isinstance(spec, StdioSpec) else RoutingHeaders(name),
             roots=roots,
             reach=lambda: supervisor.reach(),
         )
 
-        def up(connection: Connection) -> None:
+        def up(connection: UpstreamConnection) -> None:
             upstream.up(connection)
             if is_first:
                 self._registry.take(name, whole())
@@ -175,34 +179,36 @@ class Fleet:
             if is_first:
                 self._registry.away(name, whole())
 
-        async def greeted(connection: Connection) -> About:
+        async def greeted(connection: UpstreamConnection) -> ServerAbout:
             return await greet(connection.line, spec.era if is_first else "legacy", introduction)
 
         supervisor = Supervisor(
             name,
             transport=transport,
             # Without a session of its own a client is served all the same, so it need not wait long for one.
-            ladder=Ladder(probes=not isinstance(spec, StdioSpec)) if is_first else Ladder(probes=False, steps_s=()),
+            ladder=RetryPolicy(probes=not isinstance(spec, StdioSpec))
+            if is_first
+            else RetryPolicy(probes=False, steps_s=()),
             redact=redact,
-            new_connection=lambda: Connection(
+            new_connection=lambda: UpstreamConnection(
                 upstream,
                 spec.ids,
                 limits_of(settings),
-                Floor(habits) if may_ask and not transport.says_whose else None,
+                QuestionQueue(habits) if may_ask and not transport.says_whose else None,
             ),
             greet=greeted,
             start_s=settings.upstream_start_s,
             on_up=up,
             on_away=away,
         )
-        return Session(upstream, supervisor)
+        return UpstreamSession(upstream, supervisor)
 
-    def _transport(self, spec: UpstreamSpec, redact: Redactor) -> Transport:
-        limits = Limits(self._settings.max_message, self._settings.max_values)
+    def _transport(self, spec: UpstreamSpec, redact: Redactor) -> UpstreamTransport:
+        limits = MessageLimits(self._settings.max_message, self._settings.max_values)
         if isinstance(spec, StdioSpec):
-            return Child(spec, limits=limits, redact=redact)
+            return UpstreamProcess(spec, limits=limits, redact=redact)
         sign_in = self._sign_in(spec) if self._sign_in is not None and spec.may_sign_in else None
-        return Remote(spec, limits=limits, redact=redact, sign_in=sign_in)
+        return HttpTransport(spec, limits=limits, redact=redact, sign_in=sign_in)
 
     async def _remove(self, name: str, *, is_replaced: bool) -> None:
         ship = self._ships.pop(name)

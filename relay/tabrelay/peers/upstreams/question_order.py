@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tabrelay.translation.shared_calls import Running
+from tabrelay.translation.shared_calls import TrackedCall
 
 # Questions that are asked at once come at once. After this, a call that waits for its answer asks nothing else.
 SETTLE_S: Final = 0.25
@@ -24,7 +24,7 @@ ASKING_S: Final = 10.0
 MAX_HABITS: Final = 4096
 
 
-class Habits:
+class AskHistory:
     """What is known of a server's tools, prompts and resources: does it ask in the middle of a call?"""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Habits:
 
 
 @dataclass(slots=True)
-class Turn:
+class QuestionTurn:
     """One call that may ask."""
 
     what: str
@@ -51,23 +51,23 @@ class Turn:
     is_waiting: bool = False
 
 
-class Floor:
+class QuestionQueue:
     """Of one connection."""
 
-    def __init__(self, habits: Habits) -> None:
+    def __init__(self, habits: AskHistory) -> None:
         self._habits = habits
-        self._turns: dict[Running, Turn] = {}
+        self._turns: dict[TrackedCall, QuestionTurn] = {}
         self._freed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    async def enter(self, running: Running, what: str) -> None:
+    async def enter(self, running: TrackedCall, what: str) -> None:
         """Wait for the floor, as far as this call needs it."""
-        turn = self._turns[running] = Turn(what)
+        turn = self._turns[running] = QuestionTurn(what)
         asks = self._habits.get(what)
         if asks is not False:
             await self._take(running, turn, ASKING_S if asks else PATIENCE_S)
 
-    async def _take(self, running: Running, turn: Turn, patience_s: float) -> None:
+    async def _take(self, running: TrackedCall, turn: QuestionTurn, patience_s: float) -> None:
         try:
             async with asyncio.timeout(patience_s):
                 while any(one.has_floor and other.channel != running.channel for other, one in self._turns.items()):
@@ -77,7 +77,7 @@ class Floor:
             return
         turn.has_floor = True
 
-    def leave(self, running: Running, *, is_answered: bool) -> None:
+    def leave(self, running: TrackedCall, *, is_answered: bool) -> None:
         turn = self._turns.pop(running, None)
         if turn is None:
             return
@@ -87,7 +87,7 @@ class Floor:
             self._habits.learn(turn.what, asks=turn.has_asked)
         self._freed.set()
 
-    def asked(self, running: Running) -> None:
+    def asked(self, running: TrackedCall) -> None:
         """Its caller has the question."""
         turn = self._turns.get(running)
         if turn is None:
@@ -98,13 +98,13 @@ class Floor:
         if turn.timer is None and not turn.is_waiting:
             turn.timer = self._loop.call_later(SETTLE_S, self._settled, turn)
 
-    def _settled(self, turn: Turn) -> None:
+    def _settled(self, turn: QuestionTurn) -> None:
         turn.timer = None
         if turn.questions:
             turn.is_waiting, turn.has_floor = True, False
             self._freed.set()
 
-    async def answered(self, running: Running) -> None:
+    async def answered(self, running: TrackedCall) -> None:
         """Its answer is there: return when it may have it."""
         turn = self._turns.get(running)
         if turn is None:
@@ -114,14 +114,14 @@ class Floor:
             await self._take(running, turn, ASKING_S)
             turn.is_waiting = False
 
-    def withdrawn(self, running: Running) -> None:
+    def withdrawn(self, running: TrackedCall) -> None:
         """The server wants no answer any more, and goes on."""
         turn = self._turns.get(running)
         if turn is not None:
             turn.questions -= 1
             turn.is_waiting = turn.is_waiting and turn.questions > 0
 
-    def among(self, speakers: Sequence[Running]) -> list[Running]:
+    def among(self, speakers: Sequence[TrackedCall]) -> list[TrackedCall]:
         """Whose a question can be that has just come. Within one client's calls what is known of them counts; between
         clients nothing is guessed."""
         able = [running for running in speakers if not self._is_waiting(running)] or list(speakers)
@@ -129,10 +129,10 @@ class Floor:
             return [running for running in able if not self._is_silent(running)] or able
         return able
 
-    def _is_waiting(self, running: Running) -> bool:
+    def _is_waiting(self, running: TrackedCall) -> bool:
         return running in self._turns and self._turns[running].is_waiting
 
-    def _is_silent(self, running: Running) -> bool:
+    def _is_silent(self, running: TrackedCall) -> bool:
         return running in self._turns and self._habits.get(self._turns[running].what) is False
 
 
@@ -142,6 +142,6 @@ def named(method: str, params: dict[str, Any] | None) -> str:
     return f"{method} {name}" if isinstance(name, str) and len(name) <= 1024 else method
 
 
-def _client(running: Running) -> str:
+def _client(running: TrackedCall) -> str:
     caller = running.pending.call.caller
     return repr((caller.principal, caller.client, caller.capabilities))

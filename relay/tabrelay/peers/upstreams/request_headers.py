@@ -13,7 +13,7 @@ from typing import Any, Final
 from mcp.shared.exceptions import MCPError
 
 from tabrelay.http import param_headers
-from tabrelay.peers.upstreams.connection import Connection
+from tabrelay.peers.upstreams.connection import UpstreamConnection
 from tabrelay.peers.upstreams.handshake import METHOD_HEADER, VERSION_HEADER, envelope
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ MAX_PAGES: Final = 64
 MAX_TOOLS: Final = 10_000
 
 
-class Repeating:
+class RoutingHeaders:
     """The tools of one upstream, as far as headers go."""
 
     def __init__(self, server: str) -> None:
         self._server = server
-        self._tools: dict[str, tuple[param_headers.Mirror, ...]] = {}
-        self._known: Connection | None = None
+        self._tools: dict[str, tuple[param_headers.ParamHeader, ...]] = {}
+        self._known: UpstreamConnection | None = None
         self._lock = asyncio.Lock()
 
     def forget(self) -> None:
@@ -53,7 +53,7 @@ class Repeating:
                     self._tools[tool["name"]] = wanted
         return kept
 
-    async def headers(self, connection: Connection, method: str, params: dict[str, Any]) -> dict[str, str]:
+    async def headers(self, connection: UpstreamConnection, method: str, params: dict[str, Any]) -> dict[str, str]:
         assert connection.about is not None
         found = {VERSION_HEADER: connection.about.version, METHOD_HEADER: method}
         name = params.get(NAMED_BY.get(method, ""))
@@ -64,7 +64,7 @@ class Repeating:
             found |= param_headers.written(self._tools.get(name, ()), params["arguments"])
         return found
 
-    async def _know(self, connection: Connection) -> None:
+    async def _know(self, connection: UpstreamConnection) -> None:
         """Read the tools, once for each connection and each change. Raises LineFault."""
         async with self._lock:
             if self._known is connection:

@@ -20,14 +20,14 @@ LAST_PROBE_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class NextTry:
     """Try again after this. `is_probe`: the round is over, and this is only to see whether somebody is there now."""
 
     delay_s: float
     is_probe: bool = False
 
 
-class Ladder:
+class RetryPolicy:
     """`probes`: whether a server that stays away is looked for. A child process is not: starting it over and over would
     cost more than it brings. `steps_s`: none for a connection that can be done without."""
 
@@ -49,15 +49,15 @@ class Ladder:
     def attempted(self) -> None:
         self.attempts += 1
 
-    def failed(self) -> Again | None:
+    def failed(self) -> NextTry | None:
         """An attempt failed; None if that was the last."""
         if self._step < len(self._steps_s):
             self._step += 1
-            return Again(self._steps_s[self._step - 1])
+            return NextTry(self._steps_s[self._step - 1])
         if not self._probes:
             return None
         delay_s, self._probe_s = self._probe_s, min(self._probe_s * 2, LAST_PROBE_S)
-        return Again(delay_s, is_probe=True)
+        return NextTry(delay_s, is_probe=True)
 
     def connected(self) -> None:
         self._step = 0

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tabrelay.calls.calls import Notice, Pending
 from tabrelay.errors import Busy, RelayError
-from tabrelay.peers.upstreams.handshake import CLIENT, Introduction
+from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
 from tabrelay.peers.upstreams.upstream import LISTEN, Upstream
 from tabserver.wire.control_messages import RELAY
@@ -38,7 +38,7 @@ MAX_INTRODUCTION: Final = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class UpstreamSession:
     """What a session consists of, and who depends on it."""
 
     upstream: Upstream
@@ -53,10 +53,10 @@ class Session:
         return not self.channels and not self.waiting and self.upstream.is_idle
 
 
-Make = Callable[[Introduction | None], Session]
+Make = Callable[[ClientIdentity | None], UpstreamSession]
 
 
-class Sessions:
+class UpstreamSessions:
     """A peer, as the switch sees it. `make` gives the first session when it gets None, else one for that client."""
 
     def __init__(self, server: str, make: Make, *, is_shared: bool, most: int, in_flight_limit: int) -> None:
@@ -66,8 +66,8 @@ class Sessions:
         self._most = most
         self._in_flight_limit = in_flight_limit
         self.first = make(None)
-        self._own: dict[str, Session] = {}
-        self._bound: dict[str, Session] = {}
+        self._own: dict[str, UpstreamSession] = {}
+        self._bound: dict[str, UpstreamSession] = {}
         self._sinks: dict[str, tuple[Caller, Callable[[Notice], None]]] = {}
         self._waiting: dict[Pending, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -78,7 +78,7 @@ class Sessions:
     def __len__(self) -> int:
         return 1 + len(self._own)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[UpstreamSession]:
         yield self.first
         yield from list(self._own.values())
 
@@ -149,7 +149,7 @@ class Sessions:
 
     # -- whose session ------------------------------------------------------------------------------------------------
 
-    def _for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> Session:
+    def _for(self, channel: str, caller: Caller, *, is_hello: bool = False) -> UpstreamSession:
         """A client with a session of its own in the relay stays where it is, for as long as that lasts."""
         bound = self._bound.get(channel)
         if bound is not None:
@@ -165,7 +165,7 @@ class Sessions:
                 session.channels.add(channel)
         return session
 
-    def _session(self, principal: str, introduction: Introduction) -> Session:
+    def _session(self, principal: str, introduction: ClientIdentity) -> UpstreamSession:
         key = json.dumps([principal, introduction.capabilities, introduction.client], sort_keys=True)
         found = self._own.get(key)
         if found is not None:
@@ -194,7 +194,7 @@ class Sessions:
                 self._drop(session)
         self._sweeping = self._loop.call_later(SWEEP_S, self._sweep) if self._own else None
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: UpstreamSession) -> None:
         self._own.pop(session.key, None)
         session.upstream.retire()
         task = asyncio.create_task(session.supervisor.stop())
@@ -203,7 +203,7 @@ class Sessions:
 
     # -- a session that is not there yet ------------------------------------------------------------------------------
 
-    async def _start_later(self, session: Session, pending: Pending) -> None:
+    async def _start_later(self, session: UpstreamSession, pending: Pending) -> None:
         try:
             await session.supervisor.reach()
         except RelayError as error:
@@ -215,7 +215,7 @@ class Sessions:
         except RelayError as error:
             pending.fail(error)
 
-    def _do_without(self, session: Session) -> None:
+    def _do_without(self, session: UpstreamSession) -> None:
         """Its callers share the first session from now on, and nobody else gets one for a while."""
         if session.key not in self._own:
             return
@@ -227,7 +227,7 @@ class Sessions:
         self._drop(session)
 
 
-def introduced(caller: Caller) -> Introduction | None:
+def introduced(caller: Caller) -> ClientIdentity | None:
     """What a server is told of a caller; None if there is nothing that it could be asked."""
     able = {name: caller.capabilities[name] for name in ASKABLE if isinstance(caller.capabilities.get(name), dict)}
     if not able:
@@ -237,4 +237,4 @@ def introduced(caller: Caller) -> Introduction | None:
     known: dict[str, Any] = caller.client if isinstance(caller.client, dict) else {}
     is_named = isinstance(known.get("name"), str) and isinstance(known.get("version"), str)
     client = known if is_named and len(json.dumps(known)) <= MAX_INTRODUCTION else CLIENT
-    return Introduction(client, able) if len(json.dumps(able)) <= MAX_INTRODUCTION else None
+    return ClientIdentity(client, able) if len(json.dumps(able)) <= MAX_INTRODUCTION else None

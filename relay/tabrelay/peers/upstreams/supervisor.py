@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tabrelay.errors import RelayError, ServerOffline
-from tabrelay.peers.upstreams.connection import Connection
-from tabrelay.peers.upstreams.dispatcher import Line, Streams, Transport
-from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor, first_leaf
-from tabrelay.peers.upstreams.handshake import About
-from tabrelay.peers.upstreams.retry_policy import Ladder
+from tabrelay.peers.upstreams.connection import UpstreamConnection
+from tabrelay.peers.upstreams.dispatcher import DispatcherConnection, Streams, UpstreamTransport
+from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamFault, first_leaf
+from tabrelay.peers.upstreams.handshake import ServerAbout
+from tabrelay.peers.upstreams.retry_policy import RetryPolicy
 
 log = logging.getLogger(__name__)
 
 State = Literal["connecting", "connected", "waiting", "failed", "suspended", "stopped"]
-Greet = Callable[[Connection], Awaitable[About]]
+Greet = Callable[[UpstreamConnection], Awaitable[ServerAbout]]
 
 
-class Timer(Protocol):
+class SupervisorTimer(Protocol):
     def cancel(self) -> None: ...
 
 
-CallLater = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], SupervisorTimer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Supervisor:
         self,
         name: str,
         *,
-        transport: Transport,
-        ladder: Ladder,
+        transport: UpstreamTransport,
+        ladder: RetryPolicy,
         redact: Redactor,
-        new_connection: Callable[[], Connection],
+        new_connection: Callable[[], UpstreamConnection],
         greet: Greet,
         start_s: float,
-        on_up: Callable[[Connection], None],
+        on_up: Callable[[UpstreamConnection], None],
         on_away: Callable[[], None],
         clock: Callable[[], float] | None = None,
         call_later: CallLater | None = None,
@@ -79,7 +79,7 @@ class Supervisor:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._round: asyncio.Future[None] = loop.create_future()
-        self._current: Connection | None = None
+        self._current: UpstreamConnection | None = None
         self._was_up = False
         self._opening: asyncio.Task[object] | None = None
         self._leaving = asyncio.Event()
@@ -110,7 +110,7 @@ class Supervisor:
         """By hand: whatever counted against it is forgotten, and it is connected anew."""
         self._ladder.reset()
         if self._state == "connected" and self._current is not None:
-            self._current.line.report(None, Fault("it was asked to connect anew", ends_line=True))
+            self._current.line.report(None, UpstreamFault("it was asked to connect anew", ends_line=True))
         else:
             if self._state in ("suspended", "failed"):
                 self._set("connecting")
@@ -189,7 +189,7 @@ class Supervisor:
                 return await self._attempt()
         return was_up
 
-    async def _connection(self) -> Fault | None:
+    async def _connection(self) -> UpstreamFault | None:
         connection = self._new_connection()
         line = connection.line
         async with AsyncExitStack() as stack:
@@ -214,14 +214,14 @@ class Supervisor:
                     task.cancel()
                 await asyncio.wait({greeting, leaving, ended, carrying})
 
-    async def _open(self, stack: AsyncExitStack, line: Line) -> Streams | None:
+    async def _open(self, stack: AsyncExitStack, line: DispatcherConnection) -> Streams | None:
         """None when nobody wants it any more."""
         self._opening = asyncio.current_task()
         try:
             async with asyncio.timeout(self._start_s):
                 return await stack.enter_async_context(self._transport.open(line.report))
         except TimeoutError:
-            raise LineFault(Fault(f"it could not be reached within {self._start_s:g} s", "no")) from None
+            raise ConnectionFault(UpstreamFault(f"it could not be reached within {self._start_s:g} s", "no")) from None
         except asyncio.CancelledError:
             if not self._leaving.is_set() or self._opening is None:
                 raise
@@ -230,7 +230,7 @@ class Supervisor:
         finally:
             self._opening = None
 
-    def _up(self, connection: Connection) -> None:
+    def _up(self, connection: UpstreamConnection) -> None:
         self._was_up = True
         self._current = connection
         self._ladder.connected()
@@ -246,13 +246,13 @@ class Supervisor:
             self._set("connecting")
             self._on_away()
 
-    async def _greeted(self, connection: Connection) -> About:
+    async def _greeted(self, connection: UpstreamConnection) -> ServerAbout:
         try:
             async with asyncio.timeout(self._start_s):
                 await connection.line.opened()
                 return await self._greet(connection)
         except TimeoutError:
-            raise LineFault(Fault(f"it did not answer within {self._start_s:g} s")) from None
+            raise ConnectionFault(UpstreamFault(f"it did not answer within {self._start_s:g} s")) from None
 
     async def _woken(self, delay_s: float | None = None) -> None:
         """Wait until somebody wants the server, or for this long."""
@@ -289,14 +289,14 @@ class Supervisor:
         return ServerOffline(self.absence(), retry_after_ms=3000)
 
 
-def _fault(task: asyncio.Task[Fault | None]) -> Fault | None:
+def _fault(task: asyncio.Task[UpstreamFault | None]) -> UpstreamFault | None:
     """What ended a connection, in words for people."""
     if task.cancelled():
-        return Fault("the connection was broken off")
+        return UpstreamFault("the connection was broken off")
     error = task.exception()
     if error is None:
         return task.result()
     leaf = first_leaf(error)
-    if isinstance(leaf, LineFault):
+    if isinstance(leaf, ConnectionFault):
         return leaf.fault
-    return Fault(f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__)
+    return UpstreamFault(f"{type(leaf).__name__}: {leaf}" if str(leaf) else type(leaf).__name__)

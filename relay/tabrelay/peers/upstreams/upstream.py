@@ -17,15 +17,15 @@ from mcp.shared.exceptions import MCPError
 from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.calls.trace_context import headers_for
 from tabrelay.errors import BadAnswer, BadRequest, Busy, DeadlinePassed, RelayError, ServerOffline, UpstreamGone
-from tabrelay.peers.upstreams.connection import Connection
-from tabrelay.peers.upstreams.faults import Fault, LineFault, relay_error
+from tabrelay.peers.upstreams.connection import UpstreamConnection
+from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault, relay_error
 from tabrelay.peers.upstreams.handshake import CLIENT
-from tabrelay.peers.upstreams.request_headers import Repeating
+from tabrelay.peers.upstreams.request_headers import RoutingHeaders
 from tabrelay.translation import messages
-from tabrelay.translation.parked_calls import Parking
-from tabrelay.translation.subscribers import Audience
-from tabrelay.translation.to_legacy import Live, Translator
-from tabrelay.translation.to_modern import Interpreter
+from tabrelay.translation.parked_calls import ParkedCalls
+from tabrelay.translation.subscribers import Subscribers
+from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
+from tabrelay.translation.to_modern import LegacyToModern
 from tabserver.wire import eras, jsonrpc
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -58,10 +58,10 @@ class Upstream:
         self,
         server: str,
         *,
-        parking: Parking[Live],
+        parking: ParkedCalls[LegacyCall],
         in_flight_limit: int,
         timeout_s: float | None,
-        repeating: Repeating | None,
+        repeating: RoutingHeaders | None,
         roots: list[dict[str, Any]],
         reach: Callable[[], Any],
     ) -> None:
@@ -73,16 +73,16 @@ class Upstream:
         self._repeating = repeating
         self._roots = roots
         self._reach = reach
-        self._connection: Connection | None = None
-        self._audience = Audience()
-        self._translator = Translator(self, parking)
-        self._interpreter = Interpreter(self, dict(CLIENT))
+        self._connection: UpstreamConnection | None = None
+        self._audience = Subscribers()
+        self._translator = ModernToLegacy(self, parking)
+        self._interpreter = LegacyToModern(self, dict(CLIENT))
         self._tasks: dict[Pending, asyncio.Task[None]] = {}
         self._said: set[asyncio.Task[None]] = set()
 
     # -- connections --------------------------------------------------------------------------------------------------
 
-    def up(self, connection: Connection) -> None:
+    def up(self, connection: UpstreamConnection) -> None:
         """Begin with a server that knows nothing yet of what our callers asked of it."""
         self._connection = connection
         if connection.era is Era.MODERN:
@@ -259,20 +259,20 @@ class Upstream:
     async def _reply(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         try:
             return await self._once(pending, params)
-        except LineFault as lost:
+        except ConnectionFault as lost:
             if not _may_repeat(pending, lost.fault):
                 raise relay_error(self._server, lost.fault) from None
         # One reconnect, one more try; how that one ends is the answer.
         await self._reach()
         try:
             return await self._once(pending, params)
-        except LineFault as lost:
+        except ConnectionFault as lost:
             raise relay_error(self._server, lost.fault) from None
 
     async def _once(self, pending: Pending, params: dict[str, Any] | None) -> Reply:
         connection, method = self._connection, pending.call.method
         if connection is None:
-            raise LineFault(Fault("it is not connected", delivered="no", ends_line=True))
+            raise ConnectionFault(UpstreamFault("it is not connected", delivered="no", ends_line=True))
         headers = None
         if self._repeating is not None:  # it is reached over HTTP
             headers = headers_for(params)
@@ -289,7 +289,7 @@ class Upstream:
             result = {**result, "tools": self._listed(connection, result["tools"])}
         return _written(pending, jsonrpc.result_message(pending.call.id, result))
 
-    def _listed(self, connection: Connection, tools: list[Any]) -> list[Any]:
+    def _listed(self, connection: UpstreamConnection, tools: list[Any]) -> list[Any]:
         """In the order of their names, so that the same tools are the same bytes after a reconnect."""
         if len(tools) > MOST_SORTED:
             return tools
@@ -344,7 +344,7 @@ class Upstream:
         async def say() -> None:
             try:
                 await connection.line.request(method, params)
-            except (MCPError, LineFault) as error:
+            except (MCPError, ConnectionFault) as error:
                 log.debug("%s: %s: %s", self._server, method, error)
 
         task = asyncio.create_task(say())
@@ -353,7 +353,7 @@ class Upstream:
 
     # -- what the connection tells ------------------------------------------------------------------------------------
 
-    def announced(self, connection: Connection, message: dict[str, Any]) -> None:
+    def announced(self, connection: UpstreamConnection, message: dict[str, Any]) -> None:
         if connection is self._connection:
             self._audience.announce(message)
 
@@ -368,7 +368,7 @@ class Upstream:
         return self._roots
 
 
-def _may_repeat(pending: Pending, fault: Fault) -> bool:
+def _may_repeat(pending: Pending, fault: UpstreamFault) -> bool:
     """Only what certainly did not arrive, or does no harm twice. Somebody who listens does so again by himself."""
     if pending.is_done or pending.call.method == LISTEN:
         return False

@@ -21,13 +21,13 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tabrelay.config.specs import HttpSpec
 from tabrelay.peers.upstreams.dispatcher import Report, Streams
-from tabrelay.peers.upstreams.faults import MAX_DATA, Fault, LineFault, Redactor
+from tabrelay.peers.upstreams.faults import MAX_DATA, ConnectionFault, Redactor, UpstreamFault
 from tabrelay.peers.upstreams.large_messages import (
     LARGE,
     Deposit,
     Depositing,
     Heavy,
-    Limits,
+    MessageLimits,
     Restoring,
     parse,
     small_events,
@@ -72,10 +72,12 @@ class SignIn(Protocol):
         """The server did not take it. True: there is another one now."""
 
 
-class Remote:
+class HttpTransport:
     """The transport of one spec."""
 
-    def __init__(self, spec: HttpSpec, *, limits: Limits, redact: Redactor, sign_in: SignIn | None = None) -> None:
+    def __init__(
+        self, spec: HttpSpec, *, limits: MessageLimits, redact: Redactor, sign_in: SignIn | None = None
+    ) -> None:
         self._spec = spec
         self._sign_in = sign_in
         self._limits = limits
@@ -86,7 +88,7 @@ class Remote:
     def says_whose(self) -> bool:
         return not self._is_sse
 
-    def adapt(self, fault: Fault) -> bool:
+    def adapt(self, fault: UpstreamFault) -> bool:
         if self._spec.transport != "auto" or fault.status not in OTHER_TRANSPORT:
             return False
         # The next time around it is the other one's turn again: a server may learn.
@@ -96,7 +98,7 @@ class Remote:
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
         async with (
-            Client(self._spec, report, self._redact, self._limits, self._sign_in) as client,
+            AnsweringClient(self._spec, report, self._redact, self._limits, self._sign_in) as client,
             contextlib.AsyncExitStack() as stack,
         ):
             if self._is_sse:
@@ -107,7 +109,7 @@ class Remote:
                 reading, writing = await stack.enter_async_context(transport)
             yield Restoring(reading, client.deposit), Depositing(writing, client.deposit)
 
-    async def _open_sse(self, client: Client, stack: contextlib.AsyncExitStack) -> Streams:
+    async def _open_sse(self, client: AnsweringClient, stack: contextlib.AsyncExitStack) -> Streams:
         client.answers_elsewhere = True
 
         def made(headers: object = None, timeout: object = None, auth: object = None) -> httpx2.AsyncClient:
@@ -119,14 +121,14 @@ class Remote:
                 return await stack.enter_async_context(sse_client(self._spec.url, httpx_client_factory=made))
         except TimeoutError:
             text = f"within {ENDPOINT_S:g} s it gave no address to send messages to, or one of another origin"
-            raise LineFault(Fault(text, "no", ends_line=True)) from None
+            raise ConnectionFault(UpstreamFault(text, "no", ends_line=True)) from None
 
 
-class Client(httpx2.AsyncClient):
+class AnsweringClient(httpx2.AsyncClient):
     """An HTTP client whose requests always have an answer. What went wrong is told through `report`."""
 
     def __init__(
-        self, spec: HttpSpec, report: Report, redact: Redactor, limits: Limits, sign_in: SignIn | None = None
+        self, spec: HttpSpec, report: Report, redact: Redactor, limits: MessageLimits, sign_in: SignIn | None = None
     ) -> None:
         super().__init__(
             headers=dict(spec.headers),
@@ -145,7 +147,7 @@ class Client(httpx2.AsyncClient):
         # HTTP+SSE: answers come by another stream, so nobody waits for that of a POST.
         self.answers_elsewhere = False
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> AnsweringClient:
         # The SDK's HTTP+SSE transport enters the client that it is given, which was entered already.
         return self if self._state.name == "OPENED" else await super().__aenter__()
 
@@ -158,7 +160,7 @@ class Client(httpx2.AsyncClient):
             request.extensions["timeout"] = httpx2.Timeout(ACCEPT_S).as_dict()
         ticket, text = self.deposit.claim(message) or ("", request.content)
         if text is None:
-            return self._failed(request, id if is_request else None, Fault("the request was cancelled", "no"))
+            return self._failed(request, id if is_request else None, UpstreamFault("the request was cancelled", "no"))
         try:
             response = await self._signed(_with_content(request, text) if ticket else request, options)
             if response.next_request is not None and _is_same_place(request, response.next_request):
@@ -168,7 +170,7 @@ class Client(httpx2.AsyncClient):
         except httpx2.HTTPError as error:
             return self._failed(request, id if is_request else None, self._lost(error))
         except NoToken as problem:
-            return self._failed(request, id if is_request else None, Fault(str(problem), "no", status=401))
+            return self._failed(request, id if is_request else None, UpstreamFault(str(problem), "no", status=401))
         finally:
             self.deposit.forget(ticket)
 
@@ -199,7 +201,7 @@ class Client(httpx2.AsyncClient):
                 self._report(None, self._lost(error, ends_line=True))
             raise
         except NoToken as problem:
-            self._report(None, Fault(str(problem), "no", ends_line=True, status=401))
+            self._report(None, UpstreamFault(str(problem), "no", ends_line=True, status=401))
             return httpx2.Response(401, request=request)
         if request.method == "GET" and response.is_success:
             self._listened = True
@@ -237,18 +239,18 @@ class Client(httpx2.AsyncClient):
         if not _is_answer(value):
             what = "nothing" if not content.strip() else kind or "something without a type"
             text = f"with {what} (HTTP {response.status_code}) that is no JSON-RPC response"
-            return self._failed(request, id, Fault(text, answer="bad"))
+            return self._failed(request, id, UpstreamFault(text, answer="bad"))
         if len(content) > LARGE:
             ticket, response._content = self.deposit.replace(value)
             weakref.finalize(response, self.deposit.drop_soon, ticket)
         return response
 
-    def _too_large(self) -> Fault:
+    def _too_large(self) -> UpstreamFault:
         size, values = self._limits.size, self._limits.values
         text = (
             f"its answer has more than {size:,} bytes, or more than {values:,} values, where keys and lists count twice"
         )
-        return Fault(text, answer="too_large")
+        return UpstreamFault(text, answer="too_large")
 
     def _with_small_events(self, response: httpx2.Response, id: RequestId | None) -> httpx2.Response:
         """For the SDK, which would read a large event in one callback. `id`: of the request that the stream answers."""
@@ -277,7 +279,9 @@ class Client(httpx2.AsyncClient):
         response._content = bytes(body)
         return True
 
-    async def _refused(self, response: httpx2.Response, *, is_session: bool = False, ends_line: bool = False) -> Fault:
+    async def _refused(
+        self, response: httpx2.Response, *, is_session: bool = False, ends_line: bool = False
+    ) -> UpstreamFault:
         """A status that is no success, in words, with what may help."""
         if not await self._read(response, MAX_ERROR_BODY):
             response._content = b""
@@ -292,7 +296,7 @@ class Client(httpx2.AsyncClient):
         # Servers that were restarted know the session no more. Some say so with 400.
         is_forgotten = is_session and (status == 404 or (status == 400 and "session" in body.lower()))
         return self._redact.fault(
-            Fault(
+            UpstreamFault(
                 f"the session has ended ({text})" if is_forgotten else text,
                 "no" if status in UNTOUCHED else "unknown",
                 ends_line=ends_line or is_forgotten,
@@ -300,15 +304,17 @@ class Client(httpx2.AsyncClient):
             )
         )
 
-    def _lost(self, error: httpx2.HTTPError, *, ends_line: bool = False) -> Fault:
+    def _lost(self, error: httpx2.HTTPError, *, ends_line: bool = False) -> UpstreamFault:
         is_unsent = isinstance(error, NEVER_SENT)
         text = str(error) or type(error).__name__
         if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
             scheme, host, port = self._origin
             text = f"nobody answers at {host}:{port or (443 if scheme == 'https' else 80)} ({text})"
-        return self._redact.fault(Fault(text, "no" if is_unsent else "unknown", ends_line=ends_line or is_unsent))
+        return self._redact.fault(
+            UpstreamFault(text, "no" if is_unsent else "unknown", ends_line=ends_line or is_unsent)
+        )
 
-    def _failed(self, request: httpx2.Request, id: RequestId | None, fault: Fault) -> httpx2.Response:
+    def _failed(self, request: httpx2.Request, id: RequestId | None, fault: UpstreamFault) -> httpx2.Response:
         """Tell it to whoever waits, and give the SDK what it expects of a message that needs no answer."""
         log.debug("%s: %s", self._server, fault.text)
         if id is not None or fault.ends_line:

@@ -21,10 +21,10 @@ from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_mes
 
 from tabrelay.config.specs import StdioSpec
 from tabrelay.peers.upstreams.dispatcher import Report, Streams
-from tabrelay.peers.upstreams.faults import Fault, LineFault, Redactor
-from tabrelay.peers.upstreams.large_messages import LARGE, Heavy, Limits, message_of, parse, written
+from tabrelay.peers.upstreams.faults import ConnectionFault, Redactor, UpstreamFault
+from tabrelay.peers.upstreams.large_messages import LARGE, Heavy, MessageLimits, message_of, parse, written
 from tabrelay.system import process_group
-from tabrelay.system.pipe_lines import Lines, TooLong, too_long
+from tabrelay.system.pipe_lines import LineSplitter, LineTooLong, too_long
 from tabserver.wire import jsonrpc
 
 log = logging.getLogger(__name__)
@@ -35,22 +35,22 @@ LAST_WORDS: Final = 5
 MAX_WORDS: Final = 2000
 
 
-class Child:
+class UpstreamProcess:
     """The transport of one spec. Each `open` is another process."""
 
     says_whose = False
 
-    def __init__(self, spec: StdioSpec, *, limits: Limits, redact: Redactor) -> None:
+    def __init__(self, spec: StdioSpec, *, limits: MessageLimits, redact: Redactor) -> None:
         self._spec = spec
         self._limits = limits
         self._redact = redact
 
-    def adapt(self, fault: Fault) -> bool:
+    def adapt(self, fault: UpstreamFault) -> bool:
         return False
 
     @contextlib.asynccontextmanager
     async def open(self, report: Report) -> AsyncIterator[Streams]:
-        pipes = Pipes(await self._spawn(), self._spec.name, self._limits, self._redact, report)
+        pipes = StdioTransport(await self._spawn(), self._spec.name, self._limits, self._redact, report)
         try:
             async with pipes as streams:
                 yield streams
@@ -71,19 +71,21 @@ class Child:
                 cwd=spec.cwd,
             )
         except FileNotFoundError:
-            raise LineFault(Fault(f'there is no program "{spec.command}"', "no", ends_line=True)) from None
+            raise ConnectionFault(
+                UpstreamFault(f'there is no program "{spec.command}"', "no", ends_line=True)
+            ) from None
         except (OSError, ValueError) as error:
             text = f'"{spec.command}" could not be started: {getattr(error, "strerror", None) or error}'
-            raise LineFault(Fault(text, "no", ends_line=True)) from None
+            raise ConnectionFault(UpstreamFault(text, "no", ends_line=True)) from None
         log.debug("%s: started as process %d", spec.name, process.pid)
         return process
 
 
-class Pipes:
+class StdioTransport:
     """One process and its three pipes."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, name: str, limits: Limits, redact: Redactor, report: Report
+        self, process: asyncio.subprocess.Process, name: str, limits: MessageLimits, redact: Redactor, report: Report
     ) -> None:
         self._process = process
         self._name = name
@@ -120,7 +122,7 @@ class Pipes:
 
     async def _hear(self) -> None:
         assert self._process.stdout is not None
-        lines = Lines(self._limits.size)
+        lines = LineSplitter(self._limits.size)
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             while data := await self._process.stdout.read(CHUNK):
                 for number, line in enumerate(lines.feed(data), 1):
@@ -132,12 +134,12 @@ class Pipes:
         # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
         await asyncio.wait({self._overhearing}, timeout=process_group.KILL_S)
         await process_group.becomes(lambda: self._process.returncode is not None, process_group.KILL_S)
-        self._report(None, Fault(self._farewell(), ends_line=True), self._sent)
+        self._report(None, UpstreamFault(self._farewell(), ends_line=True), self._sent)
         self._incoming.close()
 
-    async def _message(self, line: bytes | TooLong) -> SessionMessage | None:
+    async def _message(self, line: bytes | LineTooLong) -> SessionMessage | None:
         """What a line says; None if it is no message, which is said in the log and does no harm."""
-        if isinstance(line, TooLong):
+        if isinstance(line, LineTooLong):
             text = f"its answer has {line.size:,} bytes; at most {self._limits.size:,} are taken"
             self._pass_over(line, text)
             return None
@@ -156,16 +158,18 @@ class Pipes:
             log.info("%s: passed over a line that is no message: %r", self._name, shown)
             id = _answer_id(line)
             if id is not None:
-                self._report(id, Fault("its answer is not a JSON-RPC response that can be passed on", answer="bad"))
+                self._report(
+                    id, UpstreamFault("its answer is not a JSON-RPC response that can be passed on", answer="bad")
+                )
             return None
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
             self._sent.discard(message.id)
         return SessionMessage(message)
 
-    def _pass_over(self, line: TooLong, text: str) -> None:
+    def _pass_over(self, line: LineTooLong, text: str) -> None:
         log.warning("%s: passed over a line of %d bytes", self._name, line.size)
         if line.id is not None and line.is_answer:  # a question has an id of the server's own
-            self._report(json.loads(line.id), Fault(text, answer="too_large"))
+            self._report(json.loads(line.id), UpstreamFault(text, answer="too_large"))
 
     async def _speak(self) -> None:
         async with self._outgoing:
@@ -175,7 +179,7 @@ class Pipes:
             # being written just now would pass for delivered.
             await asyncio.wait({self._hearing}, timeout=4 * process_group.KILL_S)
             if not self._hearing.done():
-                self._report(None, Fault("it reads no more", ends_line=True), self._sent)
+                self._report(None, UpstreamFault("it reads no more", ends_line=True), self._sent)
 
     async def _is_heard_to_the_end(self) -> bool:
         """Write what there is to say. False: nobody reads the pipe any more; the last line was not written whole."""
@@ -197,12 +201,14 @@ class Pipes:
     async def _overhear(self) -> None:
         """What it says on stderr is for people: kept for the moment it fails, and logged."""
         assert self._process.stderr is not None
-        lines = Lines(MAX_WORDS)
+        lines = LineSplitter(MAX_WORDS)
         while data := await self._process.stderr.read(CHUNK):
             for number, line in enumerate(lines.feed(data), 1):
                 if number % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)
-                text = "…" if isinstance(line, TooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
+                text = (
+                    "…" if isinstance(line, LineTooLong) else self._redact(line.decode("utf-8", "replace"), MAX_WORDS)
+                )
                 self._words.append(text)
                 log.info("%s: %s", self._name, text)
 
