@@ -21,8 +21,8 @@ self.onconnect = async ({ ports: [port] }) => {
 const manifest = await (await fetch(`${relay}/-/manifest.json`)).json();
 const indexURL = relay + manifest.pyodide;
 const [shim, { expand }, { loadPyodide }] = await Promise.all([
-  import(`${relay}/-/shim.js`),
-  import(`${relay}/-/snapshot.js`),
+  import(`${relay}/-/worker/python_bridge.js`),
+  import(`${relay}/-/worker/snapshot.js`),
   import(`${indexURL}pyodide.mjs`),
 ]);
 const bytes = async (url) => (await fetch(url)).arrayBuffer();

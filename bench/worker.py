@@ -30,7 +30,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tabrelay-bench-") as folder:
         archive = Path(folder) / "tabserver.zip"
         archive.write_bytes(assets.tabserver.body)
-        shim = ROOT / "browser_pkg" / "tabserver" / "js" / "shim.js"
+        shim = ROOT / "browser_pkg" / "tabserver" / "js" / "worker" / "python_bridge.js"
         files = [ROOT / "bench" / "worker.mjs", assets.pyodide, archive, shim]
         subprocess.run([node, *map(str, files), str(args.calls), str(args.bytes), args.profile or ""], check=True)
 

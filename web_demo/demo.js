@@ -7,7 +7,7 @@
 
 import { clientPanel } from "/-/page/clients.js";
 import { byId, setText } from "/-/page/element.js";
-import { askRelay } from "/-/pairing.js";
+import { askRelay } from "/-/client/redeem_code.js";
 import { calls } from "./calls.js";
 import { catalogue } from "./catalogue.js";
 import { line } from "./line.js";

@@ -52,7 +52,7 @@ async function bytes(path) {
 /**
  * Most of the memory is zero. Kept are the stretches that are not, in 4 kB pages, after a table of where they belong; all
  * numbers are 32 bits, least byte first: length of the whole, number of stretches, and for each its offset and its length.
- * js/snapshot.js reads it.
+ * js/worker/snapshot.js reads it.
  */
 function sparse(whole) {
   const stretches = [];

@@ -1,4 +1,4 @@
-// Plays steps to js/express.js, by way of the worker's shim, and prints what it did. Python's part is what the steps say.
+// Plays steps to js/worker/granted_calls.js, by way of the worker's shim, and prints what it did. Python's part is what the steps say.
 //
 //   ["frame", text]            the relay sends; Python's answer is `python` of the moment
 //   ["python", {…}]            from now on: `taken`, `grant` (port 0 is the worker itself), `turn`, `run`, `asks`, `revokes`
@@ -12,7 +12,7 @@
 //   ["clock", ms]              time passes, and no timer rings
 //   ["close"]                  the socket is gone
 import { readFileSync } from "node:fs";
-import { allow, listen, openSocket, poster, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+import { allow, listen, openSocket, poster, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 const steps = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const memory = new ArrayBuffer(1 << 20);

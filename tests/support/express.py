@@ -1,4 +1,4 @@
-"""What js/express.js does, in Python: for scenes that are played without a browser."""
+"""What js/worker/granted_calls.js does, in Python: for scenes that are played without a browser."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _served(grant: Grant, channel: str, id: RequestId, text: str) -> str:
 
 
 def _like(event: Event) -> Like | None:
-    """See js/plain.js."""
+    """See js/worker/plain_calls.js."""
     if not isinstance(event, Received) or not isinstance(event.caller, Caller) or event.again:
         return None
     try:

@@ -1,7 +1,7 @@
 // What pages and workers do in proof.js and shim.js, without a browser: see tests/tabserver/test_proof_js.py.
 
 import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
-import { openSocket, prove as proveInWorker, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+import { openSocket, prove as proveInWorker, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 const [what, relay, token] = process.argv.slice(2);
 

@@ -1,7 +1,7 @@
 // What Python is told of frames that come, by way of a slate of 16 bytes: {frames: [text, …]} in a file, a list of
 // [what it is told, what is on the slate] out. After the first frame the memory is another one.
 import { readFileSync } from "node:fs";
-import { openSocket, useSlate } from "../../browser_pkg/tabserver/js/shim.js";
+import { openSocket, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 let memory = new ArrayBuffer(16);
 let released = 0;

@@ -17,7 +17,7 @@ from tabserver.schema import size_caps
 from tabserver.schema.shapes import SchemaError
 from tabserver.tabs.offers import check_prompt, check_resource, check_tool
 
-JS = Path(size_caps.__file__).parent / "js" / "offers.js"
+JS = Path(size_caps.__file__).parent / "js" / "client" / "offers.js"
 
 
 def nested(levels: int) -> dict[str, Any]:

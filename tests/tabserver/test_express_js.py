@@ -1,4 +1,4 @@
-"""js/express.js: it carries out what was granted, and nothing else."""
+"""js/worker/granted_calls.js: it carries out what was granted, and nothing else."""
 
 from __future__ import annotations
 
@@ -107,7 +107,9 @@ async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
 
 def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> None:
     """Both sides have these bounds written down."""
-    source = (Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js" / "express.js").read_text()
+    source = (
+        Path(__file__).parents[2] / "browser_pkg" / "tabserver" / "js" / "worker" / "granted_calls.js"
+    ).read_text()
     found = re.findall(r"^const (LONGEST|MOST_BEHIND|MOST_LETTERS) = ([0-9 *]+);", source, re.MULTILINE)
     bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
     around = 1024  # header and envelope; channel and id are at most 256 letters

@@ -13,7 +13,7 @@ from tabserver.tabs.presence import MAX_TITLE, MAX_URL, MOST_DEPARTED, MOST_OFFE
 from tabserver.wire.control_messages import MAX_TAB_ID
 from tests.support.port import FakePort
 
-JS = Path(presence.__file__).parent / "js" / "tab.js"
+JS = Path(presence.__file__).parent / "js" / "client" / "tab_identity.js"
 
 
 def hub() -> Hub:

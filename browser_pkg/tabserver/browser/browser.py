@@ -28,7 +28,7 @@ _DRAINING: Final = 503  # how a relay that is about to restart answers
 
 
 class Shim(Protocol):
-    """js/shim.js."""
+    """js/worker/python_bridge.js."""
 
     def useSlate(self, memory: Any) -> None: ...
     def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...

@@ -8,8 +8,8 @@
  * A page on another origin gets this file through `tabrelay.js`. Only the names that pages use; what each of them is, says client.d.ts.
  */
 
-export { connect, Connection } from "./connection.js";
-export { McpError, ResourceNotFound } from "./errors.js";
-export { pair } from "./pairing.js";
-export { InputRequired } from "./questions.js";
-export { toResult } from "./result.js";
+export { connect, Connection } from "./client/connection.js";
+export { McpError, ResourceNotFound } from "./client/errors.js";
+export { pair } from "./client/redeem_code.js";
+export { InputRequired } from "./client/client_requests.js";
+export { toResult } from "./client/results.js";

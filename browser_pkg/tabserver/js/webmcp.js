@@ -10,14 +10,14 @@
  * browser's `executeTool` loses the text of errors. Tools that were registered earlier are found too.
  *
  * A classic script, because those run at once and in order, that also works as a module: it exports nothing, and imports
- * the rest when it runs. It only watches what is registered; `modelcontext.js` offers it.
+ * the rest when it runs. It only watches what is registered; `webmcp/model_context.js` offers it.
  */
 
 (() => {
   /**
-   * @typedef {import("./modelcontext.js").Held} Held
-   * @typedef {import("./modelcontext.js").ModelContext} ModelContext
-   * @typedef {typeof import("./modelcontext.js")} Adapter
+   * @typedef {import("./webmcp/model_context.js").Held} Held
+   * @typedef {import("./webmcp/model_context.js").ModelContext} ModelContext
+   * @typedef {typeof import("./webmcp/model_context.js")} Adapter
    * @typedef {typeof import("./client.js")} Client
    * @typedef {typeof import("./tabrelay.js")} Loader
    */
@@ -45,7 +45,7 @@
   async function connect(found) {
     const { load, RELAY } = /** @type {Loader} */ (await import(loader.href));
     const [client, adapter] = /** @type {[Client, Adapter]} */ (
-      await Promise.all([load("client.js"), load("modelcontext.js")])
+      await Promise.all([load("client.js"), load("webmcp/model_context.js")])
     );
     const isHosted = loader.origin === location.origin && RELAY !== location.origin;
     const file = worker ?? (isHosted ? loader : undefined);

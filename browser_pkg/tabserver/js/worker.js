@@ -6,13 +6,13 @@
  * origin hosts (`tabrelay.js`), which imports this one and then repeats the `connect` events that came before it. It knows
  * nothing of MCP, tools or sockets.
  *
- * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
- * @import { Port } from "./pipe.js"
+ * @import { BootMessage, FromPage, FromWorker } from "./port_messages.js"
+ * @import { Port } from "./client/broadcast_port.js"
  */
 
-import { boot, lastLine } from "./boot.js";
-import { answerKnocks } from "./pipe.js";
-import * as shim from "./shim.js";
+import { boot, lastLine } from "./worker/boot.js";
+import { answerKnocks } from "./client/broadcast_port.js";
+import * as shim from "./worker/python_bridge.js";
 
 const scope = /** @type {SharedWorkerGlobalScope | DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const relay = new URL("/", import.meta.url).href;

@@ -1,6 +1,6 @@
 """How much a page may say of what it offers: the relay would leave out what is more, and nobody would see why. Pure.
 
-The same numbers are the defaults of the relay's settings, and stand in js/offers.js; a test compares them.
+The same numbers are the defaults of the relay's settings, and stand in js/client/offers.js; a test compares them.
 """
 
 from __future__ import annotations

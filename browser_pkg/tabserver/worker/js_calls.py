@@ -2,7 +2,7 @@
 
 Python is slow to wake up: a call that comes alone costs several times what it costs in a crowd. What Python would
 decide is known as long as nothing has changed: the same caller, wishing for nothing, calls the same tool. So a plain
-call is a *grant* for those that differ from it in nothing but their arguments. `js/express.js` sends such a call to its
+call is a *grant* for those that differ from it in nothing but their arguments. `js/worker/granted_calls.js` sends such a call to its
 tab and the tab's answer to the relay, and Python is told of many at once, a little later. Whatever changes takes all
 grants back, and calls come by the lane again.
 
@@ -41,7 +41,7 @@ _decode: Final = json.JSONDecoder().raw_decode
 
 
 class JsCallPort(Protocol):
-    """js/shim.js."""
+    """js/worker/python_bridge.js."""
 
     def revoke(self) -> None:
         """Carry out nothing more."""

@@ -13,7 +13,8 @@ from tabrelay.calls.proof import ROUTE as PROVE
 # Shared with every origin, as any page that imports the worker needs them and they hold nothing of the user's.
 _SHARED: Final = re.compile(
     r"/-/(healthz|manifest\.json|(retry/[0-9]{1,9}/)?"
-    r"((assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|[A-Za-z0-9_.-]+\.(m?js|d\.ts|map)))"
+    r"((assets|pyodide|pyscript|micropython)/.+|tabserver\.zip|tabrelay\.tgz|"
+    r"((client|schema|webmcp|worker)/)?[A-Za-z0-9_.-]+\.(m?js|d\.ts|map)))"
 )
 # `/notes/mcp` is `/notes`: some clients put it behind every address that lacks it.
 MCP: Final = "mcp"

@@ -47,6 +47,7 @@ MIMES = {
     ".zip": "application/zip",
 }
 LOADER = "tabrelay.js"
+SCRIPT_FOLDERS = ("client", "schema", "webmcp", "worker")  # of the JavaScript modules below `js`
 DEFAULT_RELAY = "http://127.0.0.1:4747"  # as the loader has it in the source tree
 COMPRESSIBLE = {".css", ".html", ".js", ".json", ".map", ".md", ".mjs", ".py", ".svg", ".toml", ".ts", ".txt"}
 MAX_GZIP_HERE = 2 * 1024 * 1024  # larger files are compressed when the assets are made, or go out as they are
@@ -245,7 +246,7 @@ class Assets:
             return replace(self.tabserver, immutable=False)
         if path == "tabrelay.tgz":
             return self._package
-        return self._js.get(path) if not rest else None
+        return self._js.get(path) if not rest or first in SCRIPT_FOLDERS else None
 
     def loader(self, relay: str) -> Asset | None:
         """The loader that apps host, for the relay at this address."""

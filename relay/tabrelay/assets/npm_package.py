@@ -9,13 +9,14 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import posixpath
 import re
 import tarfile
 from pathlib import Path
 
 ENTRY = "client.js"
 BUILD = "build.js"
-_IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["']\./([^"']+\.js)["'];""", re.MULTILINE)
+_IMPORT = re.compile(r"""^(?:import|export)\b[^;]*?["'](\.{1,2}/[^"']+\.js)["'];""", re.MULTILINE)
 
 
 def make_package(folder: Path, version: str, build: str) -> bytes:
@@ -50,5 +51,10 @@ def closure(folder: Path, entry: str) -> set[str]:
     ahead = {entry}
     while ahead:
         found |= ahead
-        ahead = {name for module in ahead for name in _IMPORT.findall((folder / module).read_text())} - found
+        ahead = {name for module in ahead for name in _imported(folder, module)} - found
     return found
+
+
+def _imported(folder: Path, module: str) -> set[str]:
+    names = _IMPORT.findall((folder / module).read_text())
+    return {posixpath.normpath(posixpath.join(posixpath.dirname(module), name)) for name in names}

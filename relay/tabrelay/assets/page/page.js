@@ -5,7 +5,7 @@
  * It serves no tools and holds no link; the demo and other pages do that.
  */
 
-import { askRelay, isPaired, pair, TOKEN_KEY } from "/-/pairing.js";
+import { askRelay, isPaired, pair, TOKEN_KEY } from "/-/client/redeem_code.js";
 import { Unproven } from "/-/proof.js";
 import { callsPanel } from "./calls.js";
 import { command, sibling, startCommand } from "./clients.js";

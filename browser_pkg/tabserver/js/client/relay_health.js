@@ -1,7 +1,7 @@
 /**
  * The relay, as the window asks after it: before there is a worker, and so that the browser has a window to ask in.
  *
- * @import { Why } from "./client.js"
+ * @import { Why } from "../client.js"
  */
 
 const HEALTH_TIMEOUT_MS = 5_000;

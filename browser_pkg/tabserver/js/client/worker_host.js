@@ -1,16 +1,16 @@
 /**
  * Where the worker runs, and this page's way to it: a shared worker or, where there is none or it does not get through to
- * the relay, a worker in one of the tabs (`election.js`).
+ * the relay, a worker in one of the tabs (`client/elected_worker.js`).
  *
  * It starts what is to run, finds out when it ends, and decides between the two. What is said over the way is passed on.
  *
- * @import { FromPage, FromWorker } from "./ports.js"
- * @import { Port } from "./pipe.js"
+ * @import { FromPage, FromWorker } from "../port_messages.js"
+ * @import { Port } from "./broadcast_port.js"
  */
 
-import { Candidate } from "./election.js";
-import { startShared } from "./spawn.js";
-import { whenFree } from "./wait.js";
+import { Candidate } from "./elected_worker.js";
+import { startShared } from "./shared_worker.js";
+import { whenFree } from "./locks.js";
 
 const SILENCE_MS = 20_000;
 // So often must the worker have found no relay while this page did: a relay that was just started is found the next time.

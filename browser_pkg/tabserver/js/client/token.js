@@ -5,14 +5,14 @@
  * The worker gets a key that may serve and nothing else. No token is kept or passed on, but for one of an authorization
  * server, which is sent over https only.
  *
- * @import { Pairing } from "./client.js"
- * @import { Key } from "./proof.js"
+ * @import { Pairing } from "../client.js"
+ * @import { Key } from "../proof.js"
  */
 
-import { askToPair } from "./asking.js";
-import { dropKeys, findKeys } from "./keystore.js";
-import { pair, tokenKey } from "./pairing.js";
-import { isAccessToken, keyOf, keysFrom, prove, Unproven } from "./proof.js";
+import { askToPair } from "./request_pairing.js";
+import { dropKeys, findKeys } from "./key_store.js";
+import { pair, tokenKey } from "./redeem_code.js";
+import { isAccessToken, keyOf, keysFrom, prove, Unproven } from "../proof.js";
 
 const PROOF_TIMEOUT_MS = 10_000;
 

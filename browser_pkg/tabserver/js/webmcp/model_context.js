@@ -4,7 +4,7 @@
  * It takes the API in the shapes that browsers, drafts and polyfills have given it: input schemas as objects or as JSON
  * text, arguments as either, with and without events. Who registers what, and when, is watched by `webmcp.js`.
  *
- * @import { CallContext, Connection, ToolDefinition } from "./client.js"
+ * @import { CallContext, Connection, ToolDefinition } from "../client.js"
  */
 
 const POLL_MS = 2_000;

@@ -3,14 +3,14 @@
  *
  * The worker gets to know plain data, without the functions. Whether a call may run here is decided there.
  *
- * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "./client.js"
- * @import { CallMessage, OfferKind, Offers as Offered } from "./ports.js"
+ * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "../client.js"
+ * @import { CallMessage, OfferKind, Offers as Offered } from "../port_messages.js"
  */
 
 import { invalidParams, ResourceNotFound } from "./errors.js";
-import { isInputRequired } from "./questions.js";
-import { isPending, plain, resultOf, toCompletion, toContents, toMessages } from "./result.js";
-import { check } from "./schema.js";
+import { isInputRequired } from "./client_requests.js";
+import { isPending, plain, resultOf, toCompletion, toContents, toMessages } from "./results.js";
+import { check } from "../schema/validate.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 // As in caps.py: the relay leaves out what is more, and nobody would see why.

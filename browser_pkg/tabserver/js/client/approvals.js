@@ -4,11 +4,11 @@
  * Whether one is asked, and how long it waits, is decided in the worker. A question that nobody waits for any more goes
  * away by itself.
  *
- * @import { Approval, Decision } from "./client.js"
- * @import { ApproveMessage } from "./ports.js"
+ * @import { Approval, Decision } from "../client.js"
+ * @import { ApproveMessage } from "../port_messages.js"
  */
 
-import { showDialog } from "./dialog.js";
+import { showDialog } from "./approval_dialog.js";
 
 /** @typedef {{ message: ApproveMessage, decide: (decision: Decision) => void, over: AbortController }} Question */
 

@@ -6,10 +6,10 @@
  * are let pass. Python tools are checked in Python, with the same words.
  */
 
-import { fitsAtAGlance } from "./glance.js";
-import { isSame, kindOf, label, show, at } from "./words.js";
+import { fitsAtAGlance } from "./quick_check.js";
+import { isSame, kindOf, label, show, at } from "./describe.js";
 
-/** @typedef {import("./words.js").Schema} Schema */
+/** @typedef {import("./describe.js").Schema} Schema */
 
 // References that lead in a circle, and values that nest without end, have an end here.
 const DEEPEST = 128;

@@ -5,7 +5,7 @@
  * change its look, and everything that others say stands in it as text. Only a person's own click or key decides, and not
  * in the moment that it appears. Escape refuses. What is asked, and what follows, is not known here.
  *
- * @import { Decision } from "./client.js"
+ * @import { Decision } from "../client.js"
  * @typedef {{ title: string, text: string[], lasting: string, details: string }} Dialog
  */
 

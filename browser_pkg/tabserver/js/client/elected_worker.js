@@ -6,7 +6,7 @@
  * anew: this file only sees to it that at most one of them leads. It knows nothing of what is said.
  */
 
-import { knock } from "./pipe.js";
+import { knock } from "./broadcast_port.js";
 
 /** @implements {Pick<MessagePort, "postMessage" | "onmessage" | "close">} */
 export class Candidate {

@@ -5,10 +5,10 @@
  *
  * It knows nothing of what Python is wanted for.
  *
- * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "./ports.js"
+ * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "../port_messages.js"
  */
 
-import { Meter } from "./meter.js";
+import { Meter } from "./download_progress.js";
 import { expand } from "./snapshot.js";
 
 /** How long a start may stand still before the next way is tried, or given up. */

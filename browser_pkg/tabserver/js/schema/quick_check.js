@@ -1,9 +1,9 @@
 /**
  * Does a value certainly fit a schema? What most tools ask of their arguments is seen at a glance, and no list of faults is
- * made. It knows few keywords and says no to all others: then `schema.js` finds out, and has the words for it.
+ * made. It knows few keywords and says no to all others: then `schema/validate.js` finds out, and has the words for it.
  */
 
-/** @typedef {import("./words.js").Schema} Schema */
+/** @typedef {import("./describe.js").Schema} Schema */
 
 /**
  * @param {Schema | boolean} schema without references that lead in a circle: it follows none

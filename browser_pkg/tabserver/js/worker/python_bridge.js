@@ -5,14 +5,14 @@
  * until then: see express.js. It is a real file because the worker's content security policy forbids
  * `eval`; and it splits and serialises here because a string crosses into Python cheaper than an object does.
  *
- * @import { Books } from "./express.js"
- * @import { Port } from "./pipe.js"
- * @import { FromPage, Memory } from "./ports.js"
+ * @import { Books } from "./granted_calls.js"
+ * @import { Port } from "../client/broadcast_port.js"
+ * @import { FromPage, Memory } from "../port_messages.js"
  */
 
-import { Express } from "./express.js";
-import { isPlainResult } from "./plain.js";
-import { isAccessToken, keyOf, keysFrom, prove as proveWith, reach, Unproven } from "./proof.js";
+import { Express } from "./granted_calls.js";
+import { isPlainResult } from "./plain_calls.js";
+import { isAccessToken, keyOf, keysFrom, prove as proveWith, reach, Unproven } from "../proof.js";
 
 /** Python's memory for texts: see slate.py. @type {Memory} */
 let slate;
@@ -104,7 +104,7 @@ export function poster(port, asText) {
   };
 }
 
-/** The key that a page gave last, by its id. @type {import("./proof.js").Key | undefined} */
+/** The key that a page gave last, by its id. @type {import("../proof.js").Key | undefined} */
 let pageKey;
 
 /**

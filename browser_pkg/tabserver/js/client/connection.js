@@ -6,22 +6,22 @@
  *
  * @import {
  *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
- * } from "./client.js"
- * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "./ports.js"
- * @import { Life } from "./tab.js"
+ * } from "../client.js"
+ * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../port_messages.js"
+ * @import { Life } from "./tab_identity.js"
  */
 
 import { Approvals } from "./approvals.js";
-import { BUILD } from "./build.js";
-import { Calls } from "./calls.js";
-import { Credential } from "./credential.js";
+import { BUILD } from "../build.js";
+import { Calls } from "./running_calls.js";
+import { Credential } from "./token.js";
 import { describe } from "./errors.js";
-import { Host } from "./host.js";
+import { Host } from "./worker_host.js";
 import { Offers } from "./offers.js";
-import { askHealth, whyUnreachable } from "./relay.js";
-import { workerAddress } from "./spawn.js";
-import { beginLife, browserId, claimTab, tabInfo, watchTab } from "./tab.js";
-import { pause } from "./wait.js";
+import { askHealth, whyUnreachable } from "./relay_health.js";
+import { workerAddress } from "./shared_worker.js";
+import { beginLife, browserId, claimTab, tabInfo, watchTab } from "./tab_identity.js";
+import { pause } from "./locks.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
 /** The pauses before a worker that failed to start is started again although the relay answers. */

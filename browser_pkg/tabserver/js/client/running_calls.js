@@ -2,13 +2,13 @@
  * The calls that run in this tab: what they say, what they ask, and one end for each. It gets messages and posts messages;
  * where the port leads, and whether there is one, is the connection's business.
  *
- * @import { CallContext } from "./client.js"
- * @import { AnswerMessage, CallMessage, FromPage } from "./ports.js"
+ * @import { CallContext } from "../client.js"
+ * @import { AnswerMessage, CallMessage, FromPage } from "../port_messages.js"
  */
 
 import { describe, McpError } from "./errors.js";
-import { isInputRequired, questions, toRequired } from "./questions.js";
-import { isPending, plain } from "./result.js";
+import { isInputRequired, questions, toRequired } from "./client_requests.js";
+import { isPending, plain } from "./results.js";
 
 /**
  * Runs what a call is for, and gives the result that MCP wants for it.

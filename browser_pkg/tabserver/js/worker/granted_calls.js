@@ -8,11 +8,11 @@
  * What was carried out is told to Python a little later, for many calls at once, but always before Python hears or says
  * anything else: until then nobody can see that its books are behind.
  *
- * @import { Port } from "./pipe.js"
- * @import { Opening, Pattern } from "./plain.js"
+ * @import { Port } from "../client/broadcast_port.js"
+ * @import { Opening, Pattern } from "./plain_calls.js"
  */
 
-import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain.js";
+import { argumentsOf, isPlainResult, patternOf, readOpening } from "./plain_calls.js";
 
 /** Letters of an answer; longer ones may have to be sliced, which the link does. */
 const LONGEST = 48 * 1024;
@@ -26,7 +26,7 @@ const MOST_LETTERS = 256 * 1024;
 const FRESH_MS = 100;
 
 /**
- * What Python counts. Texts come as `shim.js` writes them.
+ * What Python counts. Texts come as `worker/python_bridge.js` writes them.
  * @typedef {object} Books
  * @property {(entries: string | number) => number} book gives the number that the next answer may have (0: ask)
  * @property {(grant: number, given: string | number) => string | undefined} run

@@ -3,14 +3,14 @@
  * in the relay's terminal or on its page. The token's keys are then kept in this origin's storage; the relay takes them
  * from this origin and for this server only.
  *
- * @import { Pairing } from "./client.js"
- * @import { Keys } from "./proof.js"
+ * @import { Pairing } from "../client.js"
+ * @import { Keys } from "../proof.js"
  */
 
-import { findKeys, keepKeys } from "./keystore.js";
-import { tokenKey } from "./pairing.js";
-import { showPanel } from "./panel.js";
-import { pause } from "./wait.js";
+import { findKeys, keepKeys } from "./key_store.js";
+import { tokenKey } from "./redeem_code.js";
+import { showPanel } from "./corner_panel.js";
+import { pause } from "./locks.js";
 
 const ANSWER_MS = 30_000; // the relay answers after 20 s at the latest
 const BREATH_MS = 1_000;

@@ -4,10 +4,10 @@
  * localStorage has a mark for each, `key ID`, which tells the other tabs of a change. A browser that can't store a
  * CryptoKey keeps the key itself there instead, `raw KEY`. A token of an earlier version is replaced by its keys.
  *
- * @import { Keys } from "./proof.js"
+ * @import { Keys } from "../proof.js"
  */
 
-import { decode, encode, keyOf, keysFrom } from "./proof.js";
+import { decode, encode, keyOf, keysFrom } from "../proof.js";
 
 const DATABASE = "tabrelay";
 const STORE = "keys";

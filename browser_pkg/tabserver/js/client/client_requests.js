@@ -2,11 +2,11 @@
  * What a call may ask its client: forms, addresses, the model, the folders. Questions become MCP requests here and
  * answers plain values; how they travel is `ask`'s business.
  *
- * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "./client.js"
+ * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "../client.js"
  */
 
-import { plain, toMessage } from "./result.js";
-import { check } from "./schema.js";
+import { plain, toMessage } from "./results.js";
+import { check } from "../schema/validate.js";
 
 const MAX_TOKENS = 1024;
 const ACTIONS = ["accept", "decline", "cancel"];

@@ -2,13 +2,13 @@
  * Pairing of the relay's own pages: a one-time code in the address bar becomes keys in this origin's storage. And requests
  * of these pages, with a proof of the page's key.
  *
- * The relay takes them from this origin only, and for no call. Pages of other origins ask: see `asking.js`.
+ * The relay takes them from this origin only, and for no call. Pages of other origins ask: see `client/request_pairing.js`.
  *
- * @import { Keys } from "./proof.js"
+ * @import { Keys } from "../proof.js"
  */
 
-import { findKeys, keepKeys } from "./keystore.js";
-import { prove } from "./proof.js";
+import { findKeys, keepKeys } from "./key_store.js";
+import { prove } from "../proof.js";
 
 export const TOKEN_KEY = "tabrelay.token";
 

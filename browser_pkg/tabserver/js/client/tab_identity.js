@@ -2,10 +2,10 @@
  * This tab: what it is called, what it looks like, and what becomes of it. It knows the browser's page, and nothing of
  * workers and tools.
  *
- * @import { TabInfo } from "./ports.js"
+ * @import { TabInfo } from "../port_messages.js"
  */
 
-import { hold } from "./wait.js";
+import { hold } from "./locks.js";
 
 const TAB_KEY = "tabrelay.tab";
 // Characters; the worker and the relay take no longer id (MAX_TAB_ID in wire/notes.py).
