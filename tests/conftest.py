@@ -1,3 +1,3 @@
 """For the whole suite."""
 
-pytest_plugins = ["tests.canary", "tests.order"]
+pytest_plugins = ["tests.canary", "tests.order", "tests.support.relay_pair"]

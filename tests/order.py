@@ -21,11 +21,11 @@ LONGEST: Final = (
     "conformance/test_bridge.py",
     "conformance/test_eras.py",
     "e2e/test_liveness.py",
-    "relay/test_fuzz.py",
+    "behaviour/test_random_requests.py",
     "test_wheel.py",
 )
 # Rooms whose tests start browsers and programs; after them come those of small change.
-SLOW_ROOMS: Final = ("e2e", "conformance", "clients", "browsers", "upstreams", "bridge", "acp", "backplane")
+SLOW_ROOMS: Final = ("e2e", "conformance", "behaviour", "browsers", "peers", "bridge", "acp", "bus", "server", "faces")
 
 
 @pytest.hookimpl(optionalhook=True)

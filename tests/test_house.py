@@ -116,16 +116,16 @@ def test_no_relay_of_a_test_goes_unheard() -> None:
     tests = ROOT / "tests"
     found = {path.relative_to(tests).as_posix() for path in modules(tests, "*.py") if starts.search(path.read_text())}
     assert found == {
-        "backplane/test_workers.py",  # what refuses to start
-        "bridge/test_call.py",  # only other verbs of the command
-        "relay/test_census.py",  # who gets through the gate; nothing behind it answers
-        "relay/test_cli.py",  # with a Wiretap
+        "server/test_workers.py",  # what refuses to start
+        "cli/test_call.py",  # only other verbs of the command
+        "behaviour/test_route_access.py",  # who gets through the gate; nothing behind it answers
+        "cli/test_main.py",  # with a Wiretap
         "support/demo.py",  # Demo, with a Wiretap
         "support/measured_relay.py",  # CPU time is measured; the recorder would take most of it
         "support/hook/sitecustomize.py",  # the tap itself
         "support/program.py",  # the verbs stdio and acp, which are no relays
         "support/relay.py",  # RunningRelay, with a Recorder
-        "upstreams/test_reloading.py",  # with a Wiretap
+        "server/test_config_reload.py",  # with a Wiretap
     }
 
 

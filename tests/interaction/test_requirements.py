@@ -14,10 +14,10 @@ TESTS = Path(__file__).parents[1]
 # The files that try what a client sees. A test there without a requirement is one that nobody asked for.
 CLIENT_FACING = (
     *(f"relay/test_{name}.py" for name in ("modern", "handshake", "resumable", "sessions", "sse", "mirrors", "recall")),
-    "relay/test_fuzz.py",
-    "relay/test_raw.py",
-    "clients/test_clients.py",
-    "clients/test_errors.py",
+    "behaviour/test_random_requests.py",
+    "behaviour/test_raw_requests.py",
+    "behaviour/clients/test_clients.py",
+    "behaviour/clients/test_errors.py",
     "conformance/test_conformance.py",
 )
 

@@ -10,12 +10,12 @@ MUTATIONS: Final = (
     Mutation(
         "half-open: the watchdog is shorter than the grace",
         "return 4.0 * heartbeat_s",
-        "tests/tabserver/test_half_open.py -k outage",
+        "tests/transport/test_connection.py -k outage",
     ),
     Mutation(
         "half-open: the worker knows the heartbeat of its relay",
         "if not self._limits.watchdog_s and False:",
-        "tests/tabserver/test_half_open.py",
+        "tests/transport/test_connection.py",
     ),
     Mutation(
         "stalls: a timer that another one has ended is not handled",
@@ -34,7 +34,7 @@ MUTATIONS: Final = (
         "self._looks_left = 1",
         "tests/wire/test_link.py",
     ),
-    Mutation("calls that JavaScript carries out: more than was said", "", "tests/tabserver/test_express.py", lines=2),
+    Mutation("calls that JavaScript carries out: more than was said", "", "tests/worker/test_js_calls.py", lines=2),
     Mutation(
         "stalls: a close has room where nothing else has",
         "if (count >= limits.replay_messages or all_size > limits.replay_bytes):",
@@ -43,7 +43,7 @@ MUTATIONS: Final = (
     Mutation(
         "calls that JavaScript carries out: room to keep answers",
         "return self.last + 1",
-        "tests/tabserver/test_express.py",
+        "tests/worker/test_js_calls.py",
     ),
     Mutation(
         "the length of a header, in the sender",
@@ -51,7 +51,7 @@ MUTATIONS: Final = (
         "tests/wire/test_refused_frames.py::test_a_header_that_the_other_end_would_refuse_is_not_sent",
         lines=2,
     ),
-    Mutation("the length of an id, where messages enter", "return True", "tests/relay/test_hostile_text.py"),
+    Mutation("the length of an id, where messages enter", "return True", "tests/behaviour/test_hostile_text.py"),
     Mutation(
         "strings of a frame header: brackets inside them are no depth",
         'return text.count("[") + text.count("{") > MAX_DEPTH',
@@ -65,16 +65,16 @@ MUTATIONS: Final = (
     Mutation(
         "half of a surrogate pair in a header",
         'if ("\\\\u" in header or not header.isascii()) and False:',
-        "tests/relay/test_hostile_text.py",
+        "tests/behaviour/test_hostile_text.py",
     ),
     Mutation(
         "bytes of wide letters",
         "return len(payload), 1",
-        "tests/relay/test_bombs.py::test_a_letter_that_widens_all_the_others_is_paid_for",
+        "tests/behaviour/test_memory_attacks.py::test_a_letter_that_widens_all_the_others_is_paid_for",
     ),
     Mutation(
         "unfinished messages of all links",
         "if False:",
-        "tests/relay/test_flood.py::test_messages_that_are_never_finished_have_a_limit_over_all_links",
+        "tests/behaviour/test_floods.py::test_messages_that_are_never_finished_have_a_limit_over_all_links",
     ),
 )

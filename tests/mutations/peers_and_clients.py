@@ -10,165 +10,171 @@ MUTATIONS: Final = (
     Mutation(
         "memory: a writer that is done does not refer to itself",
         "pass  # a reference cycle",
-        "tests/relay/test_garbage.py -k socket",
+        "tests/behaviour/test_freed_memory.py -k socket",
     ),
     Mutation(
         "take-over: the holder of a name is looked up at the hello",
         "if refusal is not None and False:\n    self._refuse_greeting(socket, refusal)",
-        "tests/relay/test_reserved_names.py",
+        "tests/behaviour/test_reserved_names.py",
         lines=2,
     ),
     Mutation(
         "take-over: a name is kept during the grace",
         "if peer.is_reserved and False:",
-        "tests/relay/test_reserved_names.py",
+        "tests/behaviour/test_reserved_names.py",
     ),
     Mutation(
         "another program on the port: a socket begins with a signature",
         "pass  # P6: before the worker says anything",
-        "tests/relay/test_proof.py::test_a_socket_that_was_opened_with_a_proof_begins_with_the_relays_signature",
+        "tests/calls/test_proof.py::test_a_socket_that_was_opened_with_a_proof_begins_with_the_relays_signature",
     ),
     Mutation(
         "a result of a call that a browser does not own",
         'roster=self._rosters.setdefault("", Roster()),',
-        "tests/relay/test_drift.py::test_a_result_for_another_servers_call_is_ignored tests/relay/test_tab.py::test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored",
+        "tests/routing/test_tool_drift.py::test_a_result_for_another_servers_call_is_ignored tests/peers/browsers/test_peer.py::test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored",
     ),
     Mutation(
         "a stolen sid",
         "if known is not None or (None,) == (",
-        "tests/relay/test_drift.py::test_a_stolen_session_id_resumes_nothing",
+        "tests/routing/test_tool_drift.py::test_a_stolen_session_id_resumes_nothing",
     ),
     Mutation(
         "a name that another page holds",
         "if not isinstance(peer, TabPeer | SocketPeer | RemotePeer) or True:",
-        "tests/relay/test_tab.py::test_a_name_held_by_another_principal_is_refused_before_the_handshake",
+        "tests/peers/browsers/test_peer.py::test_a_name_held_by_another_principal_is_refused_before_the_handshake",
     ),
     Mutation(
         "bounds: calls of names that are gone",
         "pass",
-        "tests/relay/test_container_bounds.py::test_of_browsers_that_are_gone_no_table_of_calls_is_kept",
+        "tests/behaviour/test_container_bounds.py::test_of_browsers_that_are_gone_no_table_of_calls_is_kept",
     ),
-    Mutation("take-over: a goodbye frees a name", None, "tests/relay/test_reserved_names.py"),
+    Mutation("take-over: a goodbye frees a name", None, "tests/behaviour/test_reserved_names.py"),
     Mutation(
-        "take-over: a name is kept while its browser has a call", "return False", "tests/relay/test_reserved_names.py"
+        "take-over: a name is kept while its browser has a call",
+        "return False",
+        "tests/behaviour/test_reserved_names.py",
     ),
     Mutation(
         "stalls: a link whose timer failed gets another one at the relay",
         "    self._timer, self._timer_due = None, 0.0\n    return\nself._pump()",
-        "tests/relay/test_tab.py -k timer",
+        "tests/peers/browsers/test_peer.py -k timer",
         lines=2,
     ),
     Mutation(
         "stalls: an event that fails at the relay does not end the others",
         "self._handle(event)",
-        "tests/relay/test_tab.py -k fails",
+        "tests/peers/browsers/test_peer.py -k fails",
     ),
     Mutation(
         "calls that find no room in a new session of their worker",
         "pending.fail(error)",
-        "tests/relay/test_tab.py -k no_room",
+        "tests/peers/browsers/test_peer.py -k no_room",
     ),
-    Mutation("the shape of a browser's note", "if False:", "tests/relay/test_hostile_servers.py"),
+    Mutation("the shape of a browser's note", "if False:", "tests/behaviour/test_hostile_servers.py"),
     Mutation(
         "another worker's calls",
         "again, lost = self._roster.claim(self.inst)",
-        "tests/relay/test_drift.py::test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls",
+        "tests/routing/test_tool_drift.py::test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls",
     ),
     Mutation(
         "characters of one frame",
         "if False:",
-        "tests/relay/test_loop_limits.py::test_a_frame_that_should_have_come_in_slices_ends_the_session",
+        "tests/behaviour/test_loop_limits.py::test_a_frame_that_should_have_come_in_slices_ends_the_session",
     ),
     Mutation(
         "values of a frame's header",
         "if False:",
-        "tests/relay/test_loop_limits.py::test_a_frame_header_of_many_values_ends_the_session",
+        "tests/behaviour/test_loop_limits.py::test_a_frame_header_of_many_values_ends_the_session",
     ),
     Mutation(
         "length of a note about tabs",
         "message = (answer.read(payload, self._max_values)) or {}",
-        "tests/relay/test_loop_limits.py::test_a_note_about_tabs_that_is_too_long_is_dropped",
+        "tests/behaviour/test_loop_limits.py::test_a_note_about_tabs_that_is_too_long_is_dropped",
     ),
     Mutation(
         "the length of a pinned tab's id",
         "if related is not None and related.on_pin is not None and isinstance(tab, str | None):",
-        "tests/relay/test_pins.py::test_a_pin_that_is_no_tab_is_dropped",
+        "tests/faces/mcp/test_tab_pins.py::test_a_pin_that_is_no_tab_is_dropped",
     ),
     Mutation(
         "take-over: a browser in its grace at another relay has the name",
         "had_it = known.is_there",
-        "tests/backplane/test_reserved_names.py",
+        "tests/behaviour/nodes/test_reserved_names.py",
     ),
     Mutation(
         "another program on the port: the bridge's connections are proved",
         "from tabrelay.calls.proof import Exchange\nreturn ClientProof(Exchange('x', 'y', 'z'), challenge._key)",
-        "tests/relay/test_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
+        "tests/behaviour/test_port_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
     ),
     Mutation(
         "another program on the port: tokens that other flags give",
         "return key_of(token) if address.is_relay else None",
-        "tests/relay/test_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
+        "tests/behaviour/test_port_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
     ),
     Mutation(
         "strings of a frame header: ids on the pipes of an editor and its agent",
         "if True:",
-        "tests/acp/test_odd.py -k repeated",
+        "tests/behaviour/acp/test_malformed_messages.py -k repeated",
     ),
-    Mutation(
-        "a message of the bus that can't be handled", "except ZeroDivisionError:", "tests/backplane/test_cluster.py"
-    ),
+    Mutation("a message of the bus that can't be handled", "except ZeroDivisionError:", "tests/bus/test_members.py"),
     Mutation(
         "values of a message in one frame",
         'if "\\n" in payload or "\\r" in payload:',
-        "tests/relay/test_loop_limits.py::test_a_small_message_of_too_many_values_is_refused",
+        "tests/behaviour/test_loop_limits.py::test_a_small_message_of_too_many_values_is_refused",
     ),
     Mutation(
         "values of a plain page's message",
         "if False:",
-        "tests/relay/test_loop_limits.py::test_an_answer_of_a_plain_page_with_too_many_values_fails_its_call_at_once",
+        "tests/behaviour/test_loop_limits.py::test_an_answer_of_a_plain_page_with_too_many_values_fails_its_call_at_once",
     ),
     Mutation(
         "values of a process's message",
         "if False:\n    message = message_of(await parse(line, self._limits.values))",
-        "tests/upstreams/test_large_messages.py -k process",
+        "tests/peers/upstreams/test_large_messages.py -k process",
         lines=2,
     ),
-    Mutation("values of an HTTP server's message", "if False:", "tests/upstreams/test_large_messages.py -k over_http"),
+    Mutation(
+        "values of an HTTP server's message", "if False:", "tests/peers/upstreams/test_large_messages.py -k over_http"
+    ),
     Mutation(
         "loop time: large messages of upstream servers are not the SDK's",
         "LARGE: Final = 1 << 30",
-        "tests/upstreams/test_upstream_loop_time.py -k stdio",
+        "tests/behaviour/upstreams/test_loop_time.py -k stdio",
     ),
     Mutation(
-        "values of an HTTP server's event", "return response", "tests/upstreams/test_large_messages.py -k over_http"
+        "values of an HTTP server's event",
+        "return response",
+        "tests/peers/upstreams/test_large_messages.py -k over_http",
     ),
     Mutation(
-        "loop time: long answers from the bus are not decoded", "if True:", "tests/backplane/test_bus_loop_time.py"
+        "loop time: long answers from the bus are not decoded", "if True:", "tests/behaviour/nodes/test_loop_time.py"
     ),
     Mutation(
         "bridge's loop time: large messages are parsed in a thread",
         "LARGE: Final = 1 << 40",
-        "tests/bridge/test_bridge_loop_time.py",
+        "tests/behaviour/bridge/test_loop_time.py",
     ),
-    Mutation("bridge's loop time: lines of one read", "if False:", "tests/bridge/test_bridge_loop_time.py -k bridge"),
+    Mutation(
+        "bridge's loop time: lines of one read", "if False:", "tests/behaviour/bridge/test_loop_time.py -k bridge"
+    ),
     Mutation(
         "questions of an upstream server",
         "if (why := None) is not None:",
-        "tests/upstreams/test_asking_limits.py::test_a_server_elsewhere_has_so_many_questions_open_during_one_call",
+        "tests/routing/test_question_limits.py::test_a_server_elsewhere_has_so_many_questions_open_during_one_call",
     ),
     Mutation(
         "questions whose call is not known yet",
         "if False:",
-        "tests/upstreams/test_asking_limits.py::test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to",
+        "tests/routing/test_question_limits.py::test_so_many_questions_wait_until_it_is_clear_which_call_they_belong_to",
     ),
     Mutation(
         "bounds: subscriptions of a plain page's callers",
         "if (refusal := None) is not None:",
-        "tests/relay/test_container_bounds.py::test_a_plain_page_is_asked_for_no_more_subscriptions_than_a_caller_may_have",
+        "tests/behaviour/test_container_bounds.py::test_a_plain_page_is_asked_for_no_more_subscriptions_than_a_caller_may_have",
     ),
     Mutation(
         "bounds: messages on the bus that are not whole",
         "if sum(one.size for one in mine.values()) > MAX_UNFINISHED:",
-        "tests/relay/test_container_bounds.py::test_a_node_has_so_many_messages_that_are_not_whole",
+        "tests/behaviour/test_container_bounds.py::test_a_node_has_so_many_messages_that_are_not_whole",
     ),
 )

@@ -1,4 +1,4 @@
-// What pages and workers do in proof.js and shim.js, without a browser: see tests/tabserver/test_proof_js.py.
+// What pages and workers do in proof.js and shim.js, without a browser: see tests/js/test_proof.py.
 
 import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
 import { openSocket, prove as proveInWorker, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";

@@ -1,0 +1,97 @@
+"""Calls that a browser left behind at another relay: each comes to its own end, whatever became of the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.bus import envelope
+from tabrelay.bus.bus import BusMessage
+from tabserver.wire.events import Closed, Received
+from tests.support.relay import RunningRelay, modern
+from tests.support.relay_pair import Pair, Stream, ending, meeting
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def hasty(tmp_path: Path) -> AsyncIterator[Pair]:
+    """Relays that give up soon."""
+    async with meeting(tmp_path, away_wait_s=0.5, call_deadline_s=30.0, bus_beat_s=0.4, grace_s=0.3) as pair:
+        yield pair
+
+
+def cut_off(pair: Pair) -> None:
+    """The second relay is on the bus no longer, and did not say goodbye."""
+    pair.hub.cut()
+    pair.hub.mend(pair.hub.nodes[0])
+
+
+async def has_no_browser(relay: RunningRelay) -> bool:
+    """Nor waits for one to come back."""
+    rows = (await relay.http.get("/-/status")).json()["nodes"]
+    return [row["browsers"] for row in rows if row["is_this"]] == [0]
+
+
+async def test_a_call_is_lost_with_its_relay_although_a_later_one_was_refused_before(hasty: Pair) -> None:
+    async with hasty.worker(hasty.b, "notes") as worker:
+        worker.on_call = lambda *_: None
+        first = asyncio.create_task(hasty.a.call("notes", "echo"))
+        await until(lambda: len(worker.calls) == 1)
+        cut_off(hasty)
+        assert ending(await hasty.a.call("notes", "echo")) == ("server_offline", "no")
+        assert ending(await first) == ("browser_gone", "unknown")
+
+
+async def test_a_listener_is_told_of_a_lost_relay_although_a_later_call_was_refused_before(hasty: Pair) -> None:
+    async with hasty.worker(hasty.b, "notes") as worker:
+        await hasty.a.has_found("notes")
+        listens: list[object] = []
+        worker.on_listen = listens.append
+        body = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        stream = Stream(hasty.a, "POST", "notes", **body)
+        await until(lambda: len(listens) == 1)
+        cut_off(hasty)
+        assert ending(await hasty.a.call("notes", "echo")) == ("server_offline", "no")
+        assert (await stream.end())["error"]["data"]["reason"] == "browser_gone"
+
+
+async def test_calls_that_are_refused_one_after_the_other_are_all_told(
+    hasty: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The browser left while there was no bus to say so: all of them go there before the first comes back."""
+    async with hasty.worker(hasty.b, "notes") as worker:
+        await hasty.a.call("notes", "echo")
+        hasty.hub.cut()
+        await worker.hang_up()
+        await until(lambda: has_no_browser(hasty.b))
+        hasty.hub.mend()
+        said: list[tuple[BusMessage, Any]] = []
+        monkeypatch.setattr(hasty.hub, "deliver", lambda message, on_nobody: said.append((message, on_nobody)))
+        calls = [asyncio.create_task(hasty.a.call("notes", "echo")) for _ in range(3)]
+        await until(lambda: sum(envelope.unpack(message.data)[0]["op"] == "call" for message, _ in said) == 3)
+        monkeypatch.undo()
+        for message, on_nobody in said:
+            hasty.hub.deliver(message, on_nobody)
+        assert [ending(await call) for call in calls] == [("server_offline", "no")] * 3
+
+
+async def test_a_call_that_was_given_up_while_it_was_nowhere_is_stopped_when_its_browser_is_found_again(
+    tmp_path: Path,
+) -> None:
+    async with meeting(tmp_path, away_wait_s=0.5, bus_beat_s=30.0) as pair, pair.worker(pair.b, "notes") as worker:
+        asked: list[Received[str]] = []
+        worker.on_call = lambda _worker, event, _message: asked.append(event)
+        left = asyncio.create_task(pair.a.call("notes", "echo"))
+        await until(lambda: len(asked) == 1)
+        cut_off(pair)
+        assert ending(await pair.a.call("notes", "echo")) == ("server_offline", "no")
+        left.cancel()
+        await until(lambda: pair.a.drain.exchanges.count == 0)  # its relay has noticed
+        pair.hub.mend()
+        channel = asked[0].channel
+        await until(lambda: any(isinstance(event, Closed) and event.channel == channel for event in worker.seen))
+        assert len(asked) == 1

@@ -1,0 +1,145 @@
+"""Clients of every era at servers of every era, with the official client in front and a real process behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+
+from tests.support.elsewhere import child
+from tests.support.relay import RunningRelay
+from tests.support.upstream_relays import MODES, client, named, text
+
+ERAS = ("legacy", "modern")
+everywhere = pytest.mark.parametrize(("mode", "era"), [(mode, era) for mode in MODES for era in ERAS])
+
+
+@pytest.fixture(scope="module")
+async def relay(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningRelay]:
+    specs = [child(era, era) for era in ERAS]
+    async with RunningRelay(tmp_path_factory.mktemp("home"), specs=specs) as relay:
+        yield relay
+
+
+@everywhere
+async def test_a_client_lists_and_calls(relay: RunningRelay, mode: str, era: str) -> None:
+    async with client(relay, era, mode) as one:
+        assert one.protocol_version == ("2025-11-25" if mode == "legacy" else mode)
+        names = [tool.name for tool in (await one.list_tools()).tools]
+        assert names == sorted(names) and "echo" in names
+        assert await text(one, "echo", word="hi") == '{"word": "hi"}'
+
+
+@everywhere
+async def test_an_error_of_the_server_is_passed_on(relay: RunningRelay, mode: str, era: str) -> None:
+    async with client(relay, era, mode) as one:
+        with pytest.raises(MCPError, match="Unknown tool: nothing") as raised:
+            await one.call_tool("nothing", {})
+        assert raised.value.code == -32602
+
+
+@everywhere
+async def test_a_method_that_the_server_does_not_know_is_an_error_of_its(
+    relay: RunningRelay, mode: str, era: str
+) -> None:
+    async with client(relay, era, mode) as one:
+        with pytest.raises(MCPError) as raised:
+            await one.list_prompts()
+        assert raised.value.code == -32601
+
+
+@everywhere
+async def test_progress_reaches_its_call(relay: RunningRelay, mode: str, era: str) -> None:
+    seen: list[tuple[float, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, message))
+
+    async with client(relay, era, mode) as one:
+        await one.call_tool("progress", {"word": "on"}, progress_callback=heard)
+    assert seen == [(1, "on"), (2, "on")]
+
+
+@everywhere
+async def test_a_question_in_the_middle_of_a_call_is_asked_and_answered(
+    relay: RunningRelay, mode: str, era: str
+) -> None:
+    async with client(relay, era, mode, **named("Ada")) as one:
+        assert await text(one, "ask") == "Ada"
+
+
+@everywhere
+async def test_a_client_that_cannot_be_asked_is_not(relay: RunningRelay, mode: str, era: str) -> None:
+    async with client(relay, era, mode) as one:
+        try:
+            answer = await text(one, "ask")
+        except MCPError as error:
+            answer = error.message
+        assert "can't" in answer or "not support" in answer or "InputRequired" in answer or "elicitation" in answer
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@everywhere
+async def test_a_log_message_reaches_the_caller_who_wants_it(relay: RunningRelay, mode: str, era: str) -> None:
+    seen: list[Any] = []
+
+    async def heard(params: Any) -> None:
+        seen.append((params.level, params.data))
+
+    level = {"log_level": "info"} if mode != "legacy" else {}
+    async with client(relay, era, mode, logging_callback=heard, **level) as one:
+        if mode == "legacy":
+            await one.set_logging_level("info")
+        await one.call_tool("log", {"word": "loud"})
+        await one.call_tool("log", {"word": "quiet", "level": "debug"})
+        await one.call_tool("log", {"word": "louder", "level": "error"})
+    # The modern server of these tests does not look at the level that it is told.
+    wanted = [entry for entry in seen if entry[1] != "quiet" or era == "legacy"]
+    assert wanted == [("info", "loud"), ("error", "louder")]
+
+
+@everywhere
+async def test_a_list_that_changed_is_told_to_those_who_listen(relay: RunningRelay, mode: str, era: str) -> None:
+    heard = asyncio.Event()
+
+    async def noticed(message: Any) -> None:
+        if getattr(message, "method", "") == "notifications/tools/list_changed":
+            heard.set()
+
+    async with client(relay, era, mode, message_handler=noticed) as one:
+        if mode == "legacy":
+            await poke(one, heard)
+        else:
+            async with one.listen(tools_list_changed=True) as changes:
+                await text(one, "change")
+                async with asyncio.timeout(10):
+                    await anext(aiter(changes))
+
+
+async def poke(one: Client, heard: asyncio.Event) -> None:
+    """The stream of a session opens a moment after its handshake, and the relay listens a moment after that."""
+    async with asyncio.timeout(10):
+        while not heard.is_set():
+            await text(one, "change")
+
+
+@everywhere
+async def test_a_cancelled_call_is_cancelled_at_the_server(relay: RunningRelay, mode: str, era: str) -> None:
+    async with client(relay, era, mode) as one:
+        slow = asyncio.create_task(one.call_tool("slow", {}))
+        async with asyncio.timeout(10):
+            while not await in_flight(relay, era):
+                pass
+            slow.cancel()
+            while await in_flight(relay, era):
+                pass
+        assert await text(one, "echo") == "{}"
+
+
+async def in_flight(relay: RunningRelay, server: str) -> int:
+    rows = (await relay.http.get("/-/status")).json()["servers"]
+    return int(next(row["in_flight"] for row in rows if row["name"] == server))

@@ -1,0 +1,34 @@
+"""Texts that JavaScript writes into Python's memory: the same letters arrive, also of those that do not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tabserver.browser.shared_buffer import SIZE, SharedBuffer
+from tests.support.node import node
+from tests.support.paths import SUPPORT
+
+SCRIPT = SUPPORT / "slate.mjs"
+
+
+@pytest.mark.parametrize("text", ["", '{"t":"ack","a":1}', "header\npayload", "äöü 👍", "x" * SIZE])
+def test_python_reads_what_is_on_the_slate(text: str) -> None:
+    slate, written = SharedBuffer(), text.encode()
+    slate.memory[:5] = b"older"
+    slate.memory[: len(written)] = written
+    assert slate.read(len(written)) == text
+
+
+async def test_what_fits_is_written_and_what_does_not_is_handed_over(tmp_path: Path) -> None:
+    fits = ["short", "exactly 16 bytes", "", "ä" * 8, "👍" * 4]
+    too_long = ["exactly 17 bytes!", "ä" * 9, "👍" * 4 + "!", "x" * 1000]
+    file = tmp_path / "frames.json"
+    file.write_text(json.dumps([*fits, *too_long]))
+    ended = await node(SCRIPT, file)
+    assert ended.code == 0, ended.err
+    said = json.loads(ended.out)
+    assert said["told"] == [[len(text.encode()), text] for text in fits] + [[text, None] for text in too_long]
+    assert said["released"] == 1, "the view of memory that is elsewhere now was not given back"

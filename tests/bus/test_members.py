@@ -1,0 +1,180 @@
+"""Who is on the bus, as each node knows it: whoever is silent is lost, but not while there is no bus to be heard by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tabrelay.bus.members import MISSED, Membership
+from tabrelay.bus.memory import MemoryBroker, MemoryBus
+from tabserver.wire.events import Opened, Violation
+from tests.support.relay_pair import Pair
+from tests.support.waiting import until
+
+BEAT_S = 0.05
+
+
+class Member:
+    """One node, and what it heard."""
+
+    def __init__(self, hub: MemoryBroker) -> None:
+        self.beats = 0
+        self.heard: list[str | None] = []
+        self.lost: list[str] = []
+        self.bus = MemoryBus(hub)
+        self.cluster = Membership(self.bus, b"key", self._about, BEAT_S)
+        self.cluster.handle("word", lambda node, header, payload: self.heard.append(payload))
+        self.cluster.on_lost.append(self.lost.append)
+
+    def _about(self) -> dict[str, Any]:
+        self.beats += 1
+        return {}
+
+    def knows(self, other: Member) -> bool:
+        return other.cluster.id in self.cluster.nodes
+
+    def say(self, other: Member, text: str) -> None:
+        self.cluster.assure(other.cluster.id, {"op": "word"}, text)
+
+
+class Party:
+    """Two nodes on a bus."""
+
+    def __init__(self) -> None:
+        self.hub = MemoryBroker()
+        self.a, self.b = Member(self.hub), Member(self.hub)
+
+    async def beat(self, times: int) -> None:
+        """Until each of them has tried to beat so many times more."""
+        due = [(member, member.beats + times) for member in (self.a, self.b)]
+        await until(lambda: all(member.beats >= count for member, count in due))
+
+    async def meet(self) -> None:
+        await until(lambda: self.a.knows(self.b) and self.b.knows(self.a))
+
+
+@pytest.fixture
+async def party() -> AsyncIterator[Party]:
+    party = Party()
+    for member in (party.a, party.b):
+        await member.cluster.start()
+    await party.meet()
+    yield party
+    for member in (party.a, party.b):
+        await member.cluster.stop()
+
+
+async def test_nodes_do_not_lose_each_other_with_the_bus(party: Party) -> None:
+    party.hub.cut()
+    await party.beat(3 * MISSED)
+    assert party.a.knows(party.b) and party.b.knows(party.a)
+    party.a.say(party.b, "meanwhile")  # kept for whoever is known
+    party.hub.mend()
+    await until(lambda: party.b.heard == ["meanwhile"])
+    assert (party.a.lost, party.b.lost) == ([], [])
+
+
+async def test_a_node_that_did_not_come_back_with_the_bus_is_lost(party: Party) -> None:
+    party.hub.cut()
+    party.hub.mend(party.a.bus)
+    await until(lambda: party.a.lost == [party.b.cluster.id])
+    assert party.b.knows(party.a)  # which it can't hear: it is the one without a bus
+    party.hub.mend()
+    await party.meet()
+
+
+async def test_what_was_heard_of_a_node_that_was_lost_is_not_heard_again_when_it_is_back(party: Party) -> None:
+    party.b.say(party.a, "before")
+    await until(lambda: party.a.heard == ["before"])
+    party.hub.cut()
+    party.hub.mend(party.a.bus)
+    await until(lambda: not party.a.knows(party.b))
+    party.hub.mend()
+    await party.meet()
+    party.b.say(party.a, "after")  # and what is kept was said again before that
+    await until(lambda: "after" in party.a.heard)
+    assert party.a.heard == ["before", "after"]
+
+
+async def test_a_bus_that_brings_nothing_for_a_while_costs_no_node(
+    party: Party, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still, and nobody was told that it is lost: what was said meanwhile comes late, and all at once."""
+    late: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(party.hub, "deliver", lambda *said: late.append(said))
+    await party.beat(3 * MISSED)
+    monkeypatch.undo()
+    for said in late:
+        party.hub.deliver(*said)
+    await party.beat(2)
+    assert (party.a.lost, party.b.lost) == ([], [])
+
+
+ODD: list[Any] = [None, True, 5, -1.5, "x", [], [[]], {}, {"a": 1}]
+
+
+async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) -> None:
+    """Nor does its exception reach the bus, whose reader it could end."""
+    unhandled: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+
+    def stumble(node: str, header: dict[str, Any], payload: str | None) -> None:
+        raise KeyError(header["missing"])
+
+    party.b.cluster.handle("odd", stumble)
+    party.b.cluster.question("odd", lambda question: {"can't be written": object()})
+    party.a.cluster.send(party.b.cluster.id, {"op": "odd"})
+    assert await party.a.cluster.ask_all("odd", {}) == []
+    party.a.say(party.b, "still there")
+    await until(lambda: party.b.heard == ["still there"])
+    assert unhandled == []
+
+
+async def test_headers_of_any_shape_leave_a_relay_on_the_bus(pair: Pair) -> None:
+    """Whatever another relay, of a later version perhaps, sends in them."""
+    stranger = Membership(MemoryBus(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    await stranger.start()
+    async with pair.worker(pair.a, "notes"):
+        await _harass(pair, stranger)
+    await stranger.stop()
+
+
+async def _harass(pair: Pair, stranger: Membership) -> None:
+    await pair.b.has_found("notes")
+    names = ("a", "c", "i", "m", "o", "why", "tab", "error", "code", "again", "gen", "rows", "server", "since", "from")
+    for op in ("call", "cancel", "say", "end", "listen", "done", "fail", "note", "pin", "refused", "heard", "lost"):
+        for value in ODD:
+            stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value), "a": "notes", "c": "x-1"}, "{")
+            stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value)})
+            stranger._say({"op": "beat", **dict.fromkeys(names, value), "new": True})
+    for what in ("status", "known", "diary"):
+        for value in ODD:
+            await stranger.ask_all(what, {"server": value, "page": value}, 0.01)
+    for relay in (pair.a, pair.b):
+        answer = await relay.call("notes", "echo", {"x": 1})
+        assert answer.json()["result"]["content"][0]["text"] == '{"x": 1}'
+        assert (await relay.http.get("/-/status")).status_code == 200
+
+
+async def test_a_channel_or_a_caller_that_no_frame_can_carry_reaches_no_browser(pair: Pair) -> None:
+    """Channel ids are written into frames without escapes."""
+    stranger = Membership(MemoryBus(pair.hub), pair.a.tokens.session_key(), dict, BEAT_S)
+    await stranger.start()
+    async with pair.worker(pair.a, "notes") as worker:
+        await pair.b.has_found("notes")
+        sound: dict[str, Any] = {"era": "legacy", "version": "2025-11-25", "principal": "p", "ready": True}
+        channels = ("", "c" * 257, 'c","x":"', "c\\", "c\nd", "ü")
+        bad = [(channel, sound) for channel in channels]
+        bad += [("x-1", {**sound, "client": {"name": "x" * 200_000}})]
+        for channel, caller in bad:
+            for op in ("call", "listen", "say", "end"):
+                header = {"op": op, "a": "notes", "c": channel, "o": caller, "i": 1, "m": "ping", "why": "x"}
+                stranger.broadcast(header, '{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        stranger.broadcast({"op": "listen", "a": "notes", "c": "fine", "o": sound})
+        await worker.until(lambda: any(isinstance(one, Opened) and one.channel == "fine" for one in worker.seen))
+        said = [one for one in worker.seen if isinstance(one, Violation) or getattr(one, "channel", None) in channels]
+        assert said == [] and worker.close_code is None
+    await stranger.stop()

@@ -1,0 +1,258 @@
+"""A client that lost its stream takes it up again at another relay than the one that has it (`Last-Event-ID`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tabrelay.bus.members import Membership
+from tabrelay.bus.memory import MemoryBus
+from tabrelay.faces.mcp.event_store import holder
+from tabrelay.faces.mcp.session_store import digest
+from tabserver import Context, tool
+from tabserver.handlers.toolbox import Toolbox
+from tests.support.cpython_worker import CPythonWorker
+from tests.support.relay import RunningRelay
+from tests.support.relay_pair import Pair, Stream, open_session, request
+from tests.support.waiting import until
+
+# It is twice in the result: as text and as a value.
+LARGE = 8 * 1024 * 1024 - 4096
+
+
+@pytest.fixture(autouse=True)
+async def answers_from_elsewhere(pair: Pair) -> AsyncIterator[None]:
+    """A relay's recorder hears answers here whose requests another relay heard. Everything else must be right."""
+    yield
+    wrong = [text for relay in (pair.a, pair.b) for text in relay.recorder.forgive()]
+    assert [text for text in wrong if "an answer to a request that nobody made" not in text] == []
+
+
+class Steps:
+    """A tool that tells of each step that a test lets it take, and then answers."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.to_go: asyncio.Queue[int] = asyncio.Queue()
+        self.box = Toolbox()
+
+        @tool(toolbox=self.box)
+        async def work(ctx: Context, steps: int = 3, size: int = 4) -> str:
+            self.runs += 1
+            for step in range(1, steps + 1):
+                await self.to_go.get()
+                ctx.progress(step)
+            return "x" * size
+
+        @tool(toolbox=self.box)
+        async def leave(ctx: Context) -> str:
+            self.runs += 1
+            ctx.progress(1)
+            ctx.close_stream(retry_ms=10)
+            await self.to_go.get()
+            return "done"
+
+    def go(self, steps: int) -> None:
+        for step in range(steps):
+            self.to_go.put_nowait(step)
+
+
+def call(tool: str = "work", **arguments: Any) -> dict[str, Any]:
+    return request("tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": "p"}})
+
+
+def progress(stream: Stream) -> list[int]:
+    return [message["params"]["progress"] for message in stream.said if "method" in message]
+
+
+def text_of(message: dict[str, Any]) -> str:
+    return str(message["result"]["content"][0]["text"])
+
+
+def resume(relay: RunningRelay, session: dict[str, str], last: str) -> Stream:
+    return Stream(relay, "GET", "notes", headers={**session, "Last-Event-ID": last})
+
+
+async def read_at_the_other(pair: Pair) -> tuple[dict[str, str], Stream, str]:
+    """A call that the second relay has and whose stream the first one reads: session, stream, the id of its begin."""
+    session = await open_session(pair.b, "notes")
+    stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
+    await until(lambda: bool(stream.ids))
+    await stream.leave()
+    again = resume(pair.a, session, stream.ids[0])
+    await until(lambda: again.status == 200)
+    return session, again, stream.ids[0]
+
+
+@pytest.mark.parametrize("browser_at", ["a", "b"])
+async def test_a_stream_goes_on_at_another_relay_where_it_broke_off(pair: Pair, browser_at: str) -> None:
+    browser, steps = getattr(pair, browser_at), Steps()
+    async with CPythonWorker(browser.url, browser.token, "notes", steps.box):
+        session = await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
+        steps.go(1)
+        await until(lambda: progress(stream) == [1])
+        await stream.leave()
+        steps.go(1)  # said while nobody reads
+        again = resume(pair.a, session, stream.ids[-1])
+        await until(lambda: progress(again) == [2])
+        steps.go(1)
+        assert text_of(await again.end()) == "xxxx"
+        assert progress(again) == [2, 3]
+        assert steps.runs == 1
+        # And once more, all of it, from its beginning; also at its own relay.
+        for relay in (pair.a, pair.b):
+            whole = resume(relay, session, stream.ids[0])
+            assert text_of(await whole.end()) == "xxxx"
+            assert progress(whole) == [1, 2, 3]
+
+
+async def test_a_large_result_is_read_at_another_relay(pair: Pair) -> None:
+    steps = Steps()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        session = await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call(steps=1, size=LARGE), headers=session)
+        await until(lambda: bool(stream.ids))
+        await stream.leave()
+        again = resume(pair.a, session, stream.ids[-1])
+        steps.go(1)
+        assert len(text_of(await again.end())) == LARGE
+
+
+async def test_a_server_that_sends_its_client_away_finds_it_at_another_relay(pair: Pair) -> None:
+    steps = Steps()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        session = await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call("leave"), headers=session)
+        await stream.end()
+        again = resume(pair.a, session, stream.ids[-1])
+        await until(lambda: again.status == 200)
+        steps.go(1)
+        assert text_of(await again.end()) == "done"
+        assert steps.runs == 1
+
+
+async def test_what_was_said_on_a_get_stream_while_nobody_read_is_read_at_another_relay(pair: Pair) -> None:
+    box = Toolbox()
+    tool(toolbox=box, name="first")(lambda: "1")
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", box):
+        session = await open_session(pair.b, "notes")
+        standing = Stream(pair.b, "GET", "notes", headers=session)
+        await until(lambda: standing.status == 200)
+        await pair.b.has_read("notes")
+        tool(toolbox=box, name="second")(lambda: "2")
+        await until(lambda: standing.methods() == ["notifications/tools/list_changed"])
+        await standing.leave()
+        tool(toolbox=box, name="third")(lambda: "3")
+        await pair.b.has_read("notes", lambda row: len(row["tools"]) == 3)
+        again = resume(pair.a, session, standing.ids[-1])
+        await until(lambda: again.methods() == ["notifications/tools/list_changed"])
+        tool(toolbox=box, name="fourth")(lambda: "4")
+        await until(lambda: again.methods() == ["notifications/tools/list_changed"] * 2)
+        await again.leave()
+
+
+async def test_whoever_takes_a_stream_up_last_reads_it(pair: Pair) -> None:
+    steps = Steps()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        session = await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
+        await until(lambda: bool(stream.ids))
+        first = resume(pair.a, session, stream.ids[0])
+        await stream.end()  # it reads no longer, and was told nothing
+        await until(lambda: first.status == 200)
+        second = resume(pair.b, session, stream.ids[0])
+        await first.end()
+        steps.go(3)
+        assert text_of(await second.end()) == "xxxx"
+        assert first.said == []
+
+
+async def test_a_stream_is_nobody_elses_at_another_relay_either(pair: Pair) -> None:
+    steps = Steps()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        mine, theirs = await open_session(pair.b, "notes"), await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call(), headers=mine)
+        await until(lambda: bool(stream.ids))
+        refused = resume(pair.a, theirs, stream.ids[0])
+        await refused.end()
+        assert (refused.status, refused.error["data"]["reason"]) == (400, "unknown_event")
+        token = pair.a.tokens.make("other", ("call",))
+        stranger = resume(pair.a, mine | {"Authorization": f"Bearer {token}"}, stream.ids[0])
+        await stranger.end()
+        assert (stranger.status, stranger.error["data"]["reason"]) == (404, "session_not_found")
+        steps.go(3)
+        assert text_of(await stream.end()) == "xxxx"  # and its own reader noticed nothing
+
+
+async def test_a_relay_lends_a_stream_only_to_whom_it_belongs(pair: Pair) -> None:
+    """Whoever asks on the bus has checked that already, and is not believed."""
+    steps, answers = Steps(), asyncio.Queue[dict[str, Any]]()
+    other = Membership(MemoryBus(pair.hub), pair.b.tokens.session_key())
+    other.handle("lent", lambda node, header, payload: answers.put_nowait(header))
+    await other.start()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        session = await open_session(pair.b, "notes")
+        stream = Stream(pair.b, "POST", "notes", json=call(), headers=session)
+        await until(lambda: bool(stream.ids))
+        node = holder(stream.ids[0])
+        assert node is not None
+        owner = pair.b.tokens.identify(pair.b.token, None)
+        assert owner is not None
+        mine = {"k": digest(session["Mcp-Session-Id"]), "s": "notes", "p": owner.id, "e": stream.ids[0]}
+        for number, wrong in enumerate(({"p": "other"}, {"s": "other"}, {"k": "0" * 32}, {"e": "x_1"}, {})):
+            other.send(node, {"op": "read", "x": number, "first": True, **mine, **wrong})
+            answer = await answers.get()
+            assert answer["state"] == ("unknown" if wrong else "open")
+        steps.go(3)
+        await stream.end()
+    await other.stop()
+
+
+@pytest.mark.parametrize("id", ["000000000000.abc-1_1", "get-x.y_1", "._1", "*.>-1_1", "é.1-1_0"])
+async def test_ids_that_nobody_gave_name_no_stream(pair: Pair, id: str) -> None:
+    async with pair.worker(pair.b, "notes"):
+        session = await open_session(pair.a, "notes")
+        headers: Any = {**session, "Last-Event-ID": id.encode()}
+        stream = Stream(pair.a, "GET", "notes", headers=headers)
+        if id.startswith("get-"):  # maybe of an earlier relay: there is one now
+            await until(lambda: stream.status == 200)
+            await stream.leave()
+        else:
+            await stream.end()
+            assert (stream.status, stream.error["data"]["reason"]) == (400, "unknown_event")
+
+
+async def test_a_relay_that_stops_ends_what_it_lends_with_the_truth(pair: Pair) -> None:
+    """The call was at that relay. What it can't finish, it says; and afterwards nobody has the stream."""
+    steps = Steps()
+    async with CPythonWorker(pair.a.url, pair.a.token, "notes", steps.box):
+        session, again, begin = await read_at_the_other(pair)
+        stopping = asyncio.create_task(pair.b.drain.run())
+        await until(lambda: pair.b.drain.is_on)
+        steps.go(3)  # it waits for what is read
+        assert text_of(await again.end()) == "xxxx"
+        await stopping
+        await pair.b.stop()
+        await pair.a.knows(nodes=1)
+        gone = resume(pair.a, session, begin)
+        await gone.end()
+        assert (gone.status, gone.error["data"]["reason"]) == (400, "unknown_event")
+        assert "gone" in gone.error["message"]
+
+
+async def test_a_stream_that_is_read_at_another_relay_outlives_a_cut_of_the_bus(pair: Pair) -> None:
+    steps = Steps()
+    async with CPythonWorker(pair.b.url, pair.b.token, "notes", steps.box):
+        session, again, begin = await read_at_the_other(pair)
+        pair.hub.cut()
+        steps.go(3)
+        refused = resume(pair.a, session, begin)
+        await refused.end()
+        assert (refused.status, refused.error["data"]["reason"]) == (503, "relay_unavailable")
+        pair.hub.mend()
+        assert text_of(await again.end()) == "xxxx"
+        assert progress(again) == [1, 2, 3]

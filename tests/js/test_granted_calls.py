@@ -1,0 +1,344 @@
+"""js/worker/granted_calls.js: it carries out what was granted, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabserver.worker.js_calls import LONGEST, UNBOOKED, UNBOOKED_LETTERS
+from tests.support.node import node
+from tests.support.paths import JS, SUPPORT
+
+SCRIPT = SUPPORT / "express.mjs"
+CALLER = {"era": "modern", "principal": "token"}
+PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
+META = '{"meta":1}'
+
+
+def request(name: str = "info", id: Any = 1, **more: Any) -> dict[str, Any]:
+    params = {"name": name, "arguments": {"a": 1}, "_meta": {"m": 1}} | more.pop("params", {})
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} | more
+
+
+def frame(seq: int, channel: str = "c1", said: Any = None, id: Any = 1, caller: Any = None, **more: Any) -> str:
+    said = request(id=id) if said is None else said
+    head = {"t": "msg", "s": seq, "a": 0, "c": channel, "k": "req", "i": id, "o": caller or CALLER} | more
+    return json.dumps(head, separators=(",", ":")) + "\n" + (said if isinstance(said, str) else json.dumps(said))
+
+
+async def play(tmp_path: Path, *steps: Any) -> list[list[Any]]:
+    file = tmp_path / "steps.json"
+    file.write_text(json.dumps(steps))
+    ended = await node(SCRIPT, file)
+    assert ended.code == 0, ended.err
+    log: list[list[Any]] = json.loads(ended.out)
+    return log
+
+
+def granted(port: int = 1, channel: str = "c1", seq: int = 1) -> list[list[Any]]:
+    """A call that Python received and found plain."""
+    grant = {"port": port, "number": 7, "channel": channel}
+    return [
+        ["python", {"taken": seq, "grant": grant}],
+        ["frame", frame(seq, "c1")],
+        ["python", {"grant": None, "turn": 4}],
+    ]
+
+
+def kinds(log: list[list[Any]]) -> list[str]:
+    return [each[0] for each in log]
+
+
+def answered(call: str = "x1", port: int = 1, json: Any = PLAIN) -> list[Any]:
+    return ["page", port, {"t": "result", "call": call, "json": json}]
+
+
+async def test_a_call_like_one_before_goes_to_its_tab_and_its_answer_to_the_relay(tmp_path: Path) -> None:
+    second = frame(2, "c2", request(id="a b", params={"arguments": {"b": "ä"}}), id="a b")
+    log = await play(tmp_path, *granted(), ["frame", second], answered(), ["time"])
+    header, _, payload = second.partition("\n")
+    assert log[1] == ["post", 1, f'{{"t":"call","call":"x1","words":1,"request":{payload}}}']
+    head = '{"t":"msg","s":4,"a":2,"c":"c2","k":"res","i":"a b"}'
+    inner = f'{{"resultType":"complete",{PLAIN[1:-1]},"_meta":{META}}}'
+    assert log[2] == ["turn"]
+    assert log[3] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
+    size = len(header) + len(payload)
+    assert log[4:] == [["book", f"1 {size} 0 2", "served", "7", "c2", '"a b"', PLAIN]]
+
+
+async def test_a_tool_of_the_worker_is_run_and_its_answer_written(tmp_path: Path) -> None:
+    log = await play(tmp_path, *granted(port=0), ["python", {"run": PLAIN}], ["frame", frame(2, "c2")], ["time"])
+    assert kinds(log) == ["receive", "turn", "run", "write", "book"]
+    assert log[2] == ["run", 7, '{"a": 1}']
+    assert json.loads(log[3][1].partition("\n")[0]) == {"t": "msg", "s": 4, "a": 2, "c": "c2", "k": "res", "i": 1}
+    assert log[4][2:] == ["served", "7", "c2", "1", PLAIN]
+
+
+async def test_python_is_told_of_many_calls_at_once(tmp_path: Path) -> None:
+    steps = [["frame", frame(n, f"c{n}")] for n in range(2, 6)]
+    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["time"], answered("x1"), answered("x3"), ["time"])
+    sizes = sum(len(frame(n, f"c{n}")) - 1 for n in range(2, 6))
+    assert kinds(log)[1:] == ["post"] * 4 + ["turn", "write", "book", "write", "write", "book"]
+    told = log[7][1:]
+    assert told[:6] == [f"4 {sizes} 0 5", "served", "7", "c3", "1", PLAIN]
+    under_way = [told[at + 1 : at + 6] for at, line in enumerate(told) if line == "sent"]
+    assert under_way == [["7", f"x{n - 1}", "1000", f"c{n}", "1"] for n in (2, 4, 5)]
+    assert log[10][1:] == ["0 0 0 5", "answered", "x1", PLAIN, "answered", "x3", PLAIN]
+    # Numbers go on by themselves, until Python gives another.
+    assert [json.loads(log[at][1].partition("\n")[0])["s"] for at in (6, 8, 9)] == [4, 4, 5]
+
+
+async def test_there_is_one_timer_at_a_time_and_one_that_is_too_late_does_nothing(tmp_path: Path) -> None:
+    steps = [["frame", frame(2, "c2")], ["frame", frame(3, "c3")], ["unbooked"], ["time"], ["time"]]
+    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["post", "post", "unbooked"]
+
+
+@pytest.mark.parametrize("size", [10, 5000])
+async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
+    said = request(params={"arguments": {"a": "x" * size}})
+    log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", said)] for n in range(2, 102)))
+    booked = [int(each[1].split()[0]) for each in log if each[0] == "book"]
+    assert booked == ([64] if size == 10 else [51])
+
+
+def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> None:
+    """Both sides have these bounds written down."""
+    source = (JS / "worker" / "granted_calls.js").read_text()
+    found = re.findall(r"^const (LONGEST|MOST_BEHIND|MOST_LETTERS) = ([0-9 *]+);", source, re.MULTILINE)
+    bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
+    around = 1024  # header and envelope; channel and id are at most 256 letters
+    assert bounds["LONGEST"] == LONGEST and bounds["MOST_BEHIND"] <= UNBOOKED
+    assert bounds["MOST_LETTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
+
+
+HEARS: dict[str, tuple[list[Any], str]] = {
+    "a frame": (["frame", '{"t":"ack","a":0}'], "receive"),
+    "a page": (["page", 2, {"t": "watch"}], "message"),
+    "a result": (answered("7"), "result"),
+    "the end": (["close"], "closed"),
+}
+
+
+@pytest.mark.parametrize(("step", "heard"), HEARS.values(), ids=HEARS)
+async def test_python_hears_of_calls_before_anything_else(tmp_path: Path, step: list[Any], heard: str) -> None:
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], step, ["time"])
+    assert kinds(log)[1:] == ["post", "book", heard]
+
+
+async def test_what_python_asks_for_it_is_not_told_again_and_the_next_number_is_its_own(tmp_path: Path) -> None:
+    steps = [["frame", frame(2, "c2")], answered(), ["unbooked"], ["python", {"turn": 9}], ["frame", frame(3, "c3")]]
+    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["unbooked"], ["unbooked"])
+    assert kinds(log)[1:] == ["post", "turn", "write", "unbooked", "post", "turn", "write", "unbooked", "unbooked"]
+    assert (
+        log[4][2:4] == ["served", "7"]
+        and log[7][1].startswith('{"t":"msg","s":9,"a":3,')
+        and log[9] == ["unbooked", ""]
+    )
+
+
+@pytest.mark.parametrize(
+    ("python", "expected"),
+    [
+        ({"run": None}, ["turn", "run", "receive"]),
+        ({"run": ""}, ["turn", "run", "finish"]),
+        ({"run": PLAIN, "turn": 0}, ["turn", "receive"]),
+        ({"run": PLAIN, "asks": True}, ["turn", "run", "unbooked", "finish"]),
+        ({"run": PLAIN, "revokes": True}, ["turn", "run", "finish"]),
+    ],
+)
+async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, expected: list[str]) -> None:
+    second = frame(2, "c2")
+    log = await play(tmp_path, *granted(port=0), ["python", python], ["frame", second], ["time"])
+    assert kinds(log)[1:] == expected
+    if expected[-1] == "finish":
+        header, _, payload = second.partition("\n")
+        assert log[-1] == ["finish", 0, "c2", "1", len(header) + len(payload), payload, python["run"]]
+
+
+async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_said(tmp_path: Path) -> None:
+    steps = [["python", {"run": PLAIN}], ["frame", frame(2, "c2", a=4)]]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "receive"]
+    steps[1] = ["frame", frame(2, "c2", a=3)]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "run", "write"]
+
+
+OTHERS: dict[str, Any] = {
+    "another caller": frame(2, caller={"principal": "other"}),
+    "another tool": frame(2, said=request("other")),
+    "another meta": frame(2, said=request(params={"_meta": {"progressToken": 1}})),
+    "another meta of that length": frame(2, said=request(params={"_meta": {"m": 2}})),
+    "a tab that is named": frame(2, said=request(params={"arguments": {"_tab": "b"}})),
+    "a number that was not due": frame(3),
+    "one that came before": frame(1),
+    "asked again": frame(2, d=1),
+    "another method": frame(2, said=request(method="tools/list")),
+    "another id": frame(2, said=request(id=2)),
+    "an id that is none": frame(2, said=request(id=True)),
+    "more members": frame(2, said=request(params={"requestState": "s"})),
+    "another order": frame(2, said=dict(reversed(request().items()))),
+    "other spaces": frame(2, said=json.dumps(request(), separators=(",", ":"))),
+    "arguments twice": frame(2, said=json.dumps(request()).replace('"_meta"', '"arguments": {"b": 1}, "_meta"')),
+    "more than one line": frame(2, said=json.dumps(request()).replace('"a": 1', '"a":\n1')),
+    "arguments that are none": frame(2, said=request(params={"arguments": []})),
+    "no JSON": frame(2, said='{"jsonrpc"'),
+    "no number": frame(2, said=json.dumps(request()).replace("1}", "NaN}")),
+    "no object": frame(2, said="null"),
+    "very deep": frame(2, said=request(params={"arguments": {"a": json.loads("[" * 257 + "]" * 257)}})),
+    "very long": frame(2, said=request(params={"arguments": {"a": "x" * 70_000}})),
+    "a long id": frame(2, id="x" * 257, said=request(id="x" * 257)),
+    "a long channel": frame(2, "x" * 257),
+    "an id with a quote": frame(2, id='"', said=request(id='"')),
+    "no payload": frame(2).partition("\n")[0],
+    "an acknowledgement": '{"t":"ack","a":1}',
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+async def test_whatever_is_not_like_it_is_received_by_python(tmp_path: Path, other: str) -> None:
+    log = await play(tmp_path, *granted(), ["frame", other])
+    assert log[1:] == [["receive", other]]
+
+
+async def test_python_says_which_frame_comes_next(tmp_path: Path) -> None:
+    note = '{"t":"close","s":2,"a":0,"c":"c9","why":"gone"}'
+    steps = [["python", {"taken": 2}], ["frame", note], ["frame", frame(2, "c2")], ["frame", frame(3, "c3")]]
+    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["receive", "receive", "post"]
+    unknown = [["python", {"taken": -1}], ["frame", note], ["frame", frame(3, "c3")]]
+    assert kinds(await play(tmp_path, *granted(), *unknown))[1:] == ["receive", "receive"]
+
+
+@pytest.mark.parametrize(
+    "steps", [[["revoke"]], [["open"]], [["socket", {"readyState": 2}]], [["python", {"deaf": True}]]], ids=str
+)
+async def test_where_nothing_is_granted_any_more_python_has_its_turn(tmp_path: Path, steps: list[Any]) -> None:
+    log = await play(tmp_path, *granted(), *steps, ["frame", frame(2, "c2")])
+    assert kinds(log)[1:] == ["receive"]
+
+
+async def test_a_grant_is_for_the_call_that_it_was_given_for(tmp_path: Path) -> None:
+    log = await play(tmp_path, *granted(channel="another"), ["frame", frame(2, "c2")])
+    assert kinds(log) == ["receive", "receive"]
+
+
+async def test_what_python_granted_at_another_time_is_for_no_frame(tmp_path: Path) -> None:
+    grant = {"port": 1, "number": 7, "channel": "c1"}
+    steps = [
+        ["python", {"taken": 1, "grant": grant}],
+        ["frame", '{"t":"ack","a":0}'],
+        ["python", {"grant": None}],
+        ["frame", frame(2)],
+        ["frame", frame(3)],
+    ]
+    assert kinds(await play(tmp_path, *steps)) == ["receive"] * 3
+
+
+async def test_a_call_is_known_in_whatever_order_its_client_writes(tmp_path: Path) -> None:
+    said = {"method": "tools/call", "params": {"_meta": {}, "arguments": {}, "name": "x"}, "jsonrpc": "2.0", "id": 1}
+    for text in (
+        json.dumps(said),
+        json.dumps(said, separators=(",", ":")),
+        json.dumps(said, indent=1).replace("\n", ""),
+    ):
+        first = [
+            ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
+            ["frame", frame(1, said=text)],
+        ]
+        second = text.replace('{}, "name"', '{"a": ["]}", {"id": 2}]}, "name"').replace(
+            '{},"name"', '{"b":"\\""},"name"'
+        )
+        steps = [["python", {"grant": None}], ["frame", frame(2, "c2", second)]]
+        assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "post"]
+
+
+STRANGE: dict[str, str] = {
+    "an id twice": json.dumps(request()).replace('"id": 1', '"id": 1, "id": 1'),
+    "a key with escapes": json.dumps(request()).replace('"arguments"', '"argument\\u0073"'),
+    "an id with escapes": json.dumps(request()).replace('"id"', '"i\\u0064"'),
+    "more members": json.dumps(request(params={"requestState": "s"})),
+    "a key like a path": json.dumps(request() | {"params/arguments": {}}),
+}
+
+
+@pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
+async def test_what_is_written_strangely_is_for_python_each_time(tmp_path: Path, said: str) -> None:
+    first = [
+        ["python", {"taken": 1, "grant": {"port": 1, "number": 7, "channel": "c1"}}],
+        ["frame", frame(1, said=said)],
+    ]
+    steps = [["python", {"grant": None}], ["frame", frame(2, "c2", said)]]
+    assert kinds(await play(tmp_path, *first, *steps)) == ["receive", "receive"]
+
+
+RESULTS: dict[str, list[Any]] = {
+    "of another page": [answered(port=2)],
+    "that is an error": [answered(json='{"content":[],"isError":true}')],
+    "that is long": [answered(json=PLAIN.replace("hello", "x" * 49_152))],
+    "that is none": [answered(json=None)],
+    "of no call": [answered("x2")],
+    "after a change": [["unbooked"], ["revoke"], answered()],
+    "without a socket": [["socket", {"readyState": 3}], answered()],
+    "past others": [["socket", {"bufferedAmount": 1 << 20}], answered()],
+    "on another socket": [["unbooked"], ["open"], answered()],
+}
+
+
+@pytest.mark.parametrize("steps", RESULTS.values(), ids=RESULTS)
+async def test_a_result_that_is_not_plain_or_has_no_way_is_received_by_python(tmp_path: Path, steps: list[Any]) -> None:
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], *steps)
+    assert kinds(log)[2:] in (["book", "result"], ["book", "message"], ["unbooked", "result"])
+
+
+async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None:
+    steps = [["frame", frame(2, "c2")], ["python", {"taken": 3, "turn": 9}], ["frame", '{"t":"ack","a":0}'], answered()]
+    log = await play(tmp_path, *granted(), *steps)
+    assert kinds(log)[2:] == ["book", "receive", "turn", "write"]
+    assert log[5][1].startswith('{"t":"msg","s":9,"a":3,')
+    steps[1] = ["python", {"turn": 0}]
+    assert kinds(await play(tmp_path, *granted(), *steps))[2:] == ["book", "receive", "turn", "result"]
+
+
+async def test_a_result_is_written_once(tmp_path: Path) -> None:
+    log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], answered(), answered())
+    assert kinds(log)[2:] == ["turn", "write", "book", "result"]
+
+
+async def test_a_call_that_another_tab_could_take_is_carried_out_only_for_a_tab_that_has_answered_all_its_calls(
+    tmp_path: Path,
+) -> None:
+    """Otherwise Python asks the tab first whether it reads its messages."""
+    first, *rest = granted()
+    first[1]["grant"]["hasRivals"] = True
+    log = await play(
+        tmp_path,
+        ["posts", 1, '{"t":"call","call":"1"}'],
+        first,
+        *rest,
+        ["frame", frame(2, "c2")],  # the call that Python sent is not answered
+        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
+        ["frame", frame(2, "c3")],
+        ["python", {"taken": 3}],
+        ["frame", frame(3, "c4")],  # nor is the one that JavaScript sent
+        answered(),
+        ["frame", frame(4, "c5")],
+    )
+    assert [each[1].split('"c":"')[1][:2] for each in log if each[0] == "receive"] == ["c1", "c2", "c4"]
+    assert len([each for each in log if each[0] == "post"]) == 3
+
+
+async def test_an_answer_that_is_old_shows_nothing(tmp_path: Path) -> None:
+    first, *rest = granted()
+    first[1]["grant"]["hasRivals"] = True
+    log = await play(
+        tmp_path,
+        first,
+        *rest,
+        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
+        ["clock", 101],
+        ["frame", frame(2, "c2")],
+    )
+    assert kinds(log).count("receive") == 2 and "post" not in kinds(log)

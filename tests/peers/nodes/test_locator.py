@@ -1,0 +1,83 @@
+"""Where a browser is, as a relay learns it that has neither the one that was there before nor the one that is now."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tabrelay.bus.memory import MemoryBus
+from tests.support.relay import RunningRelay
+from tests.support.relay_pair import Pair, Stream, answer_of, ending, meeting, open_session
+from tests.support.waiting import until
+from tests.support.worker import ECHO_TOOL, OTHER_TOOL, SyntheticWorker
+
+
+@pytest.fixture
+async def trio(tmp_path: Path) -> AsyncIterator[tuple[Pair, RunningRelay]]:
+    settings: dict[str, Any] = {"away_wait_s": 2.0}
+    async with (
+        meeting(tmp_path, **settings) as pair,
+        RunningRelay(tmp_path, backplane=MemoryBus(pair.hub), **settings) as third,
+    ):
+        await third.knows(nodes=3)
+        yield pair, third
+
+
+async def is_away(relay: RunningRelay, server: str) -> bool:
+    rows = (await relay.http.get("/-/status")).json()["servers"]
+    return [row["state"] for row in rows if row["name"] == server] == ["offline"]
+
+
+async def test_a_name_that_somebody_else_took_while_its_browser_was_away_is_found_everywhere(
+    trio: tuple[Pair, RunningRelay],
+) -> None:
+    pair, third = trio
+    token = pair.a.tokens.make("other", ("serve",))
+    first = pair.worker(pair.b, "notes")
+    async with first:
+        assert "result" in answer_of(await pair.a.call("notes", "echo"))
+        first.link.bye(1000, "closing", 0.0)  # without it, the name is kept for its principal
+        await first.flush()
+        await first.hang_up()
+        await until(lambda: is_away(pair.b, "notes"))
+        async with SyntheticWorker(third.url, token, "notes", inst="w2") as second:
+            for relay in (third, pair.b, pair.a):
+                assert "result" in answer_of(await relay.call("notes", "echo"))
+            assert len(second.calls) == 3
+
+
+async def test_a_name_whose_relay_says_nothing_is_not_unknown(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands still: what is asked reaches it, and nothing comes back."""
+    async with pair.worker(pair.b, "notes"):
+        monkeypatch.setattr(pair.hub.nodes[1], "answer", lambda reply, data: None)
+        response = await pair.a.call("notes", "echo")
+        assert ending(response) == ("relay_unavailable", "no")
+        assert answer_of(response)["error"]["data"]["retryable"] is True
+        assert (await pair.a.call("nobody", "echo")).status_code == 404  # that there is none, the bus itself says
+        monkeypatch.undo()
+        assert "result" in answer_of(await pair.a.call("notes", "echo"))
+
+
+async def test_a_session_hears_its_server_again_after_its_relay_alone_was_off_the_bus(tmp_path: Path) -> None:
+    """For so long that the browser's relay took it for lost, and ended what it had there."""
+    async with meeting(tmp_path, bus_beat_s=0.3) as pair, pair.worker(pair.b, "notes") as worker:
+        stream = Stream(pair.a, "GET", "notes", headers=await open_session(pair.a, "notes"))
+        turns = itertools.cycle([[OTHER_TOOL], [ECHO_TOOL]])
+
+        async def is_heard() -> bool:  # whoever tells it may just be reading the tools before
+            await worker.change_tools(next(turns))
+            return len(stream.said) > before
+
+        before = 0
+        await until(is_heard)
+        pair.hub.cut()
+        pair.hub.mend(pair.hub.nodes[1])
+        await pair.b.knows(nodes=1)
+        pair.hub.mend()
+        before = len(stream.said)
+        await until(is_heard)
+        await stream.leave()

@@ -1,0 +1,276 @@
+"""A call that several tabs could take goes to one that reads its messages, and to no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tabserver.handlers.target import Target
+from tests.support.port import FakePort
+from tests.tabs.test_hub import House, reply, text_of
+
+BUSY_S = 0.5
+SILENCE_S = 30.0
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def pong(house: House, port: FakePort) -> None:
+    house.hub.receive(port, {"t": "pong"})
+
+
+def calls(*ports: FakePort) -> list[int]:
+    return [len(port.of("call")) for port in ports]
+
+
+def two_tabs(house: House) -> tuple[FakePort, FakePort]:
+    """The first is in front."""
+    return house.tab("a", "info", "more"), house.tab("b", "info", visible=False)
+
+
+def blocked(house: House) -> tuple[FakePort, FakePort]:
+    """The tab in front runs a call and reads nothing meanwhile."""
+    front, other = two_tabs(house)
+    house.call("info")
+    assert calls(front, other) == [1, 0]
+    return front, other
+
+
+def test_a_call_goes_to_another_tab_if_the_one_in_front_does_not_read(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    assert calls(front, other) == [1, 0] and len(front.of("ping")) == 1
+    house.wait(BUSY_S)
+    pong(house, other)
+    assert calls(front, other) == [1, 1]
+    reply(house, other, {"content": []})
+    assert house.results[0]["_meta"]["tabrelay/tab"]["id"] == "b"
+
+
+def test_a_call_that_another_tab_got_is_never_sent_to_the_first(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.wait(BUSY_S)
+    pong(house, other)
+    reply(house, front, {"content": []})
+    pong(house, front)
+    assert calls(front, other) == [1, 1]
+
+
+def test_a_tab_that_runs_a_call_and_reads_gets_the_next_one_too(house: House) -> None:
+    front, other = blocked(house)
+    for expected in (2, 3):
+        house.call("info")
+        assert calls(front) == [expected - 1]
+        pong(house, front)
+        assert calls(front, other) == [expected, 0]
+
+
+def test_calls_that_come_together_are_sent_one_by_one(house: House) -> None:
+    """The first of them may block the tab: those behind it must not be stuck."""
+    front, other = two_tabs(house)
+    house.wait(1)
+    for _ in range(3):
+        house.call("info")
+    assert calls(front, other) == [0, 0]
+    pong(house, front)
+    assert calls(front, other) == [1, 0]
+    house.wait(BUSY_S)
+    pong(house, other)
+    assert calls(front, other) == [1, 1]
+    reply(house, other, {"content": []})
+    assert calls(front, other) == [1, 2]
+
+
+def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(house: House) -> None:
+    """The page reads them in order: each ping that is too many delays the calls behind it."""
+    front, other = two_tabs(house)
+    for _ in range(16):
+        house.call("info")
+    read = 0
+    for answered in range(200):
+        while read < len(front.sent):
+            message = front.sent[read]
+            read += 1
+            if message["t"] == "ping":
+                pong(house, front)
+            elif message["t"] == "call":
+                house.hub.receive_result(front, message["call"], '{"content":[]}', False)
+                break
+        if answered < 184:
+            house.call("info")
+    assert len(house.results) == 200 and calls(front, other) == [200, 0]
+    assert len(front.of("ping")) <= 201
+
+
+def test_a_tab_that_was_not_heard_for_a_while_is_asked_first(house: House) -> None:
+    front, other = two_tabs(house)
+    house.wait(1)
+    house.call("info")
+    assert calls(front) == [0] and front.of("ping")
+    pong(house, front)
+    assert calls(front, other) == [1, 0]
+
+
+def test_callers_that_wait_for_each_answer_need_no_ping(house: House) -> None:
+    front, _ = two_tabs(house)
+    for _ in range(5):
+        house.call("info")
+        reply(house, front, {"content": []})
+        house.wait(0.01)
+    assert calls(front) == [5] and not front.of("ping")
+
+
+def test_a_tab_that_alone_has_a_tool_is_not_asked(house: House) -> None:
+    front, _ = two_tabs(house)
+    house.wait(60)
+    for _ in range(3):
+        house.call("more")
+    assert calls(front) == [3] and not front.of("ping")
+
+
+def test_a_call_that_names_its_tab_goes_there_whether_it_reads_or_not(house: House) -> None:
+    front, _ = blocked(house)
+    house.call("info")
+    house.wait(BUSY_S)
+    house.call_in("a", "info")
+    assert calls(front) == [2]
+
+
+def test_a_tab_that_reads_again_is_in_front_again(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.wait(BUSY_S)
+    pong(house, other)
+    reply(house, front, {"content": []})
+    house.call("info")
+    assert calls(front, other) == [2, 1]
+
+
+def test_an_answer_to_an_older_ping_shows_nothing(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.call_in("a", "info")  # is behind the ping, and may block the tab again
+    pong(house, front)
+    assert calls(front, other) == [2, 0] and len(front.of("ping")) == 2
+    house.wait(BUSY_S)
+    pong(house, other)
+    assert calls(front, other) == [2, 1]
+
+
+def test_if_no_tab_reads_a_call_waits_for_the_first_that_does(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.wait(5)
+    assert calls(front, other) == [1, 0] and house.results == []
+    pong(house, other)
+    assert calls(front, other) == [1, 1]
+
+
+def test_if_no_tab_reads_for_long_a_call_fails_that_was_not_sent(house: House) -> None:
+    front, other = two_tabs(house)
+    house.wait(1)
+    house.call("info")
+    house.wait(SILENCE_S)
+    [failed] = house.results
+    assert "does not answer" in text_of(failed) and "was not called" in text_of(failed)
+    assert failed["_meta"]["tabrelay/error"] == {"reason": "tab_silent", "delivered": "no", "retryable": True}
+    pong(house, front)
+    pong(house, other)
+    assert calls(front, other) == [0, 0]
+
+
+def test_a_worker_that_was_blocked_itself_does_not_take_its_tabs_for_busy(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.wait(2, busy=True)  # the answer waits unread
+    assert calls(front, other) == [1, 0]
+    pong(house, front)
+    assert calls(front, other) == [2, 0]
+
+
+@pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+def test_a_clock_that_jumps_shows_nothing(house: House, jump_s: float) -> None:
+    front, other = two_tabs(house)
+    house.time_ms += jump_s * 1000
+    house.call("info")
+    assert calls(front, other) == [0, 0]
+    pong(house, front)
+    assert calls(front, other) == [1, 0]
+
+
+def test_a_call_that_is_cancelled_while_it_waits_is_sent_to_no_tab(house: House) -> None:
+    front, other = blocked(house)
+    cancel = house.call("info")
+    cancel("enough")
+    house.wait(BUSY_S)
+    pong(house, other)
+    pong(house, front)
+    assert calls(front, other) == [1, 0] and not front.of("cancel")
+
+
+LEAVES: list[Callable[[House, FakePort], None]] = [
+    lambda house, port: house.hub.detach(port),
+    lambda house, port: house.hub.detach(port, returns=True),
+    lambda house, port: house.hub.receive(port, {"t": "withdraw", "tools": ["info"]}),
+    lambda house, port: house.show(port, False),
+]
+
+
+@pytest.mark.parametrize("leave", LEAVES)
+def test_a_call_does_not_wait_for_a_tab_that_is_in_front_no_longer(
+    house: House, leave: Callable[[House, FakePort], None]
+) -> None:
+    front, other = two_tabs(house)
+    house.wait(1)
+    house.call("info")
+    house.show(other, True, focused=True)
+    leave(house, front)
+    pong(house, other)
+    assert calls(front, other) == [0, 1]
+
+
+def test_a_caller_is_pinned_to_the_tab_that_got_its_call(house: House) -> None:
+    _, other = blocked(house)
+    house.context.target = Target(None, pins=True)
+    house.call("info")
+    house.context.target = None
+    assert house.context.caller.tab is None
+    house.wait(BUSY_S)
+    pong(house, other)
+    assert house.context.caller.tab == "b"
+
+
+def test_the_user_is_asked_in_a_tab_that_reads(house: House) -> None:
+    risky: dict[str, Any] = {"annotations": {"destructiveHint": True}}
+    front = house.tab("a", "delete", "info", **risky)
+    other = house.tab("b", "delete", visible=False, **risky)
+    house.call_in("a", "info")
+    house.wait(1)
+    house.call("delete")
+    house.wait(BUSY_S)
+    pong(house, other)
+    assert not front.of("approve")[1:] and len(other.of("approve")) == 1
+    house.hub.receive(other, {"t": "approval", "call": other.last("approve")["call"], "decision": "once"})
+    assert [message["name"] for message in other.of("call")] == ["delete"]
+
+
+def test_resources_and_prompts_are_read_in_a_tab_that_reads(house: House) -> None:
+    ports = [house.tab(id, visible=id == "a") for id in "ab"]
+    for port in ports:
+        offered = {"resources": [{"uri": "note://one", "name": "one"}], "prompts": [{"name": "improve"}]}
+        house.hub.receive(port, {"t": "offer", **offered})
+    house.wait(1)
+    house.hub.read("note://one", house.context, house.results.append)
+    house.wait(BUSY_S)
+    pong(house, ports[1])
+    house.hub.get_prompt("improve", {}, house.context, house.results.append)
+    pong(house, ports[1])
+    assert [message["kind"] for message in ports[1].of("call")] == ["resources", "prompts"]
+    assert json.dumps(ports[0].of("call")) == "[]"
