@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "limits.md"
 PACKAGES = {"relay/tabrelay": "", "browser_pkg/tabserver": "tabserver/"}
 # Programs that run once and end, and values that are made from one file.
-SHORT_LIVED = ("verbs/", "configfile/", "clients/", "bridge/oauth/", "tabserver/micropython/")
+SHORT_LIVED = ("cli/", "config/", "bridge/oauth/", "tabserver/micropython/")
 GROWING = {
     *("dict", "list", "set", "deque", "OrderedDict", "defaultdict", "Counter", "bytearray", "Queue"),
     *("WeakSet", "WeakKeyDictionary", "WeakValueDictionary"),

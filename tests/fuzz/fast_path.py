@@ -1,4 +1,7 @@
-"""A fast path (`tabrelay.server.fast_path`) that takes every POST to a plain address, and answers as the application does."""
+"""A fast path (`tabrelay.server.fast_path`) that takes every POST to a plain address.
+
+It answers as the application does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""JSON in slices (`tabrelay.payloads.json_skeleton`) against the standard library: the same texts are valid, wherever they are cut.
+"""JSON in slices (`tabrelay.payloads.json_skeleton`) against the standard library.
+
+The same texts are valid, wherever they are cut.
 
 Known differences, where `tabrelay` refuses more than `json` does:
 

@@ -13,7 +13,11 @@ from tests.interaction.requirements import REQUIREMENTS
 TESTS = Path(__file__).parents[1]
 # The files that try what a client sees. A test there without a requirement is one that nobody asked for.
 CLIENT_FACING = (
-    *(f"relay/test_{name}.py" for name in ("modern", "handshake", "resumable", "sessions", "sse", "mirrors", "recall")),
+    *(
+        f"faces/mcp/test_{name}.py"
+        for name in ("modern", "legacy", "resumable_response", "sessions", "http_sse", "offline_answers")
+    ),
+    "http/test_param_headers.py",
     "behaviour/test_random_requests.py",
     "behaviour/test_raw_requests.py",
     "behaviour/clients/test_clients.py",

@@ -126,7 +126,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "loop time: notifications for many callers",
-        'notice = Notice(text if text is not None else envelope.text(brief) or "")',
+        'notice = Notice(text if text is not None else messages.text(brief) or "")',
         "tests/behaviour/test_loop_floods.py -k many_callers",
     ),
     Mutation(

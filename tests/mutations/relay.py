@@ -85,7 +85,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "another program on the port: a worker may serve only",
-        "found[proof.key_id(derived)] = Holder(derived, principal, grant)",
+        "found[proof.key_id(derived)] = TokenHolder(derived, principal, grant)",
         "tests/calls/test_proof.py::test_the_key_of_a_worker_may_serve_and_nothing_else",
     ),
     Mutation(
@@ -246,7 +246,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a line of the call log that can't be made",
-        "        raise\n\ndef _put(self, file: LogFile, lines: list[str], lost: int) -> int:",
+        "        raise\n\ndef _put(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:",
         "tests/behaviour/test_hostile_text.py",
         lines=3,
     ),

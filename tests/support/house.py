@@ -28,7 +28,6 @@ class House:
         self.nats = NatsBus((bus.url,), NatsAuth(), "test")
         self.cluster = Membership(self.nats, KEY, beat_s=1.0)
         self.registry = Registry(CatalogueStore(None, most=most), most=most)
-        self.registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         settings = Settings(home=home, away_wait_s=1.0)
         self.atlas = BrowserLocator(
             self.cluster, self.registry, {}, settings, on_up=lambda name: None, on_gone=lambda name: None

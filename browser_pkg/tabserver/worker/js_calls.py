@@ -1,10 +1,10 @@
 """The express: a call like one before it is carried out by JavaScript, and only counted by Python.
 
-Python is slow to wake up: a call that comes alone costs several times what it costs in a crowd. What Python would
-decide is known as long as nothing has changed: the same caller, wishing for nothing, calls the same tool. So a plain
-call is a *grant* for those that differ from it in nothing but their arguments. `js/worker/granted_calls.js` sends such a call to its
-tab and the tab's answer to the relay, and Python is told of many at once, a little later. Whatever changes takes all
-grants back, and calls come by the lane again.
+A single call costs Python several times what one of many costs. What Python would decide is known as long as nothing
+has changed: the same caller, without extra wishes, calls the same tool. So a plain call is a *grant* for calls that
+differ from it in their arguments only. `js/worker/granted_calls.js` sends such a call to its tab, and the tab's answer
+to the relay. Python gets the records of many calls at once, a little later. Any change revokes all grants, and calls
+take the fast path of Python again.
 
 Nobody sees that the books are behind: what JavaScript hears for Python comes after what was carried out, and before
 anything here gets a number or looks for calls under way, `catch_up` asks for it.

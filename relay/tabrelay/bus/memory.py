@@ -82,7 +82,7 @@ class MemoryBroker:
 
 
 class MemoryBus:
-    """One node's end of a `Hub`."""
+    """One node's end of a `MemoryBroker`."""
 
     max_payload = MAX_PAYLOAD
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Final, Protocol
 from weakref import WeakSet
 
@@ -333,8 +334,36 @@ class CallObserver(Protocol):
     def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
 
 
+class PeerKind(StrEnum):
+    """What is behind a peer."""
+
+    BROWSER = "browser"  # a worker on the link of this relay
+    PLAIN = "plain"  # a page with a plain MCP WebSocket
+    NODE = "node"  # a browser of another relay
+    UPSTREAM = "upstream"  # a child process or a URL
+
+
 class Peer(Protocol):
-    """Where a server lives. The registry holds one per name; a face never sees it except through the switch."""
+    """Connection to one MCP server. The registry holds one for each name; faces reach it through the switch only."""
+
+    @property
+    def kind(self) -> PeerKind: ...
+
+    @property
+    def principal(self) -> str | None:
+        """The principal that holds the name with it; None for an upstream."""
+
+    @property
+    def identity(self) -> str | None:
+        """The same for all sessions of one worker; None for a peer whose calls can't be resumed."""
+
+    @property
+    def browser(self) -> str:
+        """The name of the browser, such as Firefox; empty if there is none."""
+
+    @property
+    def is_reserved(self) -> bool:
+        """L8: is the name kept for its principal?"""
 
     @property
     def is_up(self) -> bool:
@@ -345,6 +374,10 @@ class Peer(Protocol):
 
     def start(self, pending: Pending) -> None:
         """Put a call on the way. Raises a RelayError when nothing was sent."""
+
+    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
+        """Another peer has the name now. Gives notifications that the browser did not confirm, if `successor` is the
+        identity of the same browser at another relay: channel, caller and text."""
 
     def cancel(self, pending: Pending, why: str) -> None:
         """The caller has gone or waited too long: tell the server, expect nothing more."""

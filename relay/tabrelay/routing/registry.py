@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from tabrelay.admission.rate_limiter import RateLimiter
-from tabrelay.calls.calls import Call, Peer
+from tabrelay.calls.calls import Call, Peer, PeerKind
 from tabrelay.errors import ServerOffline, UnknownServer
 from tabrelay.payloads.list_checks import Rejection, told
 from tabrelay.payloads.printable_text import shown
@@ -65,7 +65,6 @@ class Registry:
         # A peer came ("up"), is "away" for a moment, is "gone", or has other "tabs".
         self.on_presence: Callable[[str, Peer, str], None] = lambda name, peer, state: None
         self.on_use: Callable[[str], None] = lambda name: None
-        self.is_remote: Callable[[Peer], bool] = lambda peer: False  # Is its browser connected to another relay?
         self._wall, self._clock = wall, clock
         self._static_tools = frozenset(static_tools)
         self._catalogue_budget = catalogue_budget
@@ -221,7 +220,7 @@ class Registry:
 
     def take(self, name: str, peer: Peer) -> Peer | None:
         """`peer` holds the name from now on; gives back whom it displaced, if anyone else."""
-        is_remote = self.is_remote(peer)
+        is_remote = peer.kind is PeerKind.NODE
         entry = self._entries.get(name) or self._add(name, is_remote=is_remote)
         self._room.note(name, is_remote=is_remote)
         displaced, entry.peer = entry.peer, peer

@@ -22,7 +22,7 @@ from tabrelay.admission.tokens import Tokens
 from tabrelay.assets.files import Assets
 from tabrelay.bus.bus import Bus
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Pending
+from tabrelay.calls.calls import PeerKind, Pending
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.trace_context import PassedOn, Traces
 from tabrelay.config.settings import ConfigError, Settings
@@ -53,7 +53,6 @@ from tabrelay.peers.browsers.endpoint import BrowserEndpoint
 from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.nodes.locator import BrowserLocator
-from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.catalogue_store import CatalogueStore
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
@@ -181,10 +180,9 @@ class Relay:
             cluster, self._registry, rosters, self._settings, on_up=self._came_up, on_gone=self._went
         )
         self._forwarding = Forwarding(
-            cluster, self._registry, drain, atlas.local, lambda peer: isinstance(peer, BrowserPeer)
+            cluster, self._registry, drain, atlas.local, lambda peer: peer.kind is PeerKind.BROWSER
         )
         atlas.has_moved = self._forwarding.moved
-        self._registry.is_remote = lambda peer: isinstance(peer, RemotePeer)
         self._switch.elsewhere = atlas
         self.entry.share(BusSync(cluster))
         self._nodes = ClusterStatus(cluster, self._url, self._own_names, self._rows, self._describe_node)

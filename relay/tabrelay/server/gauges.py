@@ -12,13 +12,13 @@ from typing import Final
 
 from tabrelay import __version__
 from tabrelay.bus.members import Membership
+from tabrelay.calls.calls import PeerKind
 from tabrelay.faces.mcp.endpoint import McpEndpoint
 from tabrelay.observe import process_metrics
 from tabrelay.observe.call_log import CallLog
 from tabrelay.observe.call_metrics import CallMetrics
 from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, gauge, render
 from tabrelay.peers.browsers.endpoint import BrowserEndpoint
-from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.switch import Switch
@@ -115,7 +115,8 @@ class Gauges:
                     entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
                 )
                 kind = "elsewhere" if entry.keeper is not None else "browser"
-                found["node" if isinstance(entry.peer, RemotePeer) else kind, _STATES[not is_up]] += 1
+                is_node = entry.peer is not None and entry.peer.kind is PeerKind.NODE
+                found["node" if is_node else kind, _STATES[not is_up]] += 1
         return [MetricSample(count, (("kind", kind), ("state", state))) for (kind, state), count in found.items()]
 
     def _room(self) -> Iterable[MetricFamily]:

@@ -1,10 +1,11 @@
 """Answers modern calls with a server of the handshake era.
 
-Each modern call becomes one legacy call on a channel of its own, a `Live` one. When the server asks its client
+Each modern call becomes one legacy call on a channel of its own, a `LegacyCall` one. When the server asks its client
 something in the middle of it, the modern call is answered with that question and the live one is parked; the client's
 retry takes it up again. The server never notices: what it did before it asked is done once.
 
-Knows no transport. The peer that owns a translator gives it modern calls, and gets legacy ones back through `Legacy`.
+Knows no transport. The peer that owns a translator passes it modern calls, and receives legacy calls through
+`LegacyServer`.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ MOST_HELD: Final = 64  # questions of pages that wait at a time; a newer one end
 COLLECT_S: Final = 5.0  # how long an approval waits for the page of a request that is not in the list
 PROBLEMS: Final = {
     PairingCodeError.EXPIRED: "This pairing code is too old. For a new one, run: tabrelay pair",
-    PairingCodeError.UNKNOWN: "This pairing code was used before or is not of this relay. For a new one, run: tabrelay pair",
+    PairingCodeError.UNKNOWN: "This pairing code was used before or is not of this relay. "
+    "For a new one, run: tabrelay pair",
 }
 ENDS: Final = {
     PairingState.REFUSED: (403, "This page was refused."),

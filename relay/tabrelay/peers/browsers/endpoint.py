@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from tabrelay.admission.policy import Refuse
-from tabrelay.calls.calls import Peer, Pending
+from tabrelay.calls.calls import Peer, PeerKind, Pending
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
 from tabrelay.errors import RelayError
@@ -26,7 +26,6 @@ from tabrelay.peers.browsers.plain_endpoint import PlainEndpoint
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.browsers.user_agent import browser_name
 from tabrelay.peers.browsers.writer import SocketWriter
-from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.instances import read_tabs
 from tabrelay.routing.registry import Registry
@@ -36,7 +35,6 @@ from tabserver.wire.frames import (
     CLOSE_FORBIDDEN,
     CLOSE_GOING_AWAY,
     CLOSE_PROTOCOL,
-    CLOSE_REPLACED,
     CLOSE_TRY_LATER,
     CLOSE_UNAUTHORIZED,
     REFUSALS,
@@ -238,7 +236,9 @@ class BrowserEndpoint:
         """Why this principal can't have the name now, if it can't: what a page is told when its dial was refused."""
         holders = self._holders(server)
         # A browser that has a call in flight and lost its socket may still bring the result.
-        if self._drain.is_on and not any(isinstance(peer, BrowserPeer) and peer.in_flight for peer in holders):
+        if self._drain.is_on and not any(
+            peer is not None and peer.kind is PeerKind.BROWSER and peer.in_flight for peer in holders
+        ):
             return Refuse(503, "draining", "The relay is restarting.")
         return self._held_by_another(principal, server)
 
@@ -257,12 +257,12 @@ class BrowserEndpoint:
         return server in self._settings.instances
 
     def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
-        if peer is not None and not isinstance(peer, BrowserPeer | PlainPeer | RemotePeer):
+        if peer is not None and peer.kind is PeerKind.UPSTREAM:
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
         if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
         # defence: a name that another page holds
-        if not isinstance(peer, BrowserPeer | PlainPeer | RemotePeer) or peer.principal == principal.id:
+        if peer is None or peer.principal == principal.id:
             return None
         if peer.is_up:
             return Refuse(403, "taken", f'"{server}" is held by a page of another origin or token. Close it first.')
@@ -336,11 +336,8 @@ class BrowserEndpoint:
     def _up(self, peer: BrowserPeer) -> None:
         self._sessions[peer.link.sid or ""] = peer
         displaced = self._registry.take(peer.server, peer)
-        if isinstance(displaced, BrowserPeer):
-            # Newest wins, and says so: the loser goes dormant instead of dialling back and forth for ever.
-            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
-        elif isinstance(displaced, PlainPeer):
-            displaced.stand_down()
+        if displaced is not None:
+            displaced.displace()
         self._registry.introduce(peer.server, peer.browser)
         self._meter.arrived("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)

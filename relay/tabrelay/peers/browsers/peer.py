@@ -1,7 +1,8 @@
-"""A server that lives in a browser: the relay's end of a link and the calls that wait on it.
+"""Peer for a browser worker: the relay's end of a link, and the calls that wait on it.
 
-A thin shell around `tabserver.wire.Link`: read, receive, dispatch events, write frames, re-arm one timer. The worker's
-`tabserver.transport.reconnect` is its sibling; logic that both need belongs in the wire. Who may dial is decided by the gate.
+A thin shell around `tabserver.wire.Link`: read, receive, dispatch events, write frames, re-arm one timer. The worker
+has the same shell in `tabserver.transport`; logic that both need belongs in the wire. The gate decides which browsers
+may connect.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending, Reply, memory_of
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending, Reply, memory_of
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
 from tabrelay.payloads.json_weight import is_heavy
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
@@ -108,6 +109,10 @@ class BrowserPeer:
         self.is_resumed = False  # did the socket that it has now find the session again?
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> PeerKind:
+        return PeerKind.BROWSER
 
     @property
     def is_up(self) -> bool:
@@ -208,6 +213,12 @@ class BrowserPeer:
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._sinks[channel] = sink
         self._say(lambda _now: self._open(channel, caller))
+
+    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
+        """L8: the newest browser gets the name. This one gets a close code that stops its reconnecting."""
+        late = self.unheard() if successor == self.identity else []
+        self.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
+        return late
 
     def unheard(self) -> list[tuple[str, Caller, str]]:
         """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""

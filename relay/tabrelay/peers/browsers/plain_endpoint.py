@@ -11,13 +11,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tabrelay.admission.policy import Refuse
-from tabrelay.calls.calls import Peer
+from tabrelay.calls.calls import Peer, PeerKind
 from tabrelay.calls.principal import Principal
 from tabrelay.config.settings import Settings
-from tabrelay.peers.browsers.peer import BrowserPeer
 from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.browsers.plain_session import PlainSocket
-from tabrelay.peers.nodes.remote_peer import RemotePeer
 from tabrelay.routing.question_limits import limits_of
 from tabrelay.routing.registry import Registry
 from tabrelay.translation.parked_calls import ParkedCalls
@@ -98,9 +96,8 @@ class PlainEndpoint:
 
     def _is_kept_from(self, peer: PlainPeer, holder: Peer) -> bool:
         """L8: is the name kept for a browser of another principal that is in its grace?"""
-        if not isinstance(holder, BrowserPeer | RemotePeer):
-            return False
-        return holder.is_reserved and holder.principal != peer.principal
+        is_browser = holder.kind in (PeerKind.BROWSER, PeerKind.NODE)
+        return is_browser and holder.is_reserved and holder.principal != peer.principal
 
     def _away(self, peer: PlainPeer) -> None:
         log.info("%s: its page is gone", peer.server)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, Pending
+from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending
 from tabrelay.errors import BadRequest, BrowserGone, Busy, ServerOffline
 from tabrelay.peers.browsers.plain_session import PlainSession, PlainSocket
 from tabrelay.routing.question_limits import QuestionLimits
@@ -64,6 +64,18 @@ class PlainPeer:
     @property
     def server(self) -> str:
         return self._server
+
+    @property
+    def kind(self) -> PeerKind:
+        return PeerKind.PLAIN
+
+    @property
+    def identity(self) -> str | None:
+        return None
+
+    @property
+    def browser(self) -> str:
+        return ""
 
     @property
     def principal(self) -> str | None:
@@ -125,6 +137,10 @@ class PlainPeer:
         for uri in self._audience.uris:
             page.say("resources/subscribe", {"uri": uri})
         self._on_up(self)
+
+    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
+        self.stand_down()
+        return []
 
     def stand_down(self) -> None:
         """Another peer took the name. The pages stay, idle: thrown out, they would only come back."""

@@ -15,10 +15,8 @@ from typing import Any, Final
 from tabrelay.bus import envelope
 from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Peer
+from tabrelay.calls.calls import Peer, PeerKind
 from tabrelay.errors import UnknownServer
-from tabrelay.peers.browsers.peer import BrowserPeer
-from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.nodes.remote_peer import BrowserLocation
 from tabrelay.routing.registry import Registry
 from tabserver.wire.names import server_of
@@ -31,7 +29,7 @@ AT_A_TIME: Final = 100
 class LocalBrowser:
     """A browser of our own, as the others know it."""
 
-    peer: BrowserPeer | PlainPeer
+    peer: Peer
     place: BrowserLocation
     is_up: bool = True
     told_use: float = field(default=0.0)
@@ -85,7 +83,7 @@ class LocalBrowsers:
 
     def _presence(self, address: str, peer: Peer, state: str) -> None:
         """The registry says that a browser came, is away, is gone, or has other tabs."""
-        if not isinstance(peer, BrowserPeer | PlainPeer):
+        if peer.kind not in (PeerKind.BROWSER, PeerKind.PLAIN):
             return
         held = self._held.get(address)
         if state == "gone":
@@ -100,12 +98,11 @@ class LocalBrowsers:
         held.is_up = state != "away"
         self.announce(held, held.state)
 
-    def _place(self, address: str, peer: BrowserPeer | PlainPeer, *before: BrowserLocation | None) -> BrowserLocation:
+    def _place(self, address: str, peer: Peer, *before: BrowserLocation | None) -> BrowserLocation:
         """Newer than whoever had the name before, whatever the clocks of other machines say."""
         gen = max([round(time.time() * 1000), *(place.gen + 1 for place in before if place is not None)])
-        if isinstance(peer, BrowserPeer):
-            return BrowserLocation(address, self._cluster.id, gen, peer.identity, peer.principal, peer.browser)
-        return BrowserLocation(address, self._cluster.id, gen, f"{self._cluster.id}-{gen}", peer.principal or "")
+        identity = peer.identity or f"{self._cluster.id}-{gen}"
+        return BrowserLocation(address, self._cluster.id, gen, identity, peer.principal or "", peer.browser)
 
     def _own(self, address: str) -> None:
         server = server_of(address)

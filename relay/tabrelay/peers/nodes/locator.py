@@ -1,9 +1,10 @@
-"""Which relay has the browser of a name: asked when somebody wants it, then followed by what its relay tells of it.
+"""Locator of browsers on the bus: which relay has the browser of a name.
 
-Nobody keeps a list of everything. A relay listens on a subject of each server that it has browsers of, and that is the
-record: the bus says at once when nobody does, and a relay that dies leaves nothing behind. Our own browsers are in the
-`Holdings`, those of others `Abroad`. How a call gets to another relay is the `RemotePeer`'s business, and what comes
-back that of `Returns`.
+A relay asks when a client wants the name, and then follows the notifications of the relay that has the browser. There
+is no list of all browsers: a relay subscribes to one subject for each server that it has browsers of. The bus reports
+at once when a subject has no subscriber, and a relay that dies leaves nothing behind. `LocalBrowsers` holds our own
+browsers, `RemoteBrowsers` those of other relays. `RemotePeer` sends calls to another relay, and `ReplyInbox` receives
+what comes back.
 """
 
 from __future__ import annotations
@@ -19,11 +20,9 @@ from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.envelope import BadEnvelope, number
 from tabrelay.bus.errors import silent, unreachable
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Peer, Pending
+from tabrelay.calls.calls import Peer, PeerKind, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer
-from tabrelay.peers.browsers.peer import BrowserPeer
-from tabrelay.peers.browsers.plain_peer import PlainPeer
 from tabrelay.peers.nodes.local_browsers import LocalBrowser, LocalBrowsers
 from tabrelay.peers.nodes.remote_browsers import RemoteBrowsers
 from tabrelay.peers.nodes.remote_peer import BrowserLocation, RemotePeer
@@ -31,7 +30,6 @@ from tabrelay.peers.nodes.replies import ReplyInbox
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.instances import TabInfo
 from tabrelay.routing.registry import Registry
-from tabserver.wire.frames import CLOSE_REPLACED, Caller
 from tabserver.wire.names import server_of
 from tabserver.wire.pending_calls import PendingCalls
 
@@ -100,7 +98,7 @@ class BrowserLocator:
         return (followed is not None and followed.is_located) or server_of(server) not in self._settings.instances
 
     def _is_ours(self, peer: Peer) -> bool:
-        return not isinstance(peer, RemotePeer)
+        return peer.kind is not PeerKind.NODE
 
     def has(self, server: str) -> bool:
         """Is a browser of this server connected here?"""
@@ -222,7 +220,8 @@ class BrowserLocator:
     def _displace(self, address: str) -> BrowserLocation | None:
         """A browser of ours has this address now."""
         before = self._abroad.remove(address)
-        if not isinstance(self._registry.holder(address), BrowserPeer):  # which has claimed them, and is asked again
+        holder = self._registry.holder(address)
+        if holder is None or holder.kind is not PeerKind.BROWSER:  # a browser has claimed them, and is asked again
             self._lose(address, f'Another browser took over "{address}" while it had the call.')
         return before.place if before is not None else None
 
@@ -285,13 +284,8 @@ class BrowserLocator:
         self._abroad.put(peer)
         displaced = self._registry.take(address, peer)
         self._holdings.let_go(address)
-        late: list[tuple[str, Caller, str]] = []
-        if isinstance(displaced, BrowserPeer):
-            # What clients answered while it was between two relays went to the first.
-            late = displaced.unheard() if displaced.identity == place.inst else []
-            displaced.retire(CLOSE_REPLACED, "another browser now offers this server", is_displaced=True)
-        elif isinstance(displaced, PlainPeer):
-            displaced.stand_down()
+        # Notifications that clients sent while the browser was between two relays went to the first.
+        late = displaced.displace(place.inst) if displaced is not None else []
         self._registry.introduce(address, place.browser)
         self._describe(address, row)
         again, lost = roster.claim(place.inst)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from tabrelay.bus.bus import BusDown
 from tabrelay.bus.errors import unreachable
 from tabrelay.bus.members import Membership
-from tabrelay.calls.calls import Notice, Pending
+from tabrelay.calls.calls import Notice, PeerKind, Pending
 from tabrelay.errors import BadRequest, BrowserGone, RelayError
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
@@ -89,8 +89,23 @@ class RemotePeer:
         self._is_closed = False
 
     @property
+    def kind(self) -> PeerKind:
+        return PeerKind.NODE
+
+    @property
+    def identity(self) -> str | None:
+        return self.place.inst
+
+    @property
+    def browser(self) -> str:
+        return self.place.browser
+
+    @property
     def is_up(self) -> bool:
         return self.is_there and self._cluster.is_up
+
+    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
+        return []  # its relay ends it
 
     @property
     def in_flight(self) -> int:

@@ -141,7 +141,7 @@ class ReplyInbox:
 
 
 def _said(payload: memoryview, brief: object) -> Payload:
-    """An answer as text; a long one stays as it came. `brief`: see `Slices`."""
+    """An answer as text; a long one stays as it came. `brief`: see `SlicedPayload`."""
     # defence: loop time: long answers from the bus are not decoded
     if len(payload) <= LARGE:
         return str(payload, "utf-8")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tabrelay.calls.calls import Notice, Pending
+from tabrelay.calls.calls import Notice, PeerKind, Pending
 from tabrelay.errors import Busy, RelayError
 from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
@@ -93,6 +93,29 @@ class UpstreamSessions:
         await asyncio.gather(*(session.supervisor.stop() for session in self), *self._ending)
 
     # -- the seam that the switch sees --------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> PeerKind:
+        return PeerKind.UPSTREAM
+
+    @property
+    def identity(self) -> str | None:
+        return None
+
+    @property
+    def browser(self) -> str:
+        return ""
+
+    @property
+    def principal(self) -> str | None:
+        return None
+
+    @property
+    def is_reserved(self) -> bool:
+        return True
+
+    def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
+        return []
 
     @property
     def is_up(self) -> bool:
