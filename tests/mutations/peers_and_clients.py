@@ -103,7 +103,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "another program on the port: the bridge's connections are proved",
-        "from tabrelay.calls.proof import Exchange\nreturn ClientProof(Exchange('x', 'y', 'z'), challenge._key)",
+        "from tabrelay.calls.proof import ProofExchange\nreturn ClientProof(ProofExchange('x', 'y', 'z'), challenge._key)",
         "tests/behaviour/test_port_squatting.py::test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either",
     ),
     Mutation(

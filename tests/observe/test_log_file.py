@@ -24,14 +24,14 @@ MAX_BYTES: Final = 300
 KEEP: Final = PROCESSES * LINES  # no file is deleted, so every line must still be there
 ROUNDS: Final = int(os.environ.get("TABRELAY_ROTATION_ROUNDS", "3"))
 
-# Both logs are written by LogFile: the relay's log keeps it open, the call log closes it after each batch.
+# Both logs are written by PrivateRotatingFile: the relay's log keeps it open, the call log closes it after each batch.
 WRITER: Final = """
 import logging, sys, time
 from pathlib import Path
-from tabrelay.observe.log_file import LogFile
+from tabrelay.observe.log_file import PrivateRotatingFile
 
 path, name, start, lines, size, keep, closes = sys.argv[1:]
-file = LogFile(Path(path), int(size), int(keep))
+file = PrivateRotatingFile(Path(path), int(size), int(keep))
 while time.time() < float(start):
     pass
 for number in range(int(lines)):

@@ -17,7 +17,7 @@ MB = 1e6
 # in small blocks, and all of that is freed again.
 SCRIPT = """
 import json, socket, sys
-from tabrelay import runner
+from tabrelay.server import runner
 from tabrelay.config.settings import Settings
 
 def resident():
@@ -34,7 +34,7 @@ def work(self, sockets):
     del blocks[0], blocks
     print(json.dumps([before, most, resident()]))
 
-runner.Runner.run = work
+runner.RelayServer.run = work
 runner.run(lambda: None, Settings(), socket.socket(), lambda: None)
 """
 IS_GLIBC = platform.libc_ver()[0] == "glibc"

@@ -29,18 +29,19 @@ time.sleep(600)
 """
 PARENT = """
 import asyncio, subprocess, sys
-from tabrelay import family
+from tabrelay.system import process_group
 
 async def main():
     pipe = asyncio.subprocess.PIPE
-    processes = [await family.begin(sys.executable, "-c", sys.argv[1], sys.argv[2], stdin=pipe) for _ in range(2)]
+    child = (sys.executable, "-c", sys.argv[1], sys.argv[2])
+    processes = [await process_group.begin(*child, stdin=pipe) for _ in range(2)]
     if sys.argv[3] == "without guard first":
-        family._guard._process.kill()
-        family._guard._process.wait()
-        processes.append(await family.begin(sys.executable, "-c", sys.argv[1], sys.argv[2], stdin=pipe))
+        process_group._guard._process.kill()
+        process_group._guard._process.wait()
+        processes.append(await process_group.begin(sys.executable, "-c", sys.argv[1], sys.argv[2], stdin=pipe))
     if sys.argv[3] == "one has ended":
-        await family.end(processes[0], 0, 0)
-        family.release(processes[0])
+        await process_group.end(processes[0], 0, 0)
+        process_group.release(processes[0])
     print("ready", flush=True)
     await asyncio.sleep(600)
 

@@ -16,10 +16,11 @@ from tabrelay.cli.sign_in import for_relay
 from tabrelay.config.specs import HttpSpec, OAuthSpec
 from tests.peers.upstreams.transports.test_http import TEXT, TOOL, initialize
 from tests.support.authority import Authority
+from tests.support.paths import ROOT
 from tests.support.relay import RunningRelay
 from tests.support.upstream import result
 
-VISIT = Path(__file__).parents[1] / "conformance" / "visit.py"
+VISIT = ROOT / "tests" / "conformance" / "visit.py"
 MACHINE = OAuthSpec("client_credentials", "relay", "client-secret")
 
 

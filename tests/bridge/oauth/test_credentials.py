@@ -23,10 +23,11 @@ from tabrelay.bridge.oauth.credentials import OAuth
 from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenWish
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn
 from tests.support.authority import Authority
+from tests.support.paths import ROOT
 from tests.support.stdio import BridgeChild, BridgeHere, QuickClock, request
 from tests.support.upstream import Reply, Upstream, status
 
-VISIT = Path(__file__).parents[1] / "conformance" / "visit.py"
+VISIT = ROOT / "tests" / "conformance" / "visit.py"
 
 
 async def agree(url: str) -> None:
@@ -251,10 +252,10 @@ async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path)
     store, clock = OAuthStore(tmp_path, "x"), QuickClock()
     code = (
         "import asyncio, sys, pathlib\n"
-        "from tabrelay.bridge.oauth.token_store import Store\n"
+        "from tabrelay.bridge.oauth.token_store import OAuthStore\n"
         "from tabrelay.bridge.clock import Clock\n"
         "async def hold():\n"
-        "    async with Store(pathlib.Path(sys.argv[1]), 'x').alone(Clock()):\n"
+        "    async with OAuthStore(pathlib.Path(sys.argv[1]), 'x').alone(Clock()):\n"
         "        print('held', flush=True)\n"
         "        await asyncio.sleep(600)\n"
         "asyncio.run(hold())\n"
