@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tabserver.tabs.tab import FRESH_MS, WINDOW
 from tabserver.worker.js_calls import LONGEST, UNBOOKED, UNBOOKED_LETTERS
 from tests.support.node import node
 from tests.support.paths import JS, SUPPORT
@@ -307,38 +308,73 @@ async def test_a_result_is_written_once(tmp_path: Path) -> None:
     assert kinds(log)[2:] == ["turn", "write", "book", "result"]
 
 
-async def test_a_call_that_another_tab_could_take_is_carried_out_only_for_a_tab_that_has_answered_all_its_calls(
-    tmp_path: Path,
-) -> None:
-    """Otherwise Python asks the tab first whether it reads its messages."""
+def rivals() -> list[list[Any]]:
+    """A call that Python received, found plain and sent, and its answer. Another tab could have taken it."""
     first, *rest = granted()
     first[1]["grant"]["hasRivals"] = True
-    log = await play(
-        tmp_path,
-        ["posts", 1, '{"t":"call","call":"1"}'],
-        first,
-        *rest,
-        ["frame", frame(2, "c2")],  # the call that Python sent is not answered
-        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
-        ["frame", frame(2, "c3")],
-        ["python", {"taken": 3}],
-        ["frame", frame(3, "c4")],  # nor is the one that JavaScript sent
-        answered(),
-        ["frame", frame(4, "c5")],
-    )
-    assert [each[1].split('"c":"')[1][:2] for each in log if each[0] == "receive"] == ["c1", "c2", "c4"]
-    assert len([each for each in log if each[0] == "post"]) == 3
+    return [first, *rest, ["posts", 1, '{"t":"call","call":"1",'], answered("1")]
+
+
+def came(*seqs: int) -> list[list[Any]]:
+    """Frames, and the number that Python gives if it receives them."""
+    return [step for seq in seqs for step in (["python", {"taken": seq}], ["frame", frame(seq, f"c{seq}")])]
+
+
+def received(log: list[list[Any]]) -> list[str]:
+    """The channels of calls that Python received."""
+    return [each[1].split('"c":"')[1].partition('"')[0] for each in log if each[0] == "receive"]
+
+
+async def test_a_tab_gets_one_call_more_than_it_had_to_read_while_another_could_take_it(tmp_path: Path) -> None:
+    """It has answered one call, so it may have two. Python asks the tab before it gets a third."""
+    log = await play(tmp_path, *rivals(), *came(2, 3, 4), answered("x2"), *came(5, 6, 7, 8))
+    assert received(log) == ["c1", "c4", "c8"]
+
+
+async def test_a_tab_never_has_more_unread_calls_than_the_window_while_another_could_take_them(tmp_path: Path) -> None:
+    rounds = [[*came(n, n + 1, n + 2), answered(f"x{n // 3 + 1}")] for n in range(2, 3 * WINDOW * 2, 3)]
+    log = await play(tmp_path, *rivals(), *(step for each in rounds for step in each))
+    unread = most = 0
+    for kind, *_ in log[log.index(["result", f"1\n{PLAIN}"]) :]:
+        unread += (kind == "post") - (kind == "write")
+        most = max(most, unread)
+    assert most == WINDOW
+
+
+def test_both_sides_have_the_same_window() -> None:
+    source = (JS / "worker" / "granted_calls.js").read_text()
+    found = dict(re.findall(r"^const (FRESH_MS|WINDOW) = (\d+);", source, re.MULTILINE))
+    assert found == {"FRESH_MS": f"{FRESH_MS:.0f}", "WINDOW": str(WINDOW)}
+
+
+async def test_while_a_tab_has_a_ping_to_answer_python_gets_calls_that_another_tab_could_take(tmp_path: Path) -> None:
+    ping = ["posts", 1, '{"t":"ping"}']
+    log = await play(tmp_path, *rivals(), ping, *came(2), ["page", 1, {"t": "pong"}], *came(3))
+    assert received(log) == ["c1", "c2"]
+
+
+async def test_a_pong_shows_that_calls_before_its_ping_were_read(tmp_path: Path) -> None:
+    steps = [*came(2, 3), ["posts", 1, '{"t":"ping"}'], ["page", 1, {"t": "pong"}], *came(4, 5, 6, 7)]
+    assert received(await play(tmp_path, *rivals(), *steps)) == ["c1", "c7"]
+
+
+async def test_progress_shows_that_a_call_was_read(tmp_path: Path) -> None:
+    steps = [*came(2, 3), ["page", 1, {"t": "progress", "call": "x2"}], *came(4)]
+    assert received(await play(tmp_path, *rivals(), *steps)) == ["c1"]
 
 
 async def test_an_answer_that_is_old_shows_nothing(tmp_path: Path) -> None:
-    first, *rest = granted()
-    first[1]["grant"]["hasRivals"] = True
-    log = await play(
-        tmp_path,
-        first,
-        *rest,
-        ["page", 1, {"t": "result", "call": "1", "json": PLAIN}],
-        ["clock", 101],
-        ["frame", frame(2, "c2")],
-    )
-    assert kinds(log).count("receive") == 2 and "post" not in kinds(log)
+    log = await play(tmp_path, *rivals(), ["clock", 101], *came(2))
+    assert received(log) == ["c1", "c2"] and kinds(log).count("post") == 1
+
+
+async def test_after_a_pause_a_tab_gets_one_call(tmp_path: Path) -> None:
+    steps = [*came(2, 3), answered("x1"), answered("x2"), ["clock", 101], ["page", 1, {"t": "pong"}], *came(4, 5)]
+    assert received(await play(tmp_path, *rivals(), *steps)) == ["c1", "c5"]
+
+
+async def test_python_is_told_when_a_tab_with_rivals_answered_and_how_many_calls_it_may_have(tmp_path: Path) -> None:
+    log = await play(tmp_path, *rivals(), *came(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unbooked"])
+    assert log[-1][-4:] == ["heard", "7", "1020", "3"]
+    log = await play(tmp_path, *granted(), *came(2), answered("x1"), ["unbooked"])
+    assert "heard" not in log[-1]

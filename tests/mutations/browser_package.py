@@ -159,7 +159,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a busy tab: a call that another tab could take waits until its tab reads",
-        "return False and not self._responsiveness.responds(tab)",
+        "return False",
         "tests/tabs/test_responsiveness.py",
     ),
     Mutation(
@@ -257,9 +257,49 @@ MUTATIONS: Final = (
     ),
     Mutation("a busy tab: one ping at a time", "if True:", "tests/tabs/test_responsiveness.py"),
     Mutation(
-        "a busy tab: an answer to an older ping shows nothing",
-        "if not tab.calls or (is_pong):",
+        "a busy tab: a tab has a window of unread calls",
+        "return 0 <= now_ms - self.heard_ms <= FRESH_MS",
         "tests/tabs/test_responsiveness.py",
     ),
-    Mutation("a busy tab: a call shows nothing until it is answered", "pass", "tests/tabs/test_responsiveness.py"),
+    Mutation(
+        "a busy tab: a tab that was silent gets no call",
+        "return len(self.unread) - self.pings < self.window",
+        "tests/tabs/test_responsiveness.py",
+    ),
+    Mutation(
+        "a busy tab: the window has a limit", "self.window = self.window + 1", "tests/tabs/test_responsiveness.py"
+    ),
+    Mutation("a busy tab: the window is one call after a pause", "pass", "tests/tabs/test_responsiveness.py"),
+    Mutation(
+        "a busy tab: an answer shows what came before it, and no more",
+        "while self.unread:",
+        "tests/tabs/test_responsiveness.py",
+    ),
+    Mutation(
+        "a busy tab: calls that wait come first",
+        "return tab.signs.has_room(self._now_ms())",
+        "tests/tabs/test_responsiveness.py",
+    ),
+    Mutation("a busy tab: Python learns what JavaScript heard", "pass", "tests/worker/test_js_calls.py"),
+    Mutation(
+        "a busy tab: JavaScript sends no more than the window",
+        "return pings === 0 && performance.now() - heard_ms <= FRESH_MS;",
+        "tests/js/test_granted_calls.py",
+    ),
+    Mutation(
+        "a busy tab: JavaScript sends nothing to a tab that was silent",
+        "return pings === 0 && unread.size < window;",
+        "tests/js/test_granted_calls.py",
+    ),
+    Mutation(
+        "a busy tab: JavaScript sends nothing past calls that wait",
+        "return unread.size < window && performance.now() - heard_ms <= FRESH_MS;",
+        "tests/js/test_granted_calls.py",
+    ),
+    Mutation(
+        "a busy tab: the window of JavaScript has a limit",
+        "if (signs.unread.size - signs.pings >= signs.window) signs.window++;",
+        "tests/js/test_granted_calls.py",
+    ),
+    Mutation("a busy tab: the window of JavaScript is one call after a pause", None, "tests/js/test_granted_calls.py"),
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tabserver.mcp.outbox import passed_on
 from tabserver.tabs.hub import Hub
+from tabserver.tabs.tab import Signs
 from tabserver.transport.connection import LinkSession
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
@@ -49,7 +51,8 @@ class Carrier:
         self._grants: dict[Like, Grant] = {}
         self._granted: list[Grant] = []
         self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
-        self._open: dict[FakePort, int] = {}
+        self._signs: dict[FakePort, Signs] = defaultdict(Signs)
+        self._heard: Grant | None = None
         self._count = 0
         self._turn = 0
         self.next = 1
@@ -65,9 +68,10 @@ class Carrier:
     def _after(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **more: Any) -> Any:
             self.settle()
-            is_end = function.__name__ == "receive" and args[1].get("t") in ("error", "required")
-            if is_end or function.__name__ == "receive_result":
-                self._ended(args[0])
+            if function.__name__ == "receive":
+                self._hear(args[0], args[1].get("call"), args[1].get("t") == "pong")
+            elif function.__name__ == "receive_result":
+                self._hear(args[0], args[1])
             return function(*args, **more)
 
         return call
@@ -79,13 +83,19 @@ class Carrier:
             self._allow(number, channel, meta, port, words, has_rivals)
 
         def count(text: str) -> None:
-            self._open[port] = self._open.get(port, 0) + text.startswith('{"t":"call",')
+            message = json.loads(text)
+            if message["t"] == "call":
+                self._signs[port].unread[message["call"]] = False
+            elif message["t"] == "ping":
+                self._signs[port].pinged()
             post(text)
 
         port.allow, port.post = allow, count  # type: ignore[method-assign]
 
-    def _ended(self, port: FakePort) -> None:
-        self._open[port] = max(0, self._open.get(port, 0) - 1)
+    def _hear(self, port: FakePort, call: str | None, is_pong: bool = False) -> None:
+        self._signs[port].heard(self._now_ms(), call)
+        if is_pong:
+            self._signs[port].heard_pong()
 
     def use(self) -> None:
         """Another socket."""
@@ -114,7 +124,8 @@ class Carrier:
         grant, channel, id = self._calls.pop(name)
         if not is_plain or len(text) > self._longest or not self._is_my_turn():
             return False
-        self._ended(port)
+        self._hear(port, name)
+        self._heard = grant if grant.has_rivals else None
         self._say(grant, channel, id, text)
         is_new = self._sent.pop(name, None) is not None
         self._answers.append(_served(grant, channel, id, text) if is_new else f"answered\n{name}\n{text}")
@@ -123,7 +134,8 @@ class Carrier:
 
     def _carry(self, grant: Grant, event: Received[str], id: RequestId, upto: int, size: int) -> bool:
         if grant.port is not None:
-            if grant.has_rivals and self._open.get(grant.port):
+            signs = self._signs[grant.port]
+            if grant.has_rivals and (signs.pings or not signs.has_room(self._now_ms())):
                 return False
             self._count += 1
             name = f"x{self._count}"
@@ -174,6 +186,10 @@ class Carrier:
             return ""
         numbers = f"{self._came} {self._size} {self._upto} {self._told}"
         lines = [numbers, *self._answers, *self._sent.values()]
+        if self._heard is not None and self._heard.port is not None:
+            signs = self._signs[self._heard.port]
+            lines.append(f"heard\n{self._heard.number}\n{signs.heard_ms}\n{signs.window}")
+            self._heard = None
         self._came = self._size = self._upto = self._told = 0
         self._answers, self._sent = [], {}
         return "\n".join(lines)

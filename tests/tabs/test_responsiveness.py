@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tabserver.handlers.target import Target
+from tabserver.tabs.tab import FRESH_MS, WINDOW
 from tests.support.port import FakePort
 from tests.tabs.test_hub import House, reply, text_of
 
@@ -66,13 +68,60 @@ def test_a_call_that_another_tab_got_is_never_sent_to_the_first(house: House) ->
 def test_a_tab_that_runs_a_call_and_reads_gets_the_next_one_too(house: House) -> None:
     front, other = blocked(house)
     for expected in (2, 3):
+        house.wait(0.2)
         house.call("info")
         assert calls(front) == [expected - 1]
         pong(house, front)
         assert calls(front, other) == [expected, 0]
 
 
-def test_calls_that_come_together_are_sent_one_by_one(house: House) -> None:
+def test_a_tab_gets_one_call_more_each_time_that_it_reads_on(house: House) -> None:
+    front, other = two_tabs(house)
+    house.wait(1)
+    for _ in range(WINDOW * 3):
+        house.call("info")
+    pong(house, front)
+    unread = []
+    for _ in range(WINDOW * 3):
+        unread.append(len(front.of("call")) - len(house.results))
+        house.hub.receive_result(front, front.of("call")[len(house.results)]["call"], '{"content":[]}', False)
+    assert unread[:4] == [1, 2, 3, 4] and max(unread) == WINDOW
+    assert calls(front, other) == [WINDOW * 3, 0] == [len(house.results), 0]
+
+
+def test_after_a_pause_a_tab_gets_one_call_first(house: House) -> None:
+    front, other = two_tabs(house)
+    for _ in range(8):
+        house.call("info")
+    for call in range(8):
+        house.hub.receive_result(front, front.of("call")[call]["call"], '{"content":[]}', False)
+    house.wait(0.2)
+    for _ in range(4):
+        house.call("info")
+    pong(house, front)
+    assert calls(front, other) == [9, 0]
+
+
+def test_progress_of_a_call_shows_that_its_tab_reads(house: House) -> None:
+    front, other = blocked(house)
+    house.call("info")
+    house.hub.receive(front, {"t": "progress", "call": front.last("call")["call"], "progress": 1})
+    assert calls(front, other) == [2, 0]
+
+
+def test_a_new_call_does_not_overtake_one_that_waits(house: House) -> None:
+    front, _ = two_tabs(house)
+    house.wait(1)
+    house.call("info", order=1)
+    house.hub.known_tabs["a"].signs.heard(house.time_ms)  # by JavaScript: calls that wait are not looked for
+    house.call("info", order=2)
+    assert calls(front) == [0]
+    pong(house, front)
+    reply(house, front, {"content": []})
+    assert [message["arguments"]["order"] for message in front.of("call")] == [1, 2]
+
+
+def test_of_calls_that_come_together_after_a_pause_one_is_sent_first(house: House) -> None:
     """The first of them may block the tab: those behind it must not be stuck."""
     front, other = two_tabs(house)
     house.wait(1)
@@ -86,6 +135,7 @@ def test_calls_that_come_together_are_sent_one_by_one(house: House) -> None:
     assert calls(front, other) == [1, 1]
     reply(house, other, {"content": []})
     assert calls(front, other) == [1, 2]
+    assert len(house.results) == 1
 
 
 def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(house: House) -> None:
@@ -106,7 +156,7 @@ def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(house: House) -> 
         if answered < 184:
             house.call("info")
     assert len(house.results) == 200 and calls(front, other) == [200, 0]
-    assert len(front.of("ping")) <= 201
+    assert len(front.of("ping")) <= 16
 
 
 def test_a_tab_that_was_not_heard_for_a_while_is_asked_first(house: House) -> None:
@@ -149,6 +199,7 @@ def test_a_tab_that_reads_again_is_in_front_again(house: House) -> None:
     house.wait(BUSY_S)
     pong(house, other)
     reply(house, front, {"content": []})
+    pong(house, front)
     house.call("info")
     assert calls(front, other) == [2, 1]
 
@@ -156,12 +207,13 @@ def test_a_tab_that_reads_again_is_in_front_again(house: House) -> None:
 def test_an_answer_to_an_older_ping_shows_nothing(house: House) -> None:
     front, other = blocked(house)
     house.call("info")
-    house.call_in("a", "info")  # is behind the ping, and may block the tab again
+    for _ in range(2):
+        house.call_in("a", "info")  # is behind the ping, and may block the tab again
     pong(house, front)
-    assert calls(front, other) == [2, 0] and len(front.of("ping")) == 2
+    assert calls(front, other) == [3, 0] and len(front.of("ping")) == 2
     house.wait(BUSY_S)
     pong(house, other)
-    assert calls(front, other) == [2, 1]
+    assert calls(front, other) == [3, 1]
 
 
 def test_if_no_tab_reads_a_call_waits_for_the_first_that_does(house: House) -> None:
@@ -274,3 +326,84 @@ def test_resources_and_prompts_are_read_in_a_tab_that_reads(house: House) -> Non
     pong(house, ports[1])
     assert [message["kind"] for message in ports[1].of("call")] == ["resources", "prompts"]
     assert json.dumps(ports[0].of("call")) == "[]"
+
+
+class Page:
+    """Reads its messages in order when it is told to. It answers a call at once, or keeps it open like a tool that
+    awaits something. It checks each call when that is posted."""
+
+    def __init__(self, house: House, port: FakePort) -> None:
+        self.house, self.port = house, port
+        self.queue: list[dict[str, Any]] = []
+        self.kept: list[str] = []
+        self.said_ms = house.time_ms
+        self.most = self.pings = 0
+        remember = port.send
+
+        def send(message: Any) -> None:
+            remember(message)
+            if message["t"] in ("call", "ping"):
+                self.queue.append(dict(message))
+            unread = [each["t"] for each in self.queue]
+            if message["t"] == "call":
+                self.most = max(self.most, unread.count("call"))
+                assert house.time_ms - self.said_ms <= FRESH_MS, "it had said nothing for long"
+            assert unread.count("call") <= WINDOW and unread.count("ping") <= 1
+
+        port.send = send  # type: ignore[method-assign]
+
+    def read(self, keeps: bool = False) -> None:
+        if not self.queue:
+            return
+        message = self.queue.pop(0)
+        if message["t"] == "call" and keeps:
+            self.kept.append(message["call"])
+        elif message["t"] == "call":
+            self.answer(message["call"])
+        else:
+            self.said_ms = self.house.time_ms
+            pong(self.house, self.port)
+
+    def answer(self, call: str) -> None:
+        self.said_ms = self.house.time_ms
+        self.house.hub.receive_result(self.port, call, '{"content":[]}', False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_however_calls_and_answers_come_few_calls_lie_unread_and_each_runs_once(seed: int) -> None:
+    """No call is posted to a tab that was silent for longer than the limit, nor to one that has a window of them."""
+    house, chance = House(), random.Random(seed)
+    pages = [Page(house, port) for port in two_tabs(house)]
+    asked = 0
+    for _ in range(150):
+        page = chance.choice(pages)
+        match chance.choice(("call", "call", "burst", "read", "read", "drain", "keep", "end", "wait", "pause")):
+            case "call":
+                house.call("info")
+                asked += 1
+            case "burst" if asked < 300:
+                many = chance.randint(1, 100)
+                asked += many
+                for _ in range(many):
+                    house.call("info")
+            case "read":
+                page.read()
+            case "drain":
+                for _ in range(chance.randint(1, 150)):
+                    page.read()
+            case "keep":
+                page.read(keeps=True)
+            case "end" if page.kept:
+                page.answer(page.kept.pop(chance.randrange(len(page.kept))))
+            case "wait":
+                house.wait(chance.choice((0.001, 0.02, 0.09)))
+            case "pause" if chance.random() < 0.2:
+                house.wait(chance.choice((0.2, 0.6)))
+    while any(page.queue or page.kept for page in pages):
+        for page in pages:
+            page.read()
+            if page.kept:
+                page.answer(page.kept.pop())
+    ran = [message["call"] for page in pages for message in page.port.of("call")]
+    assert len(ran) == len(set(ran)) == asked == len(house.results)
+    assert max(page.most for page in pages) > 4

@@ -542,3 +542,17 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
     assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.traffic.plain
     assert rig.carrier.carried > 10 and rig.transport.is_connected
     await rig.transport.close()
+
+
+async def test_python_knows_how_much_a_tab_can_take_that_javascript_sent_its_calls(rig: Rig) -> None:
+    """A call that is not plain needs no ping then, although another tab could take it."""
+    rival = rig.page("b")
+    rig.hub.receive(rival, {"t": "offer", "tools": [{"name": "info"}]})
+    rig.port = rival  # it came last, and is in front
+    rig.plain("p1")
+    for number in range(4):
+        await rig.clock.advance(0.05)
+        rig.plain(f"c{number}")
+    assert rig.carrier.carried == 8
+    rig.send("again", again=True)
+    assert len(rival.of("call")) == 6 and not rival.of("ping")

@@ -67,10 +67,10 @@ class TabCalls:
 
     # -- what tabs say ------------------------------------------------------------------------------------------------
 
-    def heard(self, tab: Tab, is_pong: bool = False) -> None:
-        """It said something, whatever that was."""
+    def heard(self, tab: Tab, call: object = None, is_pong: bool = False) -> None:
+        """It said something, of that call perhaps."""
         self._pulse.heard(tab)
-        self._responsiveness.heard(tab, is_pong)
+        self._responsiveness.heard(tab, call if isinstance(call, str) else None, is_pong)
 
     def froze(self, tab: Tab) -> None:
         self._pulse.froze(tab)
@@ -130,12 +130,12 @@ class TabCalls:
             self._allowed[run.call], asked = asked, None
         # A page that is being loaded can't ask, and may come back with another tool of this name: see release_held.
         # defence: a question about what a page offered before it was left
-        if asked is None or not place.is_ready or self.must_wait(place):
-            return self._run_at(run, errand, place)
+        if asked is None or not place.is_ready or self.must_wait(place, is_new=True):
+            return self._run_at(run, errand, place, is_new=True)
         return self._ask_first(run, errand, asked, request, done)
 
-    def _run_at(self, run: Run, errand: RoutedRequest, place: Destination) -> Cancel:
-        return self._run_own(run, errand.own) if place.tab is None else self._start(run, errand, place)
+    def _run_at(self, run: Run, errand: RoutedRequest, place: Destination, *, is_new: bool = False) -> Cancel:
+        return self._run_own(run, errand.own) if place.tab is None else self._start(run, errand, place, is_new)
 
     def next_call(self) -> str:
         """What the next call is called between the worker and its tabs."""
@@ -152,16 +152,21 @@ class TabCalls:
             return None
         return None if self.approvals.is_wanted(place.key, item, place.tab, presence.present) else place
 
-    def must_wait(self, place: Destination) -> bool:
-        """Must its tab show first that it reads, because another tab could take the call?"""
+    def must_wait(self, place: Destination, *, is_new: bool = False) -> bool:
+        """Must its tab show first that it reads, because another tab could take the call? `is_new`: calls that wait
+        already come first."""
         tab = place.tab
+        if tab is None or not place.has_rivals or not tab.is_awake:
+            return False
+        if is_new:
+            self.catch_up()
         # defence: a busy tab: a call that another tab could take waits until its tab reads
-        return tab is not None and place.has_rivals and tab.is_awake and not self._responsiveness.responds(tab)
+        return not self._responsiveness.responds(tab, is_new)
 
     def sent(self, plain: PlainCall, tab: Tab) -> None:
         """It is under way to its tab."""
         self.plain[plain.call] = plain
-        tab.was_sent_a_call()
+        tab.signs.unread[plain.call] = False
         tab.calls += 1
         if tab.calls == 1:
             self._pulse.watch(tab, plain.began_ms)
@@ -169,18 +174,22 @@ class TabCalls:
     def ended(self, plain: PlainCall, tab: Tab) -> None:
         """Its tab has answered."""
         del self.plain[plain.call]
+        # The clock is not read for each call. It was heard after this, which is all that counts.
+        tab.signs.heard(max(tab.signs.heard_ms, plain.began_ms), plain.call)
         tab.calls -= 1
         if tab.calls:
             self._pulse.heard(tab)
         else:
             self._pulse.release(tab)
-            # The clock is not read for each call: it was heard after this, which is all that counts.
-            tab.signs.heard_ms, tab.signs.is_current = max(tab.signs.heard_ms, plain.began_ms), True
 
     def served(self, tab: Tab) -> None:
         """It has answered a call that nobody knew of before."""
         if tab.calls:
             self._pulse.heard(tab)
+
+    def read_by(self, tab: Tab, heard_ms: float, window: int) -> None:
+        """JavaScript heard it last at that time, and found that it can take so many calls."""
+        tab.signs.heard_ms, tab.signs.window = max(tab.signs.heard_ms, heard_ms), window
 
     def take_over(self, plain: PlainCall, request: Request, done: Done) -> Cancel:
         """It runs on as if it had begun here."""
@@ -240,10 +249,10 @@ class TabCalls:
         presence = self.presence
         return find_place(self._listing(), presence.tabs, presence.departed, errand.kind, errand.key, errand.target)
 
-    def _start(self, run: Run, errand: RoutedRequest, place: Destination) -> Cancel:
+    def _start(self, run: Run, errand: RoutedRequest, place: Destination, is_new: bool) -> Cancel:
         """Send a call to its tab, or keep it for a moment if the tab is being loaded again."""
         self._running[run.call] = run
-        self._send(run, errand, place)
+        self._send(run, errand, place, is_new)
         return self._cancel(run)
 
     def _cancel(self, run: Run) -> Cancel:
@@ -256,7 +265,7 @@ class TabCalls:
 
         return cancel
 
-    def _send(self, run: Run, errand: RoutedRequest, place: Destination) -> None:
+    def _send(self, run: Run, errand: RoutedRequest, place: Destination, is_new: bool) -> None:
         tab = run.tab = place.tab
         assert tab is not None
         if not place.is_ready:
@@ -265,7 +274,7 @@ class TabCalls:
                 self._later(self.presence.timing.tab_doubt_s * 1000, lambda: self._doubt(run.call))
         elif not tab.is_awake:
             run.fail(asleep(tab, errand.key))
-        elif self.must_wait(place):
+        elif self.must_wait(place, is_new=is_new):
             self._held[run.call] = errand
             self._responsiveness.ask(tab)
             self._later(self.presence.timing.tab_silence_s * 1000, lambda: self._give_up(run.call))
@@ -275,7 +284,7 @@ class TabCalls:
             run.is_sent = True
             tab.calls += 1
             self._pulse.watch(tab, self.now_ms())
-            tab.post(run.text(errand.message(place.key), self._introduction))
+            tab.post(run.call, run.text(errand.message(place.key), self._introduction))
 
     def _run_own(self, run: Run, own: Callable[[Request, Done], Cancel]) -> Cancel:
         try:
@@ -306,6 +315,8 @@ class TabCalls:
 
     def release_held(self) -> None:
         """Something changed: calls that waited for a tab go to it, to another that has the same, or fail."""
+        if self._held:
+            self.catch_up()
         for call, errand in list(self._held.items()):
             run = self._running[call]
             try:
@@ -330,7 +341,7 @@ class TabCalls:
         asked, allowed = self._question(errand, place, run), self._allowed.get(run.call)
         # defence: a call that goes on with another tool
         if asked is None or (allowed is not None and allowed.is_still(asked.name, asked.item, asked.owner)):
-            self._send(run, errand, place)
+            self._send(run, errand, place, is_new=False)
         elif allowed is not None:
             run.fail(_changed_meanwhile(errand.key))
         else:

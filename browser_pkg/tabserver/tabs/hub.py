@@ -114,7 +114,7 @@ class Hub:
         if tab is None:
             return
         kind = message.get("t")
-        self.traffic.heard(tab, kind == "pong")
+        self.traffic.heard(tab, message.get("call"), kind == "pong")
         self._presence.heard(tab)
         if kind == "tab":
             self._presence.describe(tab, message)
@@ -145,7 +145,7 @@ class Hub:
         if tab is not None:
             self._presence.heard(tab)
             self.traffic.hear_result(tab, call, json, is_plain)
-            self.traffic.heard(tab)
+            self.traffic.heard(tab, call)
             self.traffic.release_held()
 
     def broadcast(self, message: Message) -> None:

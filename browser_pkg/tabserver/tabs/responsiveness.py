@@ -1,9 +1,10 @@
 """Which tabs read their messages: a call that several tabs could take goes to one that does.
 
 A page that computes without a pause reads nothing, and a call that was posted to it can't be taken back. So a call that
-another tab could take as well is posted only to a tab that has shown that it reads: a moment ago it had answered all
-that it was sent. Any other tab is pinged first, and the call waits. A tab that does not answer the ping in time is
-busy: until it says something, other tabs come first. Which call goes where is decided in `traffic`.
+another tab could take as well is posted only to a tab that said something a moment ago and has few calls to read: one
+after a pause, and one more for each time that it reads on with that many before it, up to a limit. Any other tab is
+pinged first, and the call waits. A tab that does not answer the ping in time is busy: until it says something, other
+tabs come first. Which call goes where is decided in `calls`. What a tab was sent and has read is counted in `tab`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from ..timing import DEFAULTS
 from .liveness import Later
 from .tab import Signs, Tab
 
-# How long an answer shows that a tab reads. Callers that wait for each answer are faster, and need no ping.
-FRESH_MS: Final = 100.0
 # A timer that rings this late was held up by the worker itself, and the tab's answer may wait unread: wait once more.
 LATE_MS: Final = 250.0
 
@@ -28,19 +27,18 @@ class Responsiveness:
         self.timing = DEFAULTS
         self._now_ms, self._later, self._changed = now_ms, later, changed
 
-    def responds(self, tab: Tab) -> bool:
-        """May a call be posted to it, although another tab could take the call?"""
-        return tab.signs.is_current and 0 <= self._now_ms() - tab.signs.heard_ms <= FRESH_MS
+    def responds(self, tab: Tab, is_new: bool) -> bool:
+        """May a call be posted to it, although another tab could take the call? A tab that has a ping to answer has
+        calls that wait for it: one that is new has to wait behind those."""
+        # defence: a busy tab: calls that wait come first
+        return not (is_new and tab.signs.pings) and tab.signs.has_room(self._now_ms())
 
-    def heard(self, tab: Tab, is_pong: bool = False) -> None:
-        """It said something. A pong answers the oldest ping, and everything that was posted before that."""
-        signs = tab.signs
-        signs.heard_ms, signs.is_awaited = self._now_ms(), False
+    def heard(self, tab: Tab, call: str | None, is_pong: bool) -> None:
+        """It said something, of that call perhaps."""
+        tab.signs.is_awaited = False
+        tab.signs.heard(self._now_ms(), call)
         if is_pong:
-            signs.pongs += 1
-        # defence: a busy tab: an answer to an older ping shows nothing
-        if not tab.calls or (is_pong and signs.is_ping_last and signs.pongs >= signs.pings):
-            signs.is_current = True
+            tab.signs.heard_pong()
 
     def ask(self, tab: Tab) -> None:
         """A call waits for a sign of this tab."""
@@ -50,7 +48,7 @@ class Responsiveness:
         signs.is_awaited, signs.asked_ms = True, self._now_ms()
         # One ping at a time. Whatever the tab says makes calls that wait ask again: more pings would fill its queue.
         # defence: a busy tab: one ping at a time
-        if signs.pings <= signs.pongs:
+        if not signs.pings:
             tab.ping()
         if not signs.is_timed:
             self._wait(tab, signs, self.timing.tab_busy_s * 1000)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from .offers import Item
 
 Message = Mapping[str, Any]
+
+# How long a message of a page shows that the page reads, and the most calls that may lie unread in it while another tab
+# could take them. Both are in js/worker/granted_calls.js too.
+FRESH_MS: Final = 100.0
+WINDOW: Final = 64
 
 
 class PagePort(Protocol):
@@ -43,19 +49,58 @@ class Offer:
 
 @dataclass(slots=True)
 class Signs:
-    """What shows that a page reads what it is sent: see responsiveness.py. `is_current`: it has answered all that it
-    was sent. `is_ping_last`: the last thing that it was sent is a ping. `is_awaited`: a call waits for a sign of it,
-    since `asked_ms`. `is_timed`: a timer runs that ends the wait.
+    """What shows that a page reads what it is sent: see responsiveness.py. js/worker/granted_calls.js counts the same.
+
+    `unread`: calls (and pings: True) that the page may not have read yet, in the order in which they were posted. A
+    page reads in this order, so its answer to one of them shows that it has read all before that one. `pings`: how many
+    of them are pings. `window`: how many of them may be calls while another tab could take the next one.
+    `is_awaited`: a call waits for a sign of the page, since `asked_ms`. `is_timed`: a timer runs that ends the wait.
     """
 
     heard_ms: float = -math.inf
-    is_current: bool = False
+    window: int = 1
+    unread: dict[str, bool] = field(default_factory=dict)
     pings: int = 0
-    pongs: int = 0
-    is_ping_last: bool = False
     is_awaited: bool = False
     asked_ms: float = -math.inf
     is_timed: bool = False
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def has_room(self, now_ms: float) -> bool:
+        """May one more call be posted to the page, although another tab could take it?"""
+        # defence: a busy tab: a tab has a window of unread calls
+        # defence: a busy tab: a tab that was silent gets no call
+        return len(self.unread) - self.pings < self.window and 0 <= now_ms - self.heard_ms <= FRESH_MS
+
+    def pinged(self) -> None:
+        self.unread[f"ping {next(self._numbers)}"] = True
+        self.pings += 1
+
+    def heard(self, now_ms: float, call: str | None = None) -> None:
+        """The page said something, of that call perhaps. After a pause nothing is known of how much it can take."""
+        if not 0 <= now_ms - self.heard_ms <= FRESH_MS:
+            # defence: a busy tab: the window is one call after a pause
+            self.window = 1
+        self.heard_ms = now_ms
+        if call is not None and call in self.unread:
+            self._read(call)
+
+    def heard_pong(self) -> None:
+        """It answers the oldest ping."""
+        ping = next((name for name, is_ping in self.unread.items() if is_ping), None)
+        if ping is not None:
+            self._read(ping)
+
+    def _read(self, upto: str) -> None:
+        # It has read on with so many calls before it. So it may get one more.
+        if len(self.unread) - self.pings >= self.window:
+            # defence: a busy tab: the window has a limit
+            self.window = min(self.window + 1, WINDOW)
+        name = ""
+        # defence: a busy tab: an answer shows what came before it, and no more
+        while name != upto:
+            name = next(iter(self.unread))
+            self.pings -= self.unread.pop(name)
 
 
 @dataclass(slots=True, eq=False)
@@ -109,21 +154,16 @@ class Tab:
         if self.port is not None:
             self.port.send(message)
 
-    def post(self, json: str) -> None:
+    def post(self, call: str, json: str) -> None:
         """The same, of a call as JSON text."""
         if self.port is not None:
-            self.was_sent_a_call()
+            self.signs.unread[call] = False
             self.port.post(json)
 
     def ping(self) -> None:
         if self.port is not None:
-            self.signs.pings += 1
-            self.signs.is_ping_last, self.signs.is_current = True, False
-            self.port.send({"t": "ping"})
-
-    def was_sent_a_call(self) -> None:
-        # defence: a busy tab: a call shows nothing until it is answered
-        self.signs.is_ping_last = self.signs.is_current = False
+            self.signs.pinged()
+            self.port.post('{"t":"ping"}')  # js/worker/python_bridge.js looks for this text
 
 
 def mark_of(item: Item) -> str:

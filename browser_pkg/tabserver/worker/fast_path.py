@@ -149,7 +149,7 @@ class WorkerFastPath:
     ) -> bool:
         tab = place.tab
         port = None if tab is None else tab.port
-        if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place):
+        if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place, is_new=True):
             return False
         call = self._traffic.next_call()
         # What was read once as JSON is not written again.

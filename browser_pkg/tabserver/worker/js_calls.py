@@ -105,8 +105,9 @@ class GrantedCalls:
 
     def book(self, entries: str) -> int:
         """Count what was carried out: a line with how many requests came, their size, and what the last of them and the
-        last answer acknowledged; answers in the order in which they were written; and calls that are under way to
-        their tabs. Gives the number that the next answer will have (0: ask)."""
+        last answer acknowledged; answers in the order in which they were written; calls that are under way to their
+        tabs; and, if another tab could have taken the last call that was answered, when its tab answered, and how many
+        calls that tab may have unread. Gives the number that the next answer will have (0: ask)."""
         line, grants = self._line, self._grants
         said = iter(entries.split("\n"))
         came, size, upto, told = map(int, next(said).split(" "))
@@ -124,6 +125,11 @@ class GrantedCalls:
                 answers.append((channel, id, passed_on(id, result, meta)))
             elif kind == "answered":
                 answers.append(self._answered(next(said), next(said)))
+            elif kind == "heard":
+                grant, heard_ms, window = grants[int(next(said))][0], float(next(said)), int(next(said))
+                assert grant.place is not None and grant.place.tab is not None
+                # defence: a busy tab: Python learns what JavaScript heard
+                self._traffic.read_by(grant.place.tab, heard_ms, window)
             else:
                 grant, _ = grants[int(next(said))]
                 call, began_ms, channel, id, payload = (next(said) for _ in range(5))

@@ -22,8 +22,9 @@ const HIGH_WATER = 1024 * 1024;
 const BEHIND_MS = 20;
 const MOST_BEHIND = 64;
 const MOST_LETTERS = 256 * 1024;
-/** How long an answer shows that a tab reads its messages: see responsiveness.py. */
+/** How long a message shows that a tab reads, and the most calls that may lie unread in it: see tabs/tab.py. */
 const FRESH_MS = 100;
+const WINDOW = 64;
 
 /**
  * What Python counts. Texts come as `worker/python_bridge.js` writes them.
@@ -42,7 +43,11 @@ const FRESH_MS = 100;
  * }} Grant
  */
 
-/** @typedef {{ open: number, heard_ms: number }} Signs */
+/**
+ * What shows that a tab reads, as in tabs/tab.py: calls and pings that it may not have read yet, in order; how many of them are
+ * pings; how many may be calls while another tab could take the next one; and when it last said something.
+ * @typedef {{ unread: Map<string, boolean>, pings: number, window: number, heard_ms: number }} Signs
+ */
 
 export class Express {
   #written;
@@ -52,7 +57,7 @@ export class Express {
   #granted;
   /** Calls under way, by the names that tabs know them by. @type {Map<string, { grant: Grant, call: Opening }>} */
   #calls = new Map();
-  /** How many calls each tab has that are not answered, and when it last answered one. @type {WeakMap<Port, Signs>} */
+  /** @type {WeakMap<Port, Signs>} */
   #signs = new WeakMap();
   #count = 0;
   #next = 0;
@@ -73,6 +78,8 @@ export class Express {
   /** @type {string[]} */
   #answers = [];
   #letters = 0;
+  /** Of the last answer, if another tab could have taken its call. @type {Grant | undefined} */
+  #heard;
   #isTimed = false;
 
   /** @param {(text: string) => string | number} written hands a text to Python */
@@ -113,6 +120,11 @@ export class Express {
     this.#turn = 0;
     if (this.#came === 0 && this.#answers.length === 0) return "";
     const lines = [`${this.#came} ${this.#size} ${this.#upto} ${this.#told}`, ...this.#answers, ...this.#sent.values()];
+    if (this.#heard?.port) {
+      const { window, heard_ms } = this.#signsOf(this.#heard.port);
+      lines.push(`heard\n${this.#heard.number}\n${performance.timeOrigin + heard_ms}\n${window}`);
+      this.#heard = undefined;
+    }
     this.#came = this.#size = this.#upto = this.#told = this.#letters = 0;
     this.#answers = [];
     this.#sent.clear();
@@ -180,37 +192,62 @@ export class Express {
     if (typeof json !== "string" || json.length + grant.meta.length > LONGEST) return false;
     if (!isPlainResult(json) || !this.#isMyTurn()) return false;
     this.#write(grant, call, json);
+    this.#heard = grant.hasRivals ? grant : undefined;
     this.#answered(this.#sent.delete(name) ? served(grant, call, json) : `answered\n${name}\n${json}`);
     return true;
   }
 
-  /** @param {Port} port */
-  callSent(port) {
-    this.#signsOf(port).open++;
+  /**
+   * @param {Port} port
+   * @param {string} name
+   */
+  callSent(port, name) {
+    this.#signsOf(port).unread.set(name, false);
   }
 
   /** @param {Port} port */
-  callEnded(port) {
+  pingSent(port) {
     const signs = this.#signsOf(port);
-    signs.open = Math.max(0, signs.open - 1);
-    signs.heard_ms = performance.now();
+    signs.unread.set(`ping ${++this.#count}`, true);
+    signs.pings++;
+  }
+
+  /**
+   * A page said something, of that call perhaps. It reads in order: an answer shows that it has read all that came before.
+   * After a pause nothing is known of how much it can take.
+   * @param {Port} port
+   * @param {string} kind
+   * @param {unknown} call
+   */
+  heard(port, kind, call) {
+    const signs = this.#signsOf(port);
+    const now = performance.now();
+    // defence: a busy tab: the window of JavaScript is one call after a pause
+    if (now - signs.heard_ms > FRESH_MS) signs.window = 1;
+    signs.heard_ms = now;
+    if (kind === "pong") {
+      for (const [name, isPing] of signs.unread) if (isPing) return read(signs, name);
+    } else if (typeof call === "string" && signs.unread.has(call)) read(signs, call);
   }
 
   /** @param {Port} port */
   #signsOf(port) {
     let signs = this.#signs.get(port);
-    if (!signs) this.#signs.set(port, (signs = { open: 0, heard_ms: -Infinity }));
+    if (!signs) this.#signs.set(port, (signs = { unread: new Map(), pings: 0, window: 1, heard_ms: -Infinity }));
     return signs;
   }
 
   /**
-   * Does a tab read its messages? Where it is not known, Python asks the tab. A call that ended without an answer of its tab
-   * stays open here, which costs time and nothing else.
+   * May a tab get a call that another tab could take? Where that is not known, Python asks the tab. While the tab has a ping
+   * to answer, calls wait for it there, and come first.
    * @param {Port} port
    */
   #responds(port) {
-    const { open, heard_ms } = this.#signsOf(port);
-    return open === 0 && performance.now() - heard_ms <= FRESH_MS;
+    const { unread, pings, window, heard_ms } = this.#signsOf(port);
+    // defence: a busy tab: JavaScript sends no more than the window
+    // defence: a busy tab: JavaScript sends nothing to a tab that was silent
+    // defence: a busy tab: JavaScript sends nothing past calls that wait
+    return pings === 0 && unread.size < window && performance.now() - heard_ms <= FRESH_MS;
   }
 
   /** May an answer be written now? */
@@ -246,7 +283,7 @@ export class Express {
     } catch {
       return false; // Python meets it too, and says so
     }
-    this.callSent(port);
+    this.callSent(port, name);
     this.#calls.set(name, { grant, call });
     this.#sent.set(name, `sent\n${grant.number}\n${name}\n${performance.timeOrigin + performance.now()}\n${call.channel}\n${call.id}\n${call.request}`);
     this.#took(call);
@@ -313,4 +350,19 @@ export class Express {
  */
 function served({ number }, { channel, id }, json) {
   return `served\n${number}\n${channel}\n${id}\n${json}`;
+}
+
+/**
+ * A tab has read all up to that. With so many calls before it, it may get one more.
+ * @param {Signs} signs
+ * @param {string} upto
+ */
+function read(signs, upto) {
+  // defence: a busy tab: the window of JavaScript has a limit
+  if (signs.unread.size - signs.pings >= signs.window) signs.window = Math.min(signs.window + 1, WINDOW);
+  for (const [name, isPing] of signs.unread) {
+    signs.unread.delete(name);
+    if (isPing) signs.pings--;
+    if (name === upto) return;
+  }
 }

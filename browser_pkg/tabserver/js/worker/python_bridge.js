@@ -43,9 +43,9 @@ function written(text) {
 
 const express = new Express(written);
 
-/** How a call to a page begins, as Python writes it, and what a page ends one with. */
-const CALL = '{"t":"call",';
-const ENDS = new Set(["result", "error", "required"]);
+/** How a call to a page begins, up to its name, and what a ping is, as Python writes them. */
+const CALL = '{"t":"call","call":"';
+const PING = '{"t":"ping"}';
 
 /**
  * What calls like the one that Python receives now need not ask for: see express.js.
@@ -78,7 +78,7 @@ export function unbooked() {
  */
 export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
-    if (ENDS.has(data.t)) express.callEnded(port);
+    express.heard(port, data.t, "call" in data ? data.call : undefined);
     if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
     // defence: calls that JavaScript carries out: told before a page
     express.settle();
@@ -99,7 +99,8 @@ export function poster(port, asText) {
   const post = asText ? (/** @type {string} */ json) => port.postMessage(json)
     : (/** @type {string} */ json) => port.postMessage(JSON.parse(json));
   return (json) => {
-    if (json.startsWith(CALL)) express.callSent(port);
+    if (json.startsWith(CALL)) express.callSent(port, json.slice(CALL.length, json.indexOf('"', CALL.length)));
+    else if (json === PING) express.pingSent(port);
     post(json);
   };
 }
