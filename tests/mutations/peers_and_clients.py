@@ -73,8 +73,8 @@ MUTATIONS: Final = (
     Mutation("the shape of a browser's note", "if False:", "tests/behaviour/test_hostile_servers.py"),
     Mutation(
         "another worker's calls",
-        "again, lost = self._roster.claim(self.inst)",
-        "tests/routing/test_tool_drift.py::test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls",
+        "return self.inst",
+        "tests/peers/browsers/test_peer.py::test_a_worker_of_another_principal_or_origin_has_another_identity_whatever_it_calls_itself",
     ),
     Mutation(
         "characters of one frame",

@@ -411,11 +411,15 @@ async def test_a_program_without_a_token_keeps_no_page_from_being_paired(house: 
         assert (await waiting).json()["state"] == "approved"
 
 
-async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(house: House) -> None:
+async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tabrelay.faces.web.pairing.HOLD_S", 0.05)
     page = Stranger(house)
     first, second = (await page.ask()).json(), (await page.ask()).json()
     refused = await decide(house, approve=first["code"])  # it is not in the list, and its page is gone
     assert (refused.status, refused.json()["error"]) == (404, "unknown")
+    assert "token" not in (await page.answer(first["request"])).json()
     assert (await decide(house, refuse=second["code"])).status == 200
     house.clock.now += 120
     assert (await page.answer(first["request"])).status == 410

@@ -225,12 +225,18 @@ class RecordingSocket:
         self.headers.append(f"closed {code}")
 
 
-def peer_on(link: Link[Any], on_up: Callable[[BrowserPeer], None] = lambda peer: None) -> BrowserPeer:
+def peer_on(
+    link: Link[Any],
+    on_up: Callable[[BrowserPeer], None] = lambda peer: None,
+    *,
+    principal: str = "token:x",
+    origin: str | None = None,
+) -> BrowserPeer:
     return BrowserPeer(
         "notes",
         inst="w1",
-        principal="token:x",
-        origin=None,
+        principal=principal,
+        origin=origin,
         link=link,
         roster=PendingCalls(),
         budget=MemoryBudget(1024),
@@ -240,6 +246,15 @@ def peer_on(link: Link[Any], on_up: Callable[[BrowserPeer], None] = lambda peer:
         on_away=lambda peer: None,
         on_gone=lambda peer: None,
     )
+
+
+async def test_a_worker_of_another_principal_or_origin_has_another_identity_whatever_it_calls_itself() -> None:
+    def identity(**more: Any) -> str:
+        return peer_on(Link.accepter(Terms("sid", "epoch", "build"), Limits()), **more).identity
+
+    own = identity()
+    assert own == identity()
+    assert own not in (identity(principal="token:y"), identity(origin="http://localhost:1"))
 
 
 HELLO = frames.hello_header(Greeting("notes", "w1", "build"), None, 0)

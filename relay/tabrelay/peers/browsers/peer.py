@@ -130,7 +130,9 @@ class BrowserPeer:
 
     @property
     def identity(self) -> str:
-        """Which worker this is, in a form that tells nobody else how to be it."""
+        """Identity of the worker, from which its parts can't be read. It includes the principal and the origin: another
+        page that uses the same instance name is another worker, and gets none of its calls."""
+        # defence: another worker's calls
         return hashlib.sha256(f"{self.principal} {self.origin} {self.inst}".encode()).hexdigest()[:32]
 
     @property
@@ -396,8 +398,7 @@ class BrowserPeer:
     def _welcomed(self, event: Welcomed) -> None:
         self.is_resumed = event.resumed
         if not event.resumed:
-            # Whoever only knows what a worker calls itself is not that worker, and gets none of its calls.
-            # defence: another worker's calls
+            # L8: calls are asked again of the same worker only.
             again, lost = self._roster.claim(self.identity)
             for pending in again:
                 try:
