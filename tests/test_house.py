@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ BROWSER = ROOT / "browser_pkg" / "tabserver"
 MUST_BE_THERE = {"pyproject.toml", "relay", "browser_pkg", "web_demo", "tests", "playwright.config.py"}
 MAY_BE_THERE = MUST_BE_THERE | {
     ".ci",
+    ".git-blame-ignore-revs",
     ".gitignore",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -83,6 +85,31 @@ def test_only_the_browser_file_knows_the_browser(folder: Path) -> None:
 def test_the_browser_package_needs_nothing_but_the_standard_library() -> None:
     allowed = set(sys.stdlib_module_names) | {"tabserver", "js", "pyodide", "jsffi"}
     assert {name.split(".")[0] for path in modules(BROWSER, "*.py") for name in imports_of(path)} <= allowed
+
+
+# Public, and the term of its field in both places: a link to a resource, and the protocol between worker and relay.
+SHARED_CLASS_NAMES = {"Link"}
+
+
+def test_class_names_are_unique_in_both_packages() -> None:
+    found = Counter(
+        node.name
+        for folder in (RELAY, BROWSER)
+        for path in modules(folder, "*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and "micropython" not in path.parts
+    )
+    assert {name for name, count in found.items() if count > 1} == SHARED_CLASS_NAMES
+
+
+def test_every_package_states_its_purpose() -> None:
+    folders = {path.parent for folder in (RELAY, BROWSER) for path in modules(folder, "*.py")}
+    silent = [
+        folder.relative_to(ROOT).as_posix()
+        for folder in folders
+        if folder.name != "micropython" and not ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    ]
+    assert silent == []
 
 
 def test_a_micropython_page_gets_one_small_file() -> None:

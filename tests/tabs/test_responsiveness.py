@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.target import Target
-from tabserver.tabs.tab import FRESH_MS, WINDOW
+from tabserver.tabs.tab import FRESH_MS, MAX_UNREAD, WINDOW, Signs
 from tests.support.port import FakePort
 from tests.tabs.test_hub import House, reply, text_of
 
@@ -407,3 +407,13 @@ def test_however_calls_and_answers_come_few_calls_lie_unread_and_each_runs_once(
     ran = [message["call"] for page in pages for message in page.port.of("call")]
     assert len(ran) == len(set(ran)) == asked == len(house.results)
     assert max(page.most for page in pages) > 4
+
+
+def test_of_messages_that_a_tab_never_answers_the_oldest_are_forgotten() -> None:
+    signs = Signs()
+    signs.pinged()
+    for number in range(MAX_UNREAD + 10):
+        signs.posted(f"call {number}")
+    assert len(signs.unread) == MAX_UNREAD
+    assert signs.pings == 0
+    assert next(iter(signs.unread)) == "call 10"

@@ -166,7 +166,7 @@ class TabCalls:
     def sent(self, plain: PlainCall, tab: Tab) -> None:
         """It is under way to its tab."""
         self.plain[plain.call] = plain
-        tab.signs.unread[plain.call] = False
+        tab.signs.posted(plain.call)
         tab.calls += 1
         if tab.calls == 1:
             self._pulse.watch(tab, plain.began_ms)

@@ -19,6 +19,7 @@ Message = Mapping[str, Any]
 # could take them. Both are in js/worker/granted_calls.js too.
 FRESH_MS: Final = 100.0
 WINDOW: Final = 64
+MAX_UNREAD: Final = 4096  # names of messages that are kept for each tab
 
 
 class PagePort(Protocol):
@@ -72,9 +73,18 @@ class Signs:
         # defence: a busy tab: a tab that was silent gets no call
         return len(self.unread) - self.pings < self.window and 0 <= now_ms - self.heard_ms <= FRESH_MS
 
+    def posted(self, call: str) -> None:
+        """Count a call that was posted to the page. Of too many that it never answers, the oldest are forgotten."""
+        self._add(call, is_ping=False)
+
     def pinged(self) -> None:
-        self.unread[f"ping {next(self._numbers)}"] = True
-        self.pings += 1
+        self._add(f"ping {next(self._numbers)}", is_ping=True)
+
+    def _add(self, name: str, is_ping: bool) -> None:
+        self.unread[name] = is_ping
+        self.pings += is_ping
+        if len(self.unread) > MAX_UNREAD:
+            self.pings -= self.unread.pop(next(iter(self.unread)))
 
     def heard(self, now_ms: float, call: str | None = None) -> None:
         """The page said something, of that call perhaps. After a pause nothing is known of how much it can take."""
@@ -157,7 +167,7 @@ class Tab:
     def post(self, call: str, json: str) -> None:
         """The same, of a call as JSON text."""
         if self.port is not None:
-            self.signs.unread[call] = False
+            self.signs.posted(call)
             self.port.post(json)
 
     def ping(self) -> None:

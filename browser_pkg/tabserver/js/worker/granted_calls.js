@@ -25,6 +25,7 @@ const MOST_LETTERS = 256 * 1024;
 /** How long a message shows that a tab reads, and the most calls that may lie unread in it: see tabs/tab.py. */
 const FRESH_MS = 100;
 const WINDOW = 64;
+const MAX_UNREAD = 4096;
 
 /**
  * What Python counts. Texts come as `worker/python_bridge.js` writes them.
@@ -202,14 +203,12 @@ export class Express {
    * @param {string} name
    */
   callSent(port, name) {
-    this.#signsOf(port).unread.set(name, false);
+    add(this.#signsOf(port), name, false);
   }
 
   /** @param {Port} port */
   pingSent(port) {
-    const signs = this.#signsOf(port);
-    signs.unread.set(`ping ${++this.#count}`, true);
-    signs.pings++;
+    add(this.#signsOf(port), `ping ${++this.#count}`, true);
   }
 
   /**
@@ -350,6 +349,21 @@ export class Express {
  */
 function served({ number }, { channel, id }, json) {
   return `served\n${number}\n${channel}\n${id}\n${json}`;
+}
+
+/**
+ * Count a message that was sent to a tab. Of too many that it never answers, the oldest are forgotten.
+ * @param {Signs} signs
+ * @param {string} name
+ * @param {boolean} isPing
+ */
+function add(signs, name, isPing) {
+  signs.unread.set(name, isPing);
+  if (isPing) signs.pings++;
+  if (signs.unread.size <= MAX_UNREAD) return;
+  const [[oldest, wasPing]] = signs.unread;
+  signs.unread.delete(oldest);
+  if (wasPing) signs.pings--;
 }
 
 /**
