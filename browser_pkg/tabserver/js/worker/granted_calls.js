@@ -360,10 +360,11 @@ function served({ number }, { channel, id }, json) {
 function add(signs, name, isPing) {
   signs.unread.set(name, isPing);
   if (isPing) signs.pings++;
-  if (signs.unread.size <= MAX_UNREAD) return;
-  const [[oldest, wasPing]] = signs.unread;
-  signs.unread.delete(oldest);
-  if (wasPing) signs.pings--;
+  for (const [oldest, wasPing] of signs.unread) {
+    if (signs.unread.size <= MAX_UNREAD) return;
+    signs.unread.delete(oldest);
+    if (wasPing) signs.pings--;
+  }
 }
 
 /**
