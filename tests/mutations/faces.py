@@ -8,6 +8,11 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "memory: an ended session takes no record of its own",
+        "self.pages[key] = page",
+        "tests/faces/mcp/test_sessions.py -k ended_session_takes",
+    ),
+    Mutation(
         "memory: a known client takes no more memory than its description",
         "return (_known_caller if len(about) <= MAX_KNOWN else _new_caller)(principal, about)",
         "tests/behaviour/test_container_bounds.py -k clients",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import tracemalloc
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -340,6 +341,21 @@ def test_what_another_relay_or_a_file_says_of_a_session_is_bounded(tmp_path: Pat
     assert diary.learn("c" * 1_000_000, row) is None
     diary.write("d", SessionRecord(2.0))
     assert list(diary.pages) == [digest("b"), digest("d")]
+
+
+@pytest.mark.requirement("session-limits")
+def test_an_ended_session_takes_less_than_180_bytes_and_is_not_forgotten_early() -> None:
+    diary = SessionStore(None)
+    tracemalloc.start()
+    for number in range(5_000):
+        diary.end(f"id {number}", 1_000.0 + number / 100)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / 5_000 < 180
+    diary.forget(older_than=1_000.0)
+    assert len(diary) == 5_000
+    diary.forget(older_than=1_000.0 + 50 + 60)
+    assert len(diary) == 0
 
 
 @pytest.mark.requirement("session-limits")

@@ -21,6 +21,7 @@ from tabserver.wire.control_messages import is_tab_id
 MAX_SUBSCRIPTIONS: Final = 256  # of one session
 MAX_LEVEL: Final = 32  # characters; the longest level of MCP has nine
 KEY: Final = 32  # characters of a digest
+ENDS_TOGETHER_S: Final = 60.0  # sessions that end within so many seconds have one record
 AT_ONCE: Final = 1_000  # pages of another process that are taken over in one callback of the event loop
 # A page is small, but for its subscriptions, which have a limit together. A larger file is none of ours.
 MOST_READ: Final = 128 * 1024 * 1024
@@ -46,6 +47,7 @@ class SessionStore:
         self._most = most
         self._most_text = most_text
         self._text = 0
+        self._last_end = SessionRecord(0.0, is_ended=True)
         # Called with what must not be forgotten: the key of a page, and what it says.
         self.on_write: Callable[[str, dict[str, Any]], None] = lambda key, row: None
         loss = "ended sessions may come back after a restart"
@@ -83,12 +85,20 @@ class SessionStore:
 
     def _keep(self, key: str, page: SessionRecord) -> None:
         self._drop(key)
-        self.pages[key] = page
+        # defence: memory: an ended session takes no record of its own
+        self.pages[key] = page = self._shared_end(page.last_used) if page.is_ended else page
         self._text += _weight(page)
         while len(self.pages) > self._most:
             self._drop(next(iter(self.pages)))
         if self._text > self._most_text:
             self._shorten()
+
+    def _shared_end(self, at: float) -> SessionRecord:
+        """One record for all sessions that end in the same minute: the end of that minute, so never forgotten early."""
+        rounded = -(-at // ENDS_TOGETHER_S) * ENDS_TOGETHER_S
+        if self._last_end.last_used != rounded:
+            self._last_end = SessionRecord(rounded, is_ended=True)
+        return self._last_end
 
     def _drop(self, key: str) -> None:
         page = self.pages.pop(key, None)
