@@ -8,6 +8,11 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "memory: free memory at the end of the heap is given back every few seconds",
+        None,
+        "tests/system/test_allocator.py",
+    ),
+    Mutation(
         "memory: the allocator is told to give free memory back",
         "calm_collector()",
         "tests/system/test_allocator.py",

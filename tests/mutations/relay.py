@@ -8,6 +8,11 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS: Final = (
     Mutation(
+        "memory: a large heap is not trimmed on the event loop",
+        "if False:",
+        "tests/system/test_allocator.py",
+    ),
+    Mutation(
         "memory: the user's settings of the allocator are kept",
         'if not sys.platform.startswith("linux"):',
         "tests/system/test_allocator.py",

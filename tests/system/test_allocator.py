@@ -37,17 +37,54 @@ def work(self, sockets):
 runner.RelayServer.run = work
 runner.run(lambda: None, Settings(), socket.socket(), lambda: None)
 """
+# A relay that runs: 6 MB in small blocks, which is less than what glibc keeps, then nothing for a while.
+QUIET = """
+import asyncio, json, os, signal, socket
+from tabrelay.server import runner
+from tabrelay.config.settings import Settings
+from tabrelay.system.allocator import HeapTrimmer
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+async def work():
+    HeapTrimmer().trim()
+    before = resident()
+    blocks = [bytes([1]) * 64_000 for _ in range(6_000_000 // 64_000)]
+    del blocks
+    kept = left = resident() - before
+    for _ in range(1_500):
+        left = min(left, resident() - before)
+        if left < 2_000_000:
+            break
+        await asyncio.sleep(0.02)
+    print(json.dumps([kept, left]))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+async def app(scope, receive, send):
+    raise NotImplementedError
+
+tasks = []
+sock = runner.bind("127.0.0.1", 0)
+runner.run(app, Settings(), sock, lambda: tasks.append(asyncio.get_running_loop().create_task(work())))
+"""
 IS_GLIBC = platform.libc_ver()[0] == "glibc"
 
 
 def taken(**more: str) -> tuple[float, float]:
     """MB that the work took at most, and that are left of it."""
+    before, most, after = output(SCRIPT, **more)
+    return (most - before) / MB, (after - before) / MB
+
+
+def output(script: str, **more: str) -> list[float]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environ | more, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], env=environ | more, capture_output=True, text=True, check=True, timeout=60
     )
-    before, most, after = json.loads(done.stdout)
-    return (most - before) / MB, (after - before) / MB
+    figures: list[float] = json.loads(done.stdout)
+    return figures
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
@@ -55,6 +92,22 @@ def test_memory_of_large_messages_and_files_is_given_back_when_they_are_done() -
     most, left = taken()
     assert most > 30
     assert left < 12
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
+def test_free_memory_that_is_kept_for_the_next_results_is_given_back_after_some_seconds() -> None:
+    kept, left = output(QUIET)
+    assert kept / MB > 4
+    assert left / MB < 2
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")
+def test_a_large_heap_is_not_trimmed_because_that_takes_long() -> None:
+    trimmer = allocator.HeapTrimmer()
+    assert trimmer.trim()
+    blocks = [bytes([1]) * 64_000 for _ in range(3 * allocator.MOST_TRIMMED // 64_000)]
+    assert not trimmer.trim()
+    del blocks
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="only glibc has these settings")

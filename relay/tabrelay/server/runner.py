@@ -28,7 +28,7 @@ from tabrelay.server.fast_request import fits
 from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.listener_close import empty_queue, stop_handshakes
 from tabrelay.server.websocket_protocol import WebSocketProtocol
-from tabrelay.system.allocator import limit_free_memory
+from tabrelay.system.allocator import HeapTrimmer, limit_free_memory
 from tabserver.wire.frames import MAX_HEADER
 from tabserver.wire.limits import LARGEST_PART
 
@@ -36,6 +36,7 @@ FREE_PORTS_TRIED = 100
 LINGER_S = 1.0  # HTTP responses that are left after the drain get this long; their browsers are gone by then
 HEADER_ROOM = MAX_HEADER + 1024  # of a frame, beside its payload
 YOUNG_OBJECTS = 10_000  # new objects between two looks of the garbage collector; Python's own default is 700
+RETURN_MEMORY_EVERY_S = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # uvloop takes one connection from each listening socket in a turn of the event loop. With one socket, whoever comes
 # while turns are long waits behind everybody who came before, a turn for each of them.
@@ -106,6 +107,8 @@ class RelayServer(uvicorn.Server):
         """`drain` runs after the first stop signal, while everything still works; the end comes when it returns.
         `shares_port`: other processes accept connections from the same listening socket, and go on with it."""
         super().__init__(config)
+        self.trimmer: HeapTrimmer | None = None
+        self._memory_timer: asyncio.TimerHandle | None = None
         self._shares_port = shares_port
         self._on_ready = on_ready
         self._drain = drain
@@ -116,9 +119,18 @@ class RelayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             self._loop = asyncio.get_running_loop()
+            if self.trimmer is not None:
+                self._return_memory(self.trimmer, self._loop)
             self._on_ready()
 
+    def _return_memory(self, trimmer: HeapTrimmer, loop: asyncio.AbstractEventLoop) -> None:
+        trimmer.trim()
+        # defence: memory: free memory at the end of the heap is given back every few seconds
+        self._memory_timer = loop.call_later(RETURN_MEMORY_EVERY_S, self._return_memory, trimmer, loop)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._memory_timer is not None:
+            self._memory_timer.cancel()
         # defence: answers when the relay stops
         self._stop_keeping()
         if sockets and not self.force_exit and not self._shares_port:
@@ -228,7 +240,7 @@ def run(
     """Serve until a signal comes."""
     runner = RelayServer(configure(app, settings), on_ready, drain, shares_port=settings.workers > 1)
     # defence: memory: the allocator is told to give free memory back
-    limit_free_memory()
+    runner.trimmer = HeapTrimmer() if limit_free_memory() else None
     calm_collector()
     # Processes that share a port take connections one by one, so that each of them gets some.
     runner.run(sockets=doors(sock) if settings.workers == 1 else [sock])
