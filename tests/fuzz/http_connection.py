@@ -5,6 +5,8 @@ h11, the relay may refuse more; what it accepts, h11 must accept with the same m
 differences, in which the relay accepts what h11 refuses and the frame is the same:
 
 - no Host, or several: the relay reads the request, and the gate refuses it. It also reads what follows.
+
+An empty query (`/notes?`) is the same as none: an ASGI scope does not tell them apart.
 """
 
 from __future__ import annotations
@@ -144,6 +146,7 @@ def _by_h11(reads: Sequence[bytes]) -> list[Request]:
 
 def _origin_form(target: bytes) -> bytes:
     """RFC 9112, 3.2.2: the target of a whole address, as the relay's application gets it."""
+    target = target.removesuffix(b"?") if target.count(b"?") == 1 else target  # ASGI has no word for an empty query
     if target.startswith(b"/"):
         return target
     _, _, rest = target.partition(b"://")
