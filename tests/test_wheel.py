@@ -73,10 +73,14 @@ def test_the_wheel_carries_everything_and_stays_small(wheel: Path) -> None:
     assert wheel.stat().st_size <= MAX_WHEEL_BYTES
     names = set(zipfile.ZipFile(wheel).namelist())
     assert names >= {
-        "tabrelay/cli.py",
+        "tabrelay/cli/main.py",
+        "tabrelay/assets/page/index.html",
+        "tabrelay/payloads/confusables.txt",
         "tabserver/wire/link.py",
         "tabserver/js/worker.js",
         "tabserver/js/client.js",
+        "tabserver/js/client/connection.js",
+        "tabserver/js/worker/boot.js",
         "tabrelay/_assets/demo/index.html",
         "tabrelay/_assets/demo/examples/data/data.py",
         "tabrelay/_assets/pyodide/pyodide.asm.wasm",
