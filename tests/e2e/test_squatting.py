@@ -80,6 +80,7 @@ async def test_a_bundled_client_loads_no_code_from_another_program_and_comes_bac
     app = tmp_path / "app"
     (app / "tabrelay").mkdir(parents=True)
     for name in closure(JS, "client.js"):
+        (app / "tabrelay" / name).parent.mkdir(exist_ok=True)
         (app / "tabrelay" / name).write_bytes((JS / name).read_bytes())
     base = f"http://127.0.0.1:{relay.port}"
     (app / "worker.js").write_text(f'import "{base}/-/worker.js";\n')

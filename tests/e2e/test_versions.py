@@ -24,9 +24,9 @@ connection.offerTool({ name: "whoami", description: "Who is it?", execute: () =>
 # What makes a copy of the client an old one: its build, and that it takes no messages as text.
 OLD = [
     ("build.js", 'BUILD = ""', 'BUILD = "0123456789abcdef"'),
-    ("connection.js", "readsText: true,", ""),
-    ("connection.js", "readsRequests: true,", ""),
-    ("host.js", 'typeof data === "string" ? JSON.parse(data) : data', "data"),
+    ("client/connection.js", "readsText: true,", ""),
+    ("client/connection.js", "readsRequests: true,", ""),
+    ("client/worker_host.js", 'typeof data === "string" ? JSON.parse(data) : data', "data"),
 ]
 
 

@@ -246,12 +246,12 @@ MUTATIONS: Final = (
         "tests/tabs/test_presence.py::test_a_page_offers_so_many_things_of_a_kind_and_may_offer_those_again",
     ),
     Mutation(
-        "a page that is loaded while the relay is down: it asks again",
+        "load again until the relay answers",
         "for (let attempt = 0; attempt < 1; attempt++) {",
         "tests/e2e/test_loading.py -k README",
     ),
     Mutation(
-        "a page that is loaded while the relay is down: its worker keeps tabs that come before the relay's code",
+        "keep tabs that connect before the relay's code is loaded",
         'if ("onconnect" in scope) scope.onconnect = (/** @type {Event} */ event) => event;',
         "tests/e2e/test_loading.py -k README",
     ),

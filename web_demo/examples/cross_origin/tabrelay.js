@@ -5,6 +5,7 @@ export const RELAY = "http://127.0.0.1:4747";
 
 /** A module of the relay. The promise waits until the relay runs, and is never rejected. */
 export async function load(name = "client.js") {
+  // defence: load again until the relay answers
   for (let attempt = 0; ; attempt++) {
     try {
       if (attempt > 0) await fetch(`${RELAY}/-/healthz`, { cache: "no-store", signal: AbortSignal.timeout(5_000) });
@@ -21,6 +22,7 @@ const scope = /** @type {any} */ (globalThis);
 if (!scope.document) {
   // In the worker: keep the tabs that connect before the relay's worker.js is here to take them.
   const early = /** @type {Event[]} */ ([]);
+  // defence: keep tabs that connect before the relay's code is loaded
   if ("onconnect" in scope) scope.onconnect = (/** @type {Event} */ event) => early.push(event);
   load("worker.js").then(() => early.forEach((event) => scope.onconnect(event)));
 }
