@@ -184,7 +184,7 @@ WALL_CLOCK = {
     "relay/tabrelay/cli/pairs.py": "ages, for people",
     "relay/tabrelay/cli/token.py": "ages, for people",
     "relay/tabrelay/observe/process_metrics.py": "start of the process, for Prometheus",
-    "relay/tabrelay/page/nodes.js": "how long a relay runs, for people",
+    "relay/tabrelay/assets/page/nodes.js": "how long a relay runs, for people",
     "browser_pkg/tabserver/mcp/server.py": "expiry of state that outlives the worker",
     "browser_pkg/tabserver/worker/main.py": "since when a state lasts, for the page",
     "browser_pkg/tabserver/worker/snapshot_reset.py": "names it in a comment",
