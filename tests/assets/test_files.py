@@ -28,11 +28,11 @@ def root(tmp_path: Path) -> Path:
         "tabserver/__pycache__/a.cpython-311.pyc": "compiled",
         "tabserver/micropython/tabserver.py": "small = True\n",
         "tabserver/js/worker.js": WORKER,
-        "tabserver/js/port_messages.d.ts": "export {};\n",
+        "tabserver/js/ports.d.ts": "export {};\n",
         "tabserver/js/client.d.ts": "export {};\n",
-        "tabserver/js/client.js": 'export { connect } from "./connection.js";\n',
-        "tabserver/js/client/connection.js": 'import {\n  pair,\n} from "./pairing.js";\n',
-        "tabserver/js/client/redeem_code.js": 'import "./build.js";\n',
+        "tabserver/js/client.js": 'export { connect } from "./client/connection.js";\n',
+        "tabserver/js/client/connection.js": 'import {\n  pair,\n} from "./redeem_code.js";\n',
+        "tabserver/js/client/redeem_code.js": 'import "../build.js";\n',
         "tabserver/js/build.js": 'export const BUILD = "";\n',
         "page/index.html": "<!doctype html><title>relay</title>\n" * 10,
         "page/page.js": "export {};\n",
@@ -232,7 +232,7 @@ def test_the_npm_package_holds_the_client_and_what_it_imports_and_is_the_same_ev
         described = json.loads(about.read())
         # A copy that grows old in somebody's bundle must know which relay it came from.
         assert build.read().decode() == f'export const BUILD = "{assets(root).build}";\n'
-    files = ["package.json", "client.d.ts", "build.js", "client.js", "connection.js", "pairing.js"]
+    files = ["package.json", "client.d.ts", "build.js", "client.js", "client/connection.js", "client/redeem_code.js"]
     assert names == [f"package/{name}" for name in files]
     assert described["version"] == tabrelay.__version__
     assert described["exports"]["."] == {"types": "./client.d.ts", "default": "./client.js"}

@@ -6,7 +6,7 @@
  * origin hosts (`tabrelay.js`), which imports this one and then repeats the `connect` events that came before it. It knows
  * nothing of MCP, tools or sockets.
  *
- * @import { BootMessage, FromPage, FromWorker } from "./port_messages.js"
+ * @import { BootMessage, FromPage, FromWorker } from "./ports.js"
  * @import { Port } from "./client/broadcast_port.js"
  */
 

@@ -5,7 +5,7 @@
  * away by itself.
  *
  * @import { Approval, Decision } from "../client.js"
- * @import { ApproveMessage } from "../port_messages.js"
+ * @import { ApproveMessage } from "../ports.js"
  */
 
 import { showDialog } from "./approval_dialog.js";

@@ -7,7 +7,7 @@
  * @import {
  *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
  * } from "../client.js"
- * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../port_messages.js"
+ * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
  * @import { Life } from "./tab_identity.js"
  */
 

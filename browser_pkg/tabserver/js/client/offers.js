@@ -4,7 +4,7 @@
  * The worker gets to know plain data, without the functions. Whether a call may run here is decided there.
  *
  * @import { CallContext, Completer, Prompt, PromptDefinition, Resource, Tool, ToolDefinition } from "../client.js"
- * @import { CallMessage, OfferKind, Offers as Offered } from "../port_messages.js"
+ * @import { CallMessage, OfferKind, Offers as Offered } from "../ports.js"
  */
 
 import { invalidParams, ResourceNotFound } from "./errors.js";

@@ -3,7 +3,7 @@
  * where the port leads, and whether there is one, is the connection's business.
  *
  * @import { CallContext } from "../client.js"
- * @import { AnswerMessage, CallMessage, FromPage } from "../port_messages.js"
+ * @import { AnswerMessage, CallMessage, FromPage } from "../ports.js"
  */
 
 import { describe, McpError } from "./errors.js";

@@ -2,7 +2,7 @@
  * This tab: what it is called, what it looks like, and what becomes of it. It knows the browser's page, and nothing of
  * workers and tools.
  *
- * @import { TabInfo } from "../port_messages.js"
+ * @import { TabInfo } from "../ports.js"
  */
 
 import { hold } from "./locks.js";

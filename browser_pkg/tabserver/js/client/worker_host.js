@@ -4,7 +4,7 @@
  *
  * It starts what is to run, finds out when it ends, and decides between the two. What is said over the way is passed on.
  *
- * @import { FromPage, FromWorker } from "../port_messages.js"
+ * @import { FromPage, FromWorker } from "../ports.js"
  * @import { Port } from "./broadcast_port.js"
  */
 

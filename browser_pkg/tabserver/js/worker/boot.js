@@ -5,7 +5,7 @@
  *
  * It knows nothing of what Python is wanted for.
  *
- * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "../port_messages.js"
+ * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "../ports.js"
  */
 
 import { Meter } from "./download_progress.js";

@@ -7,7 +7,7 @@
  *
  * @import { Books } from "./granted_calls.js"
  * @import { Port } from "../client/broadcast_port.js"
- * @import { FromPage, Memory } from "../port_messages.js"
+ * @import { FromPage, Memory } from "../ports.js"
  */
 
 import { Express } from "./granted_calls.js";
