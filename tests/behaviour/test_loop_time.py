@@ -17,7 +17,7 @@ from tests.support.relay import modern
 from tests.support.worker import SyntheticWorker
 
 LIMIT_MS = 50.0
-TRIES = 5
+TRIES = 12  # another program on the same core makes CPU time longer
 MOST = Settings().max_values
 # A little is left for what is around the values.
 VALUES = MOST - 2_000
