@@ -1,6 +1,7 @@
-"""How much a page may say of what it offers: the relay would leave out what is more, and nobody would see why. Pure.
+"""Size limits for the names, titles, descriptions and schemas that a page offers.
 
-The same numbers are the defaults of the relay's settings, and stand in js/client/offers.js; a test compares them.
+Offers over a limit are refused with an error, because the relay would leave them out of its lists without one. The same
+numbers are the defaults of the relay's settings and constants in js/client/offers.js; a test compares them. Pure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A call that went by the lane, as a value: all that is needed to go on with it the ordinary way."""
+"""Value for a call that the fast path started: all that the regular path needs to continue it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines of an MCP client's that are read before somebody wants them: a few, so that its end is noticed meanwhile."""
+"""Read-ahead buffer for the lines of an MCP client.
+
+A few lines are read before they are needed, so that the end of the stream is noticed in the meantime.
+"""
 
 from __future__ import annotations
 

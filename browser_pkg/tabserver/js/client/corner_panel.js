@@ -1,5 +1,5 @@
 /**
- * A small panel in the corner of somebody else's page: a question, or something that the user must know, and buttons.
+ * A small panel in the corner of the app's page: a question or a notice for the user, and buttons.
  *
  * Everything shown goes in as text, never as markup: names and texts come from other people. It lives in a shadow
  * root, so that the page's styles do not change it by accident; its look can be set with the custom properties

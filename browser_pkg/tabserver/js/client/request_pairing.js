@@ -1,6 +1,6 @@
 /**
- * A page of another origin than the relay's asks to be paired: it shows a code, and waits until somebody has approved it
- * in the relay's terminal or on its page. The token's keys are then kept in this origin's storage; the relay takes them
+ * Pairing request of a page on another origin than the relay's. The page shows a code, and waits until the user has
+ * approved it in the relay's terminal or on its page. The token's keys are then kept in this origin's storage; the relay takes them
  * from this origin and for this server only.
  *
  * @import { Pairing } from "../client.js"
