@@ -1,0 +1,158 @@
+"""Check of names and prose: words that CONTRIBUTING.md ("Style") replaces by the usual terms.
+
+usage: python3 .ci/style.py [PATH ...]     files or folders; default: everything that is checked
+
+Reads comments, docstrings and other strings, and identifiers, of Python and JavaScript, and the text of Markdown pages. A line
+with `style: ok` is not checked; the reason belongs beside it. Strings that are data (identifiers, paths, JSON) are read as prose
+too, so a banned word in a frame or a setting would be found: there is none.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+# What is checked when no path is given. Pages for users follow the same rules, and are not read by this script yet.
+CHECKED: Final = (
+    "relay",
+    "browser_pkg",
+    "bench",
+    "tests",
+    ".ci",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/architecture.md",
+    "docs/adr",
+)
+EXEMPT: Final = (".ci/style.py", "tests/test_style.py", "tests/fuzz/corpus", "relay/tabrelay/assets/page")
+
+# Words and phrases of prose, and what to write instead.
+PROSE: Final = {
+    r"who(m)?ever|whosoever": "name the subject: the caller, the client, any page",
+    r"(nobody|no one)": "name the subject: no client, no caller",
+    r"(some|any|every)body|everyone|anyone|someone": "name the subject: a client, any process, all callers",
+    r"elsewhere": "name the place: another relay, another tab, upstream",
+    r"(is|are|be|was|were|been) had": "is available, can be obtained",
+    r"hear|hears|heard|hearing": "receive",
+    r"knock|knocks|knocked|knocking": "connect, request a handshake",
+    r"(the )?ordinary (way|path|lane)": "the regular path",
+    r"fast lane": "fast path",
+    r"letters": "characters",
+    r"server elsewhere": "upstream",
+    r"backplane": "bus",
+    r"take[sn]? the floor|on the floor": "name the queue or the order",
+    r"as it came": "unchanged",
+    r"by heart": "cached",
+    r"for ever": "without a limit, permanently",
+    r"and be done": "name the end of it",
+    r"under way already": "already running",
+}
+# Parts of identifiers (snake_case and camelCase words), and the word of the field.
+NAMES: Final = {
+    "hear": "receive", "heard": "received", "hears": "receives", "knock": "handshake", "knocking": "handshaking", "sip": "feed", "drink": "feed",
+    "atlas": "locator", "lane": "fast_path", "lanes": "per_channel", "shelf": "catalogues, state_file", "desk": "invocations", "errand": "routed_request",
+    "errands": "routed_requests", "slate": "shared_buffer", "stencil": "header_cache", "turnstile": "handshake_limiter", "gist": "skeleton",
+    "vault": "private_files", "crew": "worker_processes", "fleet": "pool", "ship": "pooled_upstream", "diary": "session_store", "mailbox": "body",
+    "briefing": "session_replay", "librarian": "catalogue_reader", "loan": "remote_stream", "bureau": "translator", "letters": "characters",
+    "astray": "routing_error", "thaw": "reset_after_snapshot", "unfold": "hand_over", "whoever": "caller", "nobody": "none", "somebody": "any",
+    "elsewhere": "upstream", "backplane": "bus", "wishes": "request_meta", "ledger": "request_history", "roster": "pending_calls",
+    "tally": "counter", "seat": "waiting_request", "fleets": "pools", "stocktaking": "name what is counted", "ladder": "retry_policy",
+}  # fmt: skip
+
+_PROSE: Final = [
+    (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), instead) for words, instead in PROSE.items()
+]
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_JS_TOKEN: Final = re.compile(
+    r"(?P<prose>//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|(?P<name>[A-Za-z_$][\w$]*)",
+    re.DOTALL,
+)
+
+
+def main() -> int:
+    chosen = [Path(name).resolve() for name in sys.argv[1:]]
+    if any(flag in sys.argv[1:] for flag in ("-h", "--help")):
+        print(__doc__)
+        return 0
+    count = 0
+    for path in _files(chosen):
+        for line, column, text, instead in sorted(set(_findings(path))):
+            print(f"{path.relative_to(ROOT)}:{line}:{column}: {text!r}: {instead}")
+            count += 1
+    if count:
+        print(f'{count} findings. CONTRIBUTING.md, "Style", has the rules.', file=sys.stderr)
+    return 1 if count else 0
+
+
+def _files(chosen: list[Path]) -> Iterator[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", *([] if chosen else CHECKED), *map(str, chosen)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in listing.stdout.split("\0"):
+        if name.endswith((".py", ".js", ".mjs", ".md")) and not name.startswith(EXEMPT) and (ROOT / name).is_file():
+            yield ROOT / name
+
+
+def _findings(path: Path) -> Iterator[tuple[int, int, str, str]]:
+    source = path.read_text()
+    lines = source.splitlines()
+    tokens = {".py": _python, ".md": _markdown}.get(path.suffix, _javascript)(source)
+    for kind, line, column, text in tokens:
+        for found in _prose(line, column, text) if kind == "prose" else _names(line, column, text):
+            if found[0] > len(lines) or "style: ok" not in lines[found[0] - 1]:
+                yield found
+
+
+def _prose(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, str]]:
+    for pattern, instead in _PROSE:
+        for match in pattern.finditer(text):
+            before = text[: match.start()]
+            breaks = before.count("\n")
+            yield (
+                line + breaks,
+                match.start() - before.rfind("\n") if breaks else column + match.start() + 1,
+                match[0],
+                instead,
+            )
+
+
+def _names(line: int, column: int, text: str) -> Iterator[tuple[int, int, str, str]]:
+    for word in _WORD.findall(text):
+        if word.lower() in NAMES:
+            yield line, column + 1, text, f"{word} → {NAMES[word.lower()]}"
+
+
+def _python(source: str) -> Iterator[tuple[str, int, int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_prose = (
+            token.type in (tokenize.COMMENT, tokenize.STRING) or tokenize.tok_name[token.type] == "FSTRING_MIDDLE"
+        )
+        if is_prose or token.type == tokenize.NAME:
+            yield "prose" if is_prose else "name", *token.start, token.string
+
+
+def _javascript(source: str) -> Iterator[tuple[str, int, int, str]]:
+    for match in _JS_TOKEN.finditer(source):
+        line = source.count("\n", 0, match.start()) + 1
+        column = match.start() - source.rfind("\n", 0, match.start()) - 1
+        yield "prose" if match["prose"] else "name", line, column, match[0]
+
+
+def _markdown(source: str) -> Iterator[tuple[str, int, int, str]]:
+    for number, text in enumerate(source.splitlines(), 1):
+        yield "prose", number, 0, text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
