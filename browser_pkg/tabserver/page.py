@@ -106,7 +106,7 @@ class _Shown:
         browser.release(*self._functions)
 
     def _function(self, function: Callable[..., Any]) -> Any:
-        lasting = browser.lasting(function)
+        lasting = browser.persistent_proxy(function)
         self._functions.append(lasting)
         return lasting
 
@@ -144,7 +144,7 @@ def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result:
     unwatch: Callable[[], None] | None = None
 
     def done(outcome: Outcome) -> None:
-        if answer.is_kept:
+        if answer.is_settled:
             return
         if unwatch is not None:
             unwatch()
@@ -161,7 +161,7 @@ def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result:
         cancel = start(PageRequest(context), done)
     except Refusal as refusal:
         done(refusal)
-    if not answer.is_kept:
+    if not answer.is_settled:
         unwatch = browser.when_aborted(context.signal, lambda: cancel("The caller cancelled the call."))
     return answer.promise
 

@@ -367,7 +367,7 @@ def test_messages_that_are_never_finished_have_a_limit_over_all_links() -> None:
     budget = MemoryBudget(20_000)
     links = [accepter(budget) for _ in range(64)]
     objections = [slices(link, 1, 10, 1_000) for link in links]
-    assert budget.used <= budget.most == 30_000
+    assert budget.used <= budget.hard_limit == 30_000
     assert [bool(objection) for objection in objections[:3]] == [False] * 3
     assert all(objection[0].too_much for objection in objections[4:])
     for link in links:

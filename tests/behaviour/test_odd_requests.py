@@ -102,7 +102,7 @@ async def test_params_of_any_shape_are_answered_by_servers_of_every_kind(
                 assert response.status_code in (202, 400), note
         assert (await relay.call(server, "echo", {})).json()["result"]["content"]
         if server == "browser":
-            assert worker.errors == [] and worker.transport.line.is_up
+            assert worker.errors == [] and worker.transport.session.is_up
         elif server == "plain":
             assert page.close_code is None
         relay.recorder.forgive()

@@ -1,4 +1,4 @@
-"""Texts that JavaScript writes into Python's memory: the same letters arrive, also of those that do not fit."""
+"""Texts that JavaScript writes into Python's memory: the same characters arrive, also of those that do not fit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SCRIPT = SUPPORT / "slate.mjs"
 
 
 @pytest.mark.parametrize("text", ["", '{"t":"ack","a":1}', "header\npayload", "äöü 👍", "x" * SIZE])
-def test_python_reads_what_is_on_the_slate(text: str) -> None:
-    slate, written = SharedBuffer(), text.encode()
-    slate.memory[:5] = b"older"
-    slate.memory[: len(written)] = written
-    assert slate.read(len(written)) == text
+def test_python_reads_what_is_in_the_shared_buffer(text: str) -> None:
+    buffer, written = SharedBuffer(), text.encode()
+    buffer.memory[:5] = b"older"
+    buffer.memory[: len(written)] = written
+    assert buffer.read(len(written)) == text
 
 
 async def test_what_fits_is_written_and_what_does_not_is_handed_over(tmp_path: Path) -> None:
@@ -31,4 +31,4 @@ async def test_what_fits_is_written_and_what_does_not_is_handed_over(tmp_path: P
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
     assert said["told"] == [[len(text.encode()), text] for text in fits] + [[text, None] for text in too_long]
-    assert said["released"] == 1, "the view of memory that is elsewhere now was not given back"
+    assert said["released"] == 1, "the view of memory that has moved was not given back"

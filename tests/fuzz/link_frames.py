@@ -75,4 +75,4 @@ def _request(link: Link[str], header: str, payload: str, now: float) -> Received
 
 
 def _state(link: Link[str]) -> Any:
-    return link.frames(), link.phase, link.taken, link.unacknowledged, link.next_timer()
+    return link.frames(), link.phase, link.last_received, link.unacknowledged, link.next_timer()

@@ -31,7 +31,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "stalls: frames that waited unread are read before the socket is given up",
-        "self._looks_left = 1",
+        "self._rechecks_left = 1",
         "tests/wire/test_link.py",
     ),
     Mutation("calls that JavaScript carries out: more than was said", "", "tests/worker/test_js_calls.py", lines=2),

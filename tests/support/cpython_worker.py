@@ -24,9 +24,9 @@ class CPythonWorker(RemoteWorker):
         super().__init__(url, token, server, timing)
         self._toolbox = toolbox
         self.hub = Hub(toolbox, now_ms=lambda: self._clock() * 1000, defer=defer, later=later)
-        self.core = Server(server, "1.0", self.hub, self.transport.line.send)
+        self.core = Server(server, "1.0", self.hub, self.transport.session.send)
         self.errors: list[Exception] = []
-        self.transport.line.on_message = self.core.receive
+        self.transport.session.on_message = self.core.receive
         self.transport.on_error = self.errors.append
         self.transport.on_open = self._opened
         self.hub.on_change = self.core.catalogue_changed

@@ -12,11 +12,11 @@
 //   ["clock", ms]              time passes, and no timer rings
 //   ["close"]                  the socket is gone
 import { readFileSync } from "node:fs";
-import { allow, listen, openSocket, poster, revoke, unbooked, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
+import { allow, listen, openSocket, poster, revoke, unbooked, useSharedBuffer } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 const steps = JSON.parse(readFileSync(process.argv[2], "utf8"));
 const memory = new ArrayBuffer(1 << 20);
-useSlate({ getBuffer: () => ({ data: new Uint8Array(memory), release() {} }) });
+useSharedBuffer({ getBuffer: () => ({ data: new Uint8Array(memory), release() {} }) });
 const text = (said) => (typeof said === "number" ? new TextDecoder().decode(memory.slice(0, said)) : said);
 const log = [];
 let python = { taken: 0, turn: 0 };

@@ -166,7 +166,7 @@ class Carrier:
         self._upto = upto
 
     def _is_my_turn(self) -> bool:
-        self._turn = self._turn or self.books.turn()
+        self._turn = self._turn or self.books.next_seq()
         return self._turn > 0
 
     def _say(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
@@ -176,7 +176,7 @@ class Carrier:
 
     def settle(self) -> None:
         if entries := self.unbooked():
-            self._turn = self.books.book(entries)
+            self._turn = self.books.record(entries)
 
     # -- what Python asks for -----------------------------------------------------------------------------------------
 

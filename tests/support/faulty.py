@@ -199,8 +199,8 @@ class WorkerEnd:
         number = json.loads(event.payload)["call"]
         self.open.add(event.channel)
         standing: RecordedAnswer[str] | RequestStanding = RequestStanding.UNKNOWN
-        if event.again and not self.world.ignores_ledger:
-            standing = self.ledger.recall(event.channel, number)
+        if event.again and not self.world.ignores_history:
+            standing = self.ledger.lookup(event.channel, number)
         if isinstance(standing, RecordedAnswer):
             self.unsent.append((number, standing.payload))
         elif standing is RequestStanding.FORGOTTEN:
@@ -248,7 +248,7 @@ class World:
     """A relay, the worker of the day, and the wires between them."""
 
     # What a test may break on purpose; see the mutants.
-    ignores_ledger = False
+    ignores_history = False
     writes_to_newest = False
     resends_refused = False
 
@@ -256,7 +256,7 @@ class World:
         self.now = 0.0
         self.epoch = "e0"
         self.calls: list[Call] = []
-        self.roster: PendingCalls[Call] = self.make_roster()
+        self.roster: PendingCalls[Call] = self.make_pending_calls()
         self.sessions: dict[str, RelayEnd] = {}
         self.holder: RelayEnd | None = None
         self.wires: list[Wire] = []
@@ -267,7 +267,7 @@ class World:
     def make_link(self, who: Terms | Greeting) -> Link[str]:
         return Link.accepter(who, LIMITS) if isinstance(who, Terms) else Link.dialer(who, LIMITS)
 
-    def make_roster(self) -> PendingCalls[Call]:
+    def make_pending_calls(self) -> PendingCalls[Call]:
         return PendingCalls()
 
     # -- what callers, tools and clocks do ----------------------------------------------------------------------------
@@ -455,7 +455,7 @@ class World:
         """Its callers lose their connections; whether their calls ran, nobody can tell them."""
         for call in self.roster.abandon():
             call.end("unknown")
-        self.roster = self.make_roster()
+        self.roster = self.make_pending_calls()
         self.sessions.clear()
         self.holder = None
         self.epoch = f"e{int(self.epoch[1:]) + 1}"

@@ -1,7 +1,7 @@
 // What pages and workers do in proof.js and shim.js, without a browser: see tests/js/test_proof.py.
 
 import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
-import { openSocket, prove as proveInWorker, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
+import { openSocket, prove as proveInWorker, useSharedBuffer } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 const [what, relay, token] = process.argv.slice(2);
 
@@ -18,7 +18,7 @@ if (what === "prove") {
       log.push("close");
     }
   };
-  useSlate({ getBuffer: () => ({ data: new Uint8Array(new ArrayBuffer(64)), release() {} }) });
+  useSharedBuffer({ getBuffer: () => ({ data: new Uint8Array(new ArrayBuffer(64)), release() {} }) });
   const passed = (name) => () => {
     log.push(name);
     return 0;

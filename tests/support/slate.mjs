@@ -1,11 +1,11 @@
 // What Python is told of frames that come, by way of a slate of 16 bytes: {frames: [text, …]} in a file, a list of
 // [what it is told, what is on the slate] out. After the first frame the memory is another one.
 import { readFileSync } from "node:fs";
-import { openSocket, useSlate } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
+import { openSocket, useSharedBuffer } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
 
 let memory = new ArrayBuffer(16);
 let released = 0;
-useSlate({ getBuffer: () => ({ data: new Uint8Array(memory), release: () => released++ }) });
+useSharedBuffer({ getBuffer: () => ({ data: new Uint8Array(memory), release: () => released++ }) });
 globalThis.WebSocket = class {};
 const told = [];
 const socket = openSocket("", [], "", () => {}, (frame) => {

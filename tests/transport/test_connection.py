@@ -43,7 +43,7 @@ class Outage:
         bench.relay.exchange()
         began, has_resumed = bench.clock(), False
         dials: dict[int, float] = {}
-        bench.transport.line.send("c", Kind.RES, '{"jsonrpc":"2.0","id":1,"result":{}}', id=1)  # into the void
+        bench.transport.session.send("c", Kind.RES, '{"jsonrpc":"2.0","id":1,"result":{}}', id=1)  # into the void
         while not has_resumed and not link.is_over:
             await bench.clock.advance(STEP_S)
             passed_s = bench.clock() - began

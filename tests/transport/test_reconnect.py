@@ -50,7 +50,7 @@ class Bench:
         transport.on_open = lambda: self.said.append(("open", None))
         transport.on_close = lambda code, reason: self.said.append(("close", code))
         transport.on_error = lambda error: self.said.append(("error", error))
-        transport.line.on_message = lambda event: self.said.append(("message", event))
+        transport.session.on_message = lambda event: self.said.append(("message", event))
         transport.on_state = self.states.append
 
     def _new_abort(self) -> FakeAbort:
@@ -210,7 +210,7 @@ async def test_after_a_drop_it_comes_back_and_asks_to_resume(bench: Bench) -> No
     assert bench.transport.state == TransportState("waiting", "lost", "The connection was lost (1006).", 1000, 0)
 
     # Said while the link was down: it goes out on the next socket.
-    bench.transport.line.send("c", Kind.RES, '"late"', id=7)
+    bench.transport.session.send("c", Kind.RES, '"late"', id=7)
     assert len(first.sent) == 1
     await bench.clock.advance(1)
     second = await bench.connect()
@@ -235,9 +235,9 @@ async def lose_the_session(bench: Bench) -> FakeSocket:
     return await bench.connect()
 
 
-async def test_channels_of_a_lost_session_end_when_nobody_comes_back_for_them(bench: Bench) -> None:
+async def test_channels_of_a_lost_session_end_when_no_caller_comes_back_for_them(bench: Bench) -> None:
     socket = await lose_the_session(bench)
-    bench.transport.line.send("d", Kind.RES, "{}", id=1)
+    bench.transport.session.send("d", Kind.RES, "{}", id=1)
     assert [json.loads(header)["t"] for header, _ in socket.sent] == ["hello"]
     await bench.clock.advance(59.9)
     assert [e.channel for e in bench.messages() if isinstance(e, Closed)] == []
@@ -250,15 +250,15 @@ async def test_a_request_asked_again_while_it_runs_runs_once_and_is_answered_onc
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
-    bench.transport.line.send("d", Kind.RES, '"done"', id=1)
+    bench.transport.session.send("d", Kind.RES, '"done"', id=1)
     assert socket.sent[-1][1] == '"done"'
     await bench.clock.advance(60)
     assert "d" not in [e.channel for e in bench.messages() if isinstance(e, Closed)]
 
 
-async def test_a_request_asked_again_when_it_is_done_is_answered_from_the_ledger(bench: Bench) -> None:
+async def test_a_request_sent_again_when_it_is_done_is_answered_from_the_history(bench: Bench) -> None:
     socket = await lose_the_session(bench)
-    bench.transport.line.send("d", Kind.RES, '"done"', id=1)
+    bench.transport.session.send("d", Kind.RES, '"done"', id=1)
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST, again=True)
     bench.relay.exchange()
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 1
@@ -279,7 +279,7 @@ async def test_an_id_that_a_session_uses_again_is_a_new_request(bench: Bench) ->
     for _ in range(2):
         bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id=1)
         bench.relay.exchange()
-        bench.transport.line.send("c", Kind.RES, "{}", id=1)
+        bench.transport.session.send("c", Kind.RES, "{}", id=1)
     assert len([e for e in bench.messages() if isinstance(e, Received)]) == 2
 
 
@@ -317,7 +317,7 @@ async def test_a_goodbye_says_when_to_come_back_whatever_the_close_code(bench: B
 
 
 @pytest.mark.parametrize(("code", "why"), [(4401, "unauthorized"), (4403, "forbidden"), (4409, "replaced")])
-async def test_a_refusal_stops_it_until_somebody_asks(bench: Bench, code: int, why: str) -> None:
+async def test_a_refusal_stops_it_until_the_page_asks(bench: Bench, code: int, why: str) -> None:
     await bench.start()
     await bench.connect()
     bench.relay.drop(code)
@@ -439,10 +439,10 @@ async def test_events_reach_the_callback_in_order_and_answers_go_out_before_it_r
     def answer(event: object) -> None:
         bench.said.append(("message", event))
         if isinstance(event, Received):
-            bench.transport.line.send(event.channel, Kind.NOTE, '"going"', related=event.id)
-            bench.transport.line.send(event.channel, Kind.RES, '"done"', id=event.id)
+            bench.transport.session.send(event.channel, Kind.NOTE, '"going"', related=event.id)
+            bench.transport.session.send(event.channel, Kind.RES, '"done"', id=event.id)
 
-    bench.transport.line.on_message = answer
+    bench.transport.session.on_message = answer
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.link.send("c", Kind.REQ, "{}", bench.clock(), id="r1")
     bench.relay.link.close("c", "left", bench.clock())
@@ -457,8 +457,8 @@ async def test_a_channel_of_one_request_ends_with_its_answer(bench: Bench) -> No
     socket = await bench.connect()
     bench.relay.link.send("d", Kind.REQ, "{}", bench.clock(), id=1, caller=ONE_REQUEST)
     bench.relay.exchange()
-    bench.transport.line.send("d", Kind.RES, '"first"', id=1)
-    bench.transport.line.send("d", Kind.RES, '"second"', id=1)
+    bench.transport.session.send("d", Kind.RES, '"first"', id=1)
+    bench.transport.session.send("d", Kind.RES, '"second"', id=1)
     assert [payload for _, payload in socket.sent if payload] == ['"first"']
 
 
@@ -467,8 +467,8 @@ async def test_a_closed_channel_is_told_to_the_relay_once(bench: Bench) -> None:
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
-    bench.transport.line.close_channel("c", "done")
-    bench.transport.line.close_channel("c", "done")
+    bench.transport.session.close_channel("c", "done")
+    bench.transport.session.close_channel("c", "done")
     assert [e for e in bench.relay.exchange() if isinstance(e, Closed)] == [Closed("c", "done")]
 
 
@@ -476,7 +476,7 @@ async def test_a_callback_that_raises_is_reported_and_the_link_lives_on(bench: B
     def broken(event: object) -> None:
         raise KeyError("bug")
 
-    bench.transport.line.on_message = broken
+    bench.transport.session.on_message = broken
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
@@ -528,7 +528,7 @@ class FailsOnce(Link[Any]):
 
 
 async def test_a_link_whose_timer_failed_still_notices_a_silent_relay(bench: Bench) -> None:
-    bench.transport.line._link.__class__ = FailsOnce
+    bench.transport.session._link.__class__ = FailsOnce
     await bench.start()
     socket = await bench.connect()
     await bench.clock.advance(60)
@@ -566,7 +566,7 @@ async def test_while_the_socket_is_full_frames_wait_in_order(bench: Bench) -> No
     bench.relay.exchange()
     socket.buffered = HIGH_WATER
     for n in range(3):
-        bench.transport.line.send("c", Kind.NOTE, str(n))
+        bench.transport.session.send("c", Kind.NOTE, str(n))
     await bench.clock.advance(0.1)
     assert [payload for _, payload in socket.sent if payload] == []
     socket.buffered = HIGH_WATER - 1
@@ -580,7 +580,7 @@ async def test_frames_that_waited_for_a_socket_that_died_go_out_on_the_next(benc
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     socket.buffered = HIGH_WATER
-    bench.transport.line.send("c", Kind.NOTE, '"held"')
+    bench.transport.session.send("c", Kind.NOTE, '"held"')
     bench.relay.drop(1006)
     await bench.clock.advance(1)
     await bench.connect()
@@ -593,7 +593,7 @@ async def test_a_write_that_fails_is_a_drop(bench: Bench) -> None:
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     socket.is_broken = True
-    bench.transport.line.send("c", Kind.NOTE, '"x"')
+    bench.transport.session.send("c", Kind.NOTE, '"x"')
     assert bench.transport.state.state == "waiting"
     assert bench.said[-1] == ("close", 1006)
 
@@ -606,8 +606,8 @@ async def test_without_room_on_the_link_answers_wait_and_notices_about_requests_
     bench.relay.exchange()
     for n in range(3):
         with pytest.raises(BufferFull) if n else nullcontext():
-            bench.transport.line.send("c", Kind.NOTE, f'"progress {n}"', related=1)
-        bench.transport.line.send("c", Kind.RES, f'"answer {n}"', id=n)
+            bench.transport.session.send("c", Kind.NOTE, f'"progress {n}"', related=1)
+        bench.transport.session.send("c", Kind.RES, f'"answer {n}"', id=n)
     assert [payload for _, payload in socket.sent if payload] == ['"progress 0"']
     for _ in range(4):
         bench.relay.exchange()
@@ -624,8 +624,8 @@ async def test_a_message_that_is_too_large_is_refused_where_it_was_sent() -> Non
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     with pytest.raises(MessageTooLarge):
-        bench.transport.line.send("c", Kind.RES, "x" * 11, id=1)
-    bench.transport.line.send("c", Kind.RES, "x", id=1)
+        bench.transport.session.send("c", Kind.RES, "x" * 11, id=1)
+    bench.transport.session.send("c", Kind.RES, "x", id=1)
     assert [e.payload for e in bench.relay.exchange() if isinstance(e, Received)] == ["x"]
     await bench.transport.close()
 
@@ -639,10 +639,10 @@ async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() ->
     bench.relay.exchange()
     bench.relay.drop(1006)
     for n in range(4):
-        bench.transport.line.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
+        bench.transport.session.send(f"c{n}", Kind.RES, "x" * 1000, id=1)
     with pytest.raises(MessageTooLarge):
-        bench.transport.line.send("c4", Kind.RES, "x" * 2000, id=1)
-    bench.transport.line.send("c4", Kind.RES, "sorry", id=1)
+        bench.transport.session.send("c4", Kind.RES, "x" * 2000, id=1)
+    bench.transport.session.send("c4", Kind.RES, "sorry", id=1)
     await bench.clock.advance(1)
     await bench.connect()
     for _ in range(8):
@@ -657,21 +657,21 @@ async def test_what_is_too_large_is_refused_also_while_others_wait_for_room() ->
     await bench.transport.close()
 
 
-async def test_notices_that_nobody_hears_do_not_pile_up_and_answers_wait_all_the_same() -> None:
+async def test_unread_notices_do_not_pile_up_and_answers_wait_all_the_same() -> None:
     bench = Bench(Limits(replay_messages=1))
     await bench.start()
     await bench.connect()
     bench.relay.link.open("c", CALLER, bench.clock())
     bench.relay.exchange()
     bench.relay.drop(1006)
-    bench.transport.line.send("c", Kind.NOTE, '"fills the link"')
+    bench.transport.session.send("c", Kind.NOTE, '"fills the link"')
     for n in range(2 * MAX_NOTICES):
-        bench.transport.line.send("c", Kind.NOTE, '"the same"')
+        bench.transport.session.send("c", Kind.NOTE, '"the same"')
         with suppress(BufferFull):
-            bench.transport.line.send("c", Kind.NOTE, f'"{n}"')
-    assert len(bench.transport.line._channels.unsent) == MAX_NOTICES
-    bench.transport.line.send("c", Kind.RES, '"answer"', id=1)
-    assert len(bench.transport.line._channels.unsent) == MAX_NOTICES + 1
+            bench.transport.session.send("c", Kind.NOTE, f'"{n}"')
+    assert len(bench.transport.session._channels.unsent) == MAX_NOTICES
+    bench.transport.session.send("c", Kind.RES, '"answer"', id=1)
+    assert len(bench.transport.session._channels.unsent) == MAX_NOTICES + 1
     await bench.transport.close()
 
 
@@ -687,7 +687,7 @@ async def test_a_call_that_takes_long_is_not_run_anew_however_many_came_after_it
     ask("long")
     for n in range(MAX_KEYS + 10):
         ask(f"c{n}")
-        bench.transport.line.send(f"c{n}", Kind.RES, "{}", id=1)
+        bench.transport.session.send(f"c{n}", Kind.RES, "{}", id=1)
         bench.relay.exchange()
     bench.relay.drop(1006)
     bench.relay = FakeRelay(bench.clock, "s2")

@@ -129,15 +129,15 @@ def test_frames_that_a_cut_swallowed_are_said_again_once_and_in_order(lost: int)
 
 def test_a_relay_that_forgot_the_session_starts_a_new_one() -> None:
     pair = Pair().connect()
-    pair.worker.send("c", Kind.RES, "for nobody", pair.now, id=1)
+    pair.worker.send("c", Kind.RES, "for no caller", pair.now, id=1)
     pair.cut()
     pair.relay = Link.accepter(Terms(sid="secret-2", epoch="e2", build="b"))
     pair.connect()
     assert pair.at_worker[-1] == Welcomed(resumed=False, epoch="e2", build="b")
     assert pair.payloads(pair.at_relay) == []
-    pair.worker.send("c", Kind.RES, "for somebody", pair.now, id=1)
+    pair.worker.send("c", Kind.RES, "for a caller", pair.now, id=1)
     pair.settle()
-    assert pair.payloads(pair.at_relay) == ["for somebody"]
+    assert pair.payloads(pair.at_relay) == ["for a caller"]
 
 
 def test_acknowledgements_empty_the_replay_buffer() -> None:
@@ -156,7 +156,7 @@ def test_acknowledgements_empty_the_replay_buffer() -> None:
     assert pair.relay.unacknowledged == 0
 
 
-def test_the_relay_is_heard_at_least_every_15_seconds_so_the_watchdog_sleeps() -> None:
+def test_the_relay_sends_at_least_every_15_seconds_so_the_watchdog_does_not_fire() -> None:
     pair = Pair().connect().wait(600)
     assert not any(isinstance(event, Silence) for event in pair.at_worker)
 
@@ -323,11 +323,11 @@ ANSWERS = [
 @pytest.mark.parametrize("header", ANSWERS)
 def test_an_ordinary_answer_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
     ends = []
-    for hear in (in_short, Link.receive):
+    for receive in (in_short, Link.receive):
         pair = Pair().connect()
         pair.relay.send("c1", Kind.REQ, "{}", pair.now, id=7, caller=CALLER)
         pair.relay.frames()
-        hear(pair.relay, header, payload, pair.now)
+        receive(pair.relay, header, payload, pair.now)
         events = pair.relay.events()
         ends.append((events, pair.relay.frames(), pair.relay.next_timer(), pair.relay.unacknowledged))
     assert ends[0] == ends[1]
@@ -337,7 +337,7 @@ def test_an_ordinary_answer_is_read_the_short_way_as_it_is_in_full(header: str, 
 def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used: int) -> None:
     """At once after some, later if there are few, and not at all while memory is short."""
     ends = []
-    for hear in (in_short, Link.receive):
+    for receive in (in_short, Link.receive):
         budget = MemoryBudget(100)
         relay: Link[str] = Link.accepter(TERMS, budget=budget)
         relay.connected(100.0)
@@ -346,14 +346,14 @@ def test_many_ordinary_answers_are_acknowledged_alike_in_short_and_in_full(used:
         budget.used = used
         said = []
         for number in range(1, 40):
-            hear(relay, f'{{"t":"msg","s":{number},"a":0,"c":"c1","k":"res","i":{number}}}', "{}", 100.0 + number)
+            receive(relay, f'{{"t":"msg","s":{number},"a":0,"c":"c1","k":"res","i":{number}}}', "{}", 100.0 + number)
             said.append((relay.events(), relay.frames(), relay.next_timer()))
         ends.append(said)
     assert ends[0] == ends[1]
 
 
 def in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
-    """As a relay hears: what the short way takes is not taken in full."""
+    """As a relay receives: what the short way takes is not taken in full."""
     answered = link.answer(header, payload, now) if payload is not None else None
     if answered is None:
         link.receive(header, payload, now)
@@ -386,32 +386,32 @@ REQUEST = f'{{"t":"msg","s":1,"a":0,"c":"c1","k":"req","i":1,"o":{CALLER.text}}}
 )
 def test_an_ordinary_request_is_read_the_short_way_as_it_is_in_full(header: str, payload: str | None) -> None:
     ends = []
-    for hear in (request_in_short, Link.receive):
+    for receive in (request_in_short, Link.receive):
         pair = Pair().connect()
         pair.worker.send("c0", Kind.NOTE, "{}", pair.now)
         pair.worker.frames()
-        hear(pair.worker, header, payload, pair.now + 1)
-        heard = (pair.worker.events(), pair.worker.frames(), pair.worker.next_timer(), pair.worker.unacknowledged)
+        receive(pair.worker, header, payload, pair.now + 1)
+        received = (pair.worker.events(), pair.worker.frames(), pair.worker.next_timer(), pair.worker.unacknowledged)
         # And whatever comes next, twice.
         for _ in range(2):
-            hear(pair.worker, REQUEST.replace('"s":1', '"s":2'), "{}", pair.now + 2)
-        ends.append((heard, pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
+            receive(pair.worker, REQUEST.replace('"s":1', '"s":2'), "{}", pair.now + 2)
+        ends.append((received, pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
     assert ends[0] == ends[1]
 
 
 def test_many_ordinary_requests_are_acknowledged_alike_in_short_and_in_full() -> None:
     ends = []
-    for hear in (request_in_short, Link.receive):
+    for receive in (request_in_short, Link.receive):
         pair, said = Pair().connect(), []
         for number in range(1, 40):
-            hear(pair.worker, REQUEST.replace('"s":1', f'"s":{number}'), "{}", pair.now + number)
+            receive(pair.worker, REQUEST.replace('"s":1', f'"s":{number}'), "{}", pair.now + number)
             said.append((pair.worker.events(), pair.worker.frames(), pair.worker.next_timer()))
         ends.append(said)
     assert ends[0] == ends[1]
 
 
 def request_in_short(link: Link[str], header: str, payload: str | None, now: float) -> None:
-    """As a worker hears."""
+    """As a worker receives."""
     request = link.request(header, payload, now) if payload is not None else None
     if request is None:
         link.receive(header, payload, now)

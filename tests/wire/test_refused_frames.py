@@ -64,13 +64,15 @@ class EagerSender(Sender[Any]):
         return None
 
 
-class TellsNobody(MutantLinks):
+class NotifiesNoCaller(MutantLinks):
     """A request that was refused is replaced, and its caller never told."""
 
     sender = EagerSender
 
 
-@pytest.mark.parametrize("mutant", [SendsTheRefusedFrameAgain, LeavesAGap, TellsNobody], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "mutant", [SendsTheRefusedFrameAgain, LeavesAGap, NotifiesNoCaller], ids=lambda each: each.__name__
+)
 def test_a_link_with_one_rule_broken_is_caught(mutant: type[World]) -> None:
     with pytest.raises(AssertionError):
         hunt(mutant, MUTANT_EXAMPLES, Refusals)
@@ -161,7 +163,7 @@ def test_a_refused_frame_does_not_count_as_received() -> None:
     ends.relay.events()
     ends.relay.receive('{"t":"msg","s":1,"a":0,"c":"c","k":"strange"}', "x", 0.0)
     assert [type(event) for event in ends.relay.events()] == [Violation]
-    assert ends.relay.taken == 0
+    assert ends.relay.last_received == 0
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------

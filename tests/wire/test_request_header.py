@@ -39,7 +39,7 @@ def test_what_is_read_is_what_parsing_says(id: RequestId) -> None:
 
 
 @pytest.mark.parametrize("id", [0, 7, "r-7"])
-def test_a_request_of_a_session_has_no_caller_whoever_asked_before(id: RequestId) -> None:
+def test_a_request_of_a_session_has_no_caller_whatever_came_before(id: RequestId) -> None:
     requests = RequestHeaderReader()
     text = f'{{"t":"msg","s":3,"a":2,"c":"c1","k":"req","i":{json.dumps(id)}}}'
     for _ in range(2):
@@ -94,7 +94,7 @@ def test_a_caller_that_is_none_is_refused_every_time(caller: str) -> None:
 
 
 def test_a_relay_writes_what_is_read_so() -> None:
-    """Else the straight way would never be taken, and nobody would notice."""
+    """Else the straight way would never be taken, and no other test would notice."""
     relay: Link[str] = Link.accepter(Terms("s", "e", "b"))
     relay.connected(0.0)
     relay.receive(frames.hello_header(Greeting("notes", "w1", "b"), None, 0), None, 0.0)

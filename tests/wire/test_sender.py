@@ -207,9 +207,9 @@ def test_slices_that_add_up_to_too_much_are_a_violation() -> None:
     assert [type(event) for event in ends.relay.events()] == [Violation]
 
 
-def test_what_was_not_confirmed_and_nobody_answers_can_be_said_by_another_way() -> None:
+def test_unacknowledged_messages_without_a_reply_can_be_sent_another_way() -> None:
     ends = Ends()
-    ends.relay.send("a", Kind.NOTE, "heard", ends.now)
+    ends.relay.send("a", Kind.NOTE, "received", ends.now)
     ends.settle()
     ends.now += 5.0
     ends.worker.handle_timer(ends.now)  # it acknowledges
@@ -220,9 +220,9 @@ def test_what_was_not_confirmed_and_nobody_answers_can_be_said_by_another_way() 
     ends.relay.send("a", Kind.RES, "x" * 30, ends.now)
     ends.relay.send("a", Kind.RES, "after", ends.now)
     said = [("a", Kind.NOTE, "note"), ("a", Kind.RES, "x" * 30), ("a", Kind.RES, "after")]
-    assert ends.relay.unheard() == said
+    assert ends.relay.unacknowledged_messages() == said
     ends.connect()
     ends.now += 5.0
     ends.worker.handle_timer(ends.now)
     ends.settle()
-    assert ends.relay.unheard() == []
+    assert ends.relay.unacknowledged_messages() == []

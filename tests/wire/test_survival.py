@@ -87,7 +87,7 @@ class Survival(RuleBasedStateMachine):
         for number in list(self.world.worker.running):
             self.world.worker.finish(number)
 
-    @rule(who=st.sampled_from(["both", "both", "relay", "worker", "nobody"]))
+    @rule(who=st.sampled_from(["both", "both", "relay", "worker", "neither"]))
     def the_socket_dies(self, who: str) -> None:
         self.world.cut(relay_notices=who in ("both", "relay"), worker_notices=who in ("both", "worker"))
 
@@ -216,7 +216,7 @@ def test_calls_that_find_no_room_in_a_new_session_end_as_unknown() -> None:
 class SkipsDedupeById(World):
     """The worker runs what it is asked again without looking into its ledger."""
 
-    ignores_ledger = True
+    ignores_history = True
 
 
 class WritesToTheNewestSocket(World):
@@ -233,7 +233,7 @@ class AnyWorkerIsTheSame(PendingCalls[Call]):
 class AsksANewWorkerAgain(World):
     """Calls of a worker that is gone are asked of the next one."""
 
-    def make_roster(self) -> PendingCalls[Call]:
+    def make_pending_calls(self) -> PendingCalls[Call]:
         return AnyWorkerIsTheSame()
 
 
@@ -313,14 +313,14 @@ class StaleNames(Link[Any]):
             if name == "ack":
                 self._ack_due(now)
             elif name == "heartbeat":
-                self._say_ack(now)
+                self._send_ack(now)
             elif name == "grace":
                 self._grace_due(now, now)
-            elif name == "suspicion":
-                self._suspicion_due(now)
+            elif name == "recheck":
+                self._recheck_due(now)
             else:
-                self._looks_left = 2
-                self._timers["suspicion"] = now + 0.5
+                self._rechecks_left = 2
+                self._timers["recheck"] = now + 0.5
 
 
 class SeveralTimersDueBreakTheLink(MutantLinks):

@@ -60,10 +60,10 @@ class Rig:
             jitter=lambda: 0.5,
             call_later=self.clock.call_later,
         )
-        core = Server("demo", "1", self.hub, self.transport.line.send)
-        lane = WorkerFastPath(core, self.hub, self.transport.line.send)
-        self.transport.line.on_message = lane.receive
-        self.carrier = Carrier(self.hub, lane, self.transport.line, self._write)
+        core = Server("demo", "1", self.hub, self.transport.session.send)
+        lane = WorkerFastPath(core, self.hub, self.transport.session.send)
+        self.transport.session.on_message = lane.receive
+        self.carrier = Carrier(self.hub, lane, self.transport.session, self._write)
         self.port = self.page("a")
         self.hub.receive(self.port, {"t": "offer", "tools": [{"name": "info"}]})
         self.ran: list[str] = []
@@ -74,7 +74,7 @@ class Rig:
             if text == "vanish":
                 self.box.remove("say")
             if text == "speak":
-                self.transport.line.send("open", Kind.NOTE, '{"a":1}')
+                self.transport.session.send("open", Kind.NOTE, '{"a":1}')
             if text == "raise":
                 raise ValueError(text)
             return {"a": 1} if text == "object" else text
@@ -136,7 +136,7 @@ class Rig:
 
         def receive() -> int:
             self.socket.deliver(header, payload)
-            return self.transport.line.taken
+            return self.transport.session.last_received
 
         self.carrier.receive(event, head.get("s", 0), head.get("a", 0), len(header) + len(payload or ""), receive)
 
@@ -202,14 +202,14 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     rig.send("c2")
     rig.send("c3", "say", {"text": 'said "so"\n'})
     assert rig.answer(-1) and rig.answer(-2)
-    assert rig.unbooked == 6 and rig.transport.line.taken == 2, "Python knows nothing of it"
+    assert rig.unbooked == 6 and rig.transport.session.last_received == 2, "Python knows nothing of it"
     heard = rig.heard()
     assert [channel for channel, _ in heard] == ["c3", "c2", "c1"]
     assert [said["result"]["content"][0]["text"] for _, said in heard] == ['said "so"\n', "hello", "hello"]
     assert heard[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
     assert "tabrelay/tab" not in heard[0][1]["result"]["_meta"]
     rig.carrier.settle()
-    assert rig.transport.line.taken == 5 and rig.relay.link.unacknowledged == 0
+    assert rig.transport.session.last_received == 5 and rig.relay.link.unacknowledged == 0
     assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0]
     # The link goes on under the next numbers, whoever speaks.
     rig.plain("c4")
@@ -289,7 +289,7 @@ async def test_whoever_sends_has_the_next_number_and_tells_first_what_was_writte
     rig.deliver()
     rig.plain("w3", "say", {"text": "x"})
     rig.send("c1", "say", {"text": "y"})
-    rig.transport.line.send("open", Kind.NOTE, '{"a":1}')
+    rig.transport.session.send("open", Kind.NOTE, '{"a":1}')
     rig.send("c2", "say", {"text": "z"})
     assert [channel for channel, _ in rig.heard()] == ["c1", "open", "c2"] and rig.socket.closed is None
 
@@ -299,7 +299,7 @@ async def test_what_waits_for_a_socket_that_is_full_keeps_its_number(rig: Rig) -
     rig.deliver()
     rig.plain("w3", "say", {"text": "x"})
     rig.socket.buffered = 10**9
-    rig.transport.line.send("open", Kind.NOTE, '{"a":1}')
+    rig.transport.session.send("open", Kind.NOTE, '{"a":1}')
     rig.socket.buffered = 0
     rig.send("c1", "say", {"text": "y"})
     await rig.clock.advance(1)
@@ -395,12 +395,12 @@ async def test_grants_have_a_bound(rig: Rig) -> None:
 
 async def test_no_answer_is_written_past_others_that_wait(rig: Rig) -> None:
     rig.send("c1")
-    turn = rig.carrier.books.turn()
+    turn = rig.carrier.books.next_seq()
     assert turn
     rig.socket.buffered = 10**9
-    assert rig.carrier.books.turn() == 0
+    assert rig.carrier.books.next_seq() == 0
     rig.socket.buffered = 0
-    assert rig.carrier.books.turn() == turn
+    assert rig.carrier.books.next_seq() == turn
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -
     rig = Rig(limits)
     await rig.connect()
     rig.plain()
-    assert rig.carrier.books.turn() == 0
+    assert rig.carrier.books.next_seq() == 0
     rig.send("c1")
     assert not rig.answer()
     assert [channel for channel, _ in rig.heard()] == ["c1"]
@@ -517,7 +517,7 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
         elif step == "settle":
             rig.carrier.settle()
         elif step == "note":
-            rig.transport.line.send("open", Kind.NOTE, '{"jsonrpc":"2.0"}')
+            rig.transport.session.send("open", Kind.NOTE, '{"jsonrpc":"2.0"}')
         elif step == "title":
             rig.hub.receive(rig.port, {"t": "tab", "title": f"T{sent}", "visible": True})
         elif step == "drop":

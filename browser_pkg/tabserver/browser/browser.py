@@ -22,20 +22,20 @@ from ..transport.dialing import Abort, DialError
 from ..wire.frames import BEARER_PREFIX, SUBPROTOCOL, split
 from .shared_buffer import SharedBuffer
 
-_HIGHEST_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
-_LITTLE: Final = 64 * 1024
+_MAX_REASON: Final = 123  # bytes, RFC 6455 section 5.5: a control frame has 125, the code takes two
+_SMALL_BUFFER: Final = 64 * 1024
 _DRAINING: Final = 503  # how a relay that is about to restart answers
 
 
-class Shim(Protocol):
+class PythonBridge(Protocol):
     """js/worker/python_bridge.js."""
 
-    def useSlate(self, memory: Any) -> None: ...
+    def useSharedBuffer(self, memory: Any) -> None: ...
     def listen(self, port: Any, receive: Any, receivePlain: Any) -> None: ...
     def poster(self, port: Any, asText: bool) -> Callable[[str], None]: ...
     def prove(self, relay: str, token: str, signal: Any) -> Any: ...
     def openSocket(
-        self, url: str, protocols: Any, signature: str, opened: Any, received: Any, closed: Any, *books: Any
+        self, url: str, protocols: Any, signature: str, opened: Any, received: Any, closed: Any, *recorder: Any
     ) -> Any: ...
     def allow(self, port: Any, number: int, channel: str, words: str, meta: str, hasRivals: bool) -> None: ...
     def revoke(self) -> None: ...
@@ -74,26 +74,26 @@ def guarded(function: Callable[..., None], while_doing: str) -> Callable[..., No
     return call
 
 
-def make_slate(shim: Shim) -> SharedBuffer:
-    slate = SharedBuffer()
-    shim.useSlate(create_proxy(slate.memory))
-    return slate
+def make_shared_buffer(bridge: PythonBridge) -> SharedBuffer:
+    buffer = SharedBuffer()
+    bridge.useSharedBuffer(create_proxy(buffer.memory))
+    return buffer
 
 
-def allow(shim: Shim, number: int, channel: str, meta: str) -> None:
+def allow(bridge: PythonBridge, number: int, channel: str, meta: str) -> None:
     """Let calls to a tool of the worker's own be run like that on this channel: see express.py."""
-    shim.allow(None, number, channel, "", meta, False)
+    bridge.allow(None, number, channel, "", meta, False)
 
 
-class Books(Protocol):
+class CallRecorder(Protocol):
     """What counts the calls that the shim carries out: see express.py."""
 
     @property
-    def taken(self) -> int: ...
-    def book(self, entries: str) -> int: ...
+    def last_received(self) -> int: ...
+    def record(self, entries: str) -> int: ...
     def run(self, number: int, given: str) -> str | None: ...
     def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None: ...
-    def turn(self) -> int: ...
+    def next_seq(self) -> int: ...
 
 
 class Port:
@@ -101,12 +101,12 @@ class Port:
 
     reads_requests = False
 
-    def __init__(self, shim: Shim, slate: SharedBuffer, port: Any) -> None:
-        self._shim = shim
-        self._slate = slate
+    def __init__(self, bridge: PythonBridge, buffer: SharedBuffer, port: Any) -> None:
+        self._bridge = bridge
+        self._buffer = buffer
         self._port = port
         # Kept, because looking it up costs more than calling it.
-        self.post = shim.poster(port, False)
+        self.post = bridge.poster(port, False)
         self._watched: str | None = None
         self._stop_watch: Callable[[], None] = lambda: None
         self._proxies: list[Any] = []
@@ -124,19 +124,19 @@ class Port:
                 receive(message)
 
         def take_plain(text: str | int) -> None:
-            call, _, result = (self._slate.read(text) if isinstance(text, int) else text).partition("\n")
+            call, _, result = (self._buffer.read(text) if isinstance(text, int) else text).partition("\n")
             receive_result(call, result, True)
 
         proxies = [create_proxy(guarded(each, "a message from a page failed")) for each in (take, take_plain)]
         self._proxies += proxies
-        self._shim.listen(self._port, *proxies)
+        self._bridge.listen(self._port, *proxies)
 
     def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
-        self._shim.allow(self._port, number, channel, words, meta, has_rivals)
+        self._bridge.allow(self._port, number, channel, words, meta, has_rivals)
 
     def use_text(self) -> None:
         """The page reads JSON text, which costs both sides less than an object does."""
-        self.post = self._shim.poster(self._port, True)
+        self.post = self._bridge.poster(self._port, True)
 
     def send(self, message: Mapping[str, Any]) -> None:
         self.post(json.dumps(message))
@@ -154,7 +154,7 @@ class Port:
 
         proxy = create_proxy(guarded(tell, "a tab's end could not be handled"))
         self._proxies.append(proxy)
-        self._stop_watch = self._shim.whenFree(lock, proxy)
+        self._stop_watch = self._bridge.whenFree(lock, proxy)
 
     def _close(self) -> None:
         self._port.onmessage = None
@@ -188,9 +188,9 @@ class Aborter:
 class WebSocket:
     """An open WebSocket."""
 
-    def __init__(self, shim: Shim, socket: Any) -> None:
+    def __init__(self, bridge: PythonBridge, socket: Any) -> None:
         self._socket = socket
-        self._send = shim.sender(socket)
+        self._send = bridge.sender(socket)
         self._buffered = 0
 
     def send(self, header: str, payload: str | None) -> None:
@@ -199,12 +199,12 @@ class WebSocket:
     def close(self, code: int, reason: str) -> None:
         # A script may say 1000 or 3000-4999 and nothing else; the rest is the browser's own vocabulary.
         allowed = code if code == 1000 or 3000 <= code <= 4999 else 1000
-        self._socket.close(allowed, reason.encode(errors="replace")[:_HIGHEST_REASON].decode(errors="ignore"))
+        self._socket.close(allowed, reason.encode(errors="replace")[:_MAX_REASON].decode(errors="ignore"))
 
     @property
     def buffered(self) -> int:
         # Between our own writes it only becomes less: while it was little, nobody has to be asked.
-        if self._buffered > _LITTLE:
+        if self._buffered > _SMALL_BUFFER:
             self._buffered = int(self._socket.bufferedAmount)
         return self._buffered
 
@@ -212,13 +212,13 @@ class WebSocket:
 class Dialer:
     """Opens sockets to one server of one relay, and finds out why one does not open."""
 
-    def __init__(self, shim: Shim, slate: SharedBuffer, relay: str, server: str) -> None:
-        self._shim = shim
-        self._slate = slate
+    def __init__(self, bridge: PythonBridge, buffer: SharedBuffer, relay: str, server: str) -> None:
+        self._bridge = bridge
+        self._buffer = buffer
         self._relay = relay.rstrip("/")
         self._server = server
         self.token = ""
-        self.books: Books | None = None
+        self.recorder: CallRecorder | None = None
 
     async def dial(
         self, abort: Abort, on_message: Callable[[str, str | None], None], on_close: Callable[[int, str], None]
@@ -228,8 +228,8 @@ class Dialer:
             raise DialError("not_paired", "This page is not paired with the relay. Run: tabrelay pair", True)
         # Chromium delays sockets after failures, by seconds in the end, but never a fetch: ask first, then dial.
         bearer, signature = await self._prove(abort)
-        assert self.books is not None
-        dialling = _Dialling(self._shim, self._slate, self.books, on_message, on_close)
+        assert self.recorder is not None
+        dialling = _SocketAttempt(self._bridge, self._buffer, self.recorder, on_message, on_close)
         try:
             return await dialling.open(self._url(), _protocols(bearer), signature, abort)
         except JsException as error:
@@ -244,18 +244,18 @@ class Dialer:
         """P2 to P4: what to show the relay, and what its WebSocket begins with. Nothing is shown before.
 
         What a program says that did not prove to be the relay ends no attempts: the relay may come back."""
-        said = json.loads(await self._shim.prove(self._relay, self.token, abort.signal))
+        proof = json.loads(await self._bridge.prove(self._relay, self.token, abort.signal))
         if abort.aborted:
-            raise self._not_there(abort)
-        if "bearer" not in said:
-            raise DialError(said["why"], said["message"], False)
-        return said["bearer"], said["socket"]
+            raise self._unreachable(abort)
+        if "bearer" not in proof:
+            raise DialError(proof["why"], proof["message"], False)
+        return proof["bearer"], proof["socket"]
 
-    async def _find_relay(self, abort: Aborter) -> None:
+    async def _check_health(self, abort: Aborter) -> None:
         try:
             response = await js.fetch(f"{self._relay}/-/healthz", cache="no-store", signal=abort.signal)
         except JsException as error:
-            raise self._not_there(abort) from error
+            raise self._unreachable(abort) from error
         # A relay that drains still takes back a browser that has a call's result for it: let the dial find out.
         if not response.ok and response.status != _DRAINING:
             raise DialError("relay_down", f"{self._relay} answers {response.status}: is that the relay?", False)
@@ -276,9 +276,9 @@ class Dialer:
             response = await js.fetch(url, cache="no-store", headers=headers, signal=abort.signal)
             reason, text = await _reason(response)
         except JsException:
-            return await self._why_silent(abort)
+            return await self._why_unreadable(abort)
         if abort.aborted:
-            return self._not_there(abort)
+            return self._unreachable(abort)
         if response.status == 401:
             return DialError("unauthorized", text or "The relay does not know this token. Run: tabrelay pair", True)
         if response.status == 403:
@@ -288,10 +288,10 @@ class Dialer:
             return DialError("restarting", "The relay is restarting.", False)
         return DialError("lost", "The relay is there, but its WebSocket could not be opened.", False)
 
-    async def _why_silent(self, abort: Aborter) -> DialError:
+    async def _why_unreadable(self, abort: Aborter) -> DialError:
         """The browser keeps the answer from us. If there is a relay, it has not let this page's origin read it."""
         try:
-            await self._find_relay(abort)
+            await self._check_health(abort)
         except DialError as error:
             return error
         origin = js.location.origin
@@ -300,7 +300,7 @@ class Dialer:
         )
         return DialError("forbidden", f"{text} start the relay with: --allow-origin {origin}", True)
 
-    def _not_there(self, abort: Aborter) -> DialError:
+    def _unreachable(self, abort: Aborter) -> DialError:
         if abort.aborted:
             return DialError("timeout", f"The relay at {self._relay} did not answer in time.", False)
         return DialError("relay_down", f"No relay answers at {self._relay}. Start it with: tabrelay serve", False)
@@ -315,22 +315,22 @@ class _NotOpened(Exception):
     """The socket was given up, or closed before it opened; the browser does not say why."""
 
 
-class _Dialling:
+class _SocketAttempt:
     """One attempt: a socket on its way, and the listeners it has until it closes."""
 
     def __init__(
         self,
-        shim: Shim,
-        slate: SharedBuffer,
-        books: Books,
+        bridge: PythonBridge,
+        buffer: SharedBuffer,
+        recorder: CallRecorder,
         on_message: Callable[[str, str | None], None],
         on_close: Callable[[int, str], None],
     ) -> None:
-        self._shim = shim
-        self._slate = slate
+        self._bridge = bridge
+        self._buffer = buffer
         self._on_message = on_message
         self._on_close = on_close
-        self._books = books
+        self._recorder = recorder
         self._outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_handed_over = False
         self._is_closed = False
@@ -344,13 +344,13 @@ class _Dialling:
             self._listener(self._received),
             self._listener(guarded(self._closed, "a socket's end could not be handled")),
         ]
-        carried = [self._listener(each) for each in (self._book, self._run, self._finish, self._turn)]
+        carried = [self._listener(each) for each in (self._record, self._run, self._finish, self._next_seq)]
         try:
-            socket = self._shim.openSocket(url, to_js(protocols), signature, *listeners, *carried)
+            socket = self._bridge.openSocket(url, to_js(protocols), signature, *listeners, *carried)
         except JsException:
             _release(self._proxies)
             raise
-        given_up = create_proxy(lambda _event: self._give_up())
+        given_up = create_proxy(lambda _event: self._aborted())
         abort.signal.addEventListener("abort", given_up)
         try:
             await self._outcome
@@ -365,7 +365,7 @@ class _Dialling:
             abort.signal.removeEventListener("abort", given_up)
             given_up.destroy()
         self._is_handed_over = True
-        return WebSocket(self._shim, socket)
+        return WebSocket(self._bridge, socket)
 
     def _listener(self, function: Callable[..., object]) -> Any:
         proxy = create_proxy(function)
@@ -383,37 +383,37 @@ class _Dialling:
             return -1
         try:
             self._on_message(*split(self._text(frame)))
-            return self._books.taken
+            return self._recorder.last_received
         except Exception as error:
             report(error, "a frame from the relay failed")
             return -1
 
     def _text(self, text: str | int) -> str:
-        return self._slate.read(text) if isinstance(text, int) else text
+        return self._buffer.read(text) if isinstance(text, int) else text
 
-    def _book(self, entries: str | int) -> int:
+    def _record(self, entries: str | int) -> int:
         try:
-            return self._books.book(self._text(entries))
+            return self._recorder.record(self._text(entries))
         except Exception as error:
             report(error, "calls that were carried out could not be counted")
             return 0
 
     def _run(self, number: int, given: str | int) -> str | None:
         try:
-            return self._books.run(number, self._text(given))
+            return self._recorder.run(number, self._text(given))
         except Exception as error:
             report(error, "a call from the relay failed")
             return None
 
     def _finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
         try:
-            self._books.finish(upto, channel, id, size, payload, result)
+            self._recorder.finish(upto, channel, id, size, payload, result)
         except Exception as error:
             report(error, "a call from the relay failed")
 
-    def _turn(self) -> int:
+    def _next_seq(self) -> int:
         try:
-            return self._books.turn()
+            return self._recorder.next_seq()
         except Exception as error:
             report(error, "what waits could not be written")
             return 0
@@ -426,7 +426,7 @@ class _Dialling:
         elif self._is_handed_over:
             self._on_close(code, reason)
 
-    def _give_up(self) -> None:
+    def _aborted(self) -> None:
         if not self._outcome.done():
             self._outcome.set_exception(_NotOpened())
 
@@ -459,8 +459,8 @@ async def fetch_text(url: str, timeout_s: float) -> str:
         raise OSError(str(error)) from error
 
 
-def when_online(shim: Shim, tell: Callable[[], None]) -> None:
-    shim.whenOnline(create_proxy(guarded(tell, "coming online failed")))
+def when_online(bridge: PythonBridge, callback: Callable[[], None]) -> None:
+    bridge.whenOnline(create_proxy(guarded(callback, "coming online failed")))
 
 
 def to_javascript(value: Any) -> Any:
@@ -473,7 +473,7 @@ def to_python(value: Any) -> Any:
     return json.loads(js.JSON.stringify(value))
 
 
-def lasting(function: Callable[..., Any]) -> Any:
+def persistent_proxy(function: Callable[..., Any]) -> Any:
     """A function that JavaScript may keep and call for as long as the page lives."""
     return create_proxy(function)
 
@@ -511,7 +511,7 @@ class Promised:
 
     def __init__(self) -> None:
         self._resolvers = js.Promise.withResolvers()
-        self.is_kept = False
+        self.is_settled = False
 
     @property
     def promise(self) -> Any:
@@ -519,12 +519,12 @@ class Promised:
 
     def resolve(self, value: Any) -> None:
         """`value` as `to_javascript` gives it."""
-        self.is_kept = True
+        self.is_settled = True
         self._resolvers.resolve(value)
 
     def reject(self, name: str, message: str, code: int, data: Any) -> None:
         """With an error that client.js knows for one of the protocol."""
-        self.is_kept = True
+        self.is_settled = True
         error = js.Error.new(message)
         error.name, error.code, error.isProtocolError = name, code, True
         if data is not None:
@@ -532,9 +532,9 @@ class Promised:
         self._resolvers.reject(error)
 
 
-def when_aborted(signal: Any, tell: Callable[[], None]) -> Callable[[], None]:
-    """Call `tell` when a signal is aborted; returns what ends the watch."""
-    proxy = create_proxy(lambda _event: tell())
+def when_aborted(signal: Any, callback: Callable[[], None]) -> Callable[[], None]:
+    """Call `callback` when a signal is aborted; returns what ends the watch."""
+    proxy = create_proxy(lambda _event: callback())
     signal.addEventListener("abort", proxy)
 
     def stop() -> None:

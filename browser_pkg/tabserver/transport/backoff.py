@@ -16,7 +16,7 @@ from ..wire.frames import CLOSE_FORBIDDEN, CLOSE_GOING_AWAY, CLOSE_REPLACED, CLO
 from ..wire.limits import JITTER
 from .dialing import DialError
 
-_COMES_BACK: Final = frozenset({CLOSE_GOING_AWAY, CLOSE_RESTART})
+_RESTARTING: Final = frozenset({CLOSE_GOING_AWAY, CLOSE_RESTART})
 _FINAL: Final = {
     CLOSE_UNAUTHORIZED: ("unauthorized", "The relay does not accept this token. Run: tabrelay pair"),
     CLOSE_FORBIDDEN: ("forbidden", "This token may not offer this server."),
@@ -43,7 +43,7 @@ class Backoff:
 
     def reset(self) -> None:
         self._drops = 0
-        self._has_hurried = False
+        self._has_redialled_at_once = False
 
     def was_up(self, seconds: float) -> None:
         """A socket went away that had been welcomed that long ago."""
@@ -68,8 +68,8 @@ class Backoff:
         if reason == "drain":
             why, message = "restarting", "The relay is restarting."
         # Only once until the link has been stable, or a relay that closes at once would be dialled in a tight loop.
-        if (code in _COMES_BACK or reason == "drain") and was_up and not self._has_hurried:
-            self._has_hurried = True
+        if (code in _RESTARTING or reason == "drain") and was_up and not self._has_redialled_at_once:
+            self._has_redialled_at_once = True
             return Verdict(why, message, announced_s)
         return Verdict(why, message, max(announced_s, self._next_delay_s()))
 

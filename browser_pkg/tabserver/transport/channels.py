@@ -48,7 +48,7 @@ class Channels(Generic[P]):
         self._open = {}
         self.unsent.clear()
 
-    def forget(self, now: float) -> list[str]:
+    def expire_orphans(self, now: float) -> list[str]:
         """Nobody will come back for channels of earlier sessions whose time is over. Returns them."""
         gone = [channel for channel, until in self._orphans.items() if until <= now]
         for channel in gone:
@@ -56,7 +56,7 @@ class Channels(Generic[P]):
         return gone
 
     @property
-    def next_forgotten(self) -> float | None:
+    def next_expiry(self) -> float | None:
         return min(self._orphans.values(), default=None)
 
     def send(
@@ -64,7 +64,7 @@ class Channels(Generic[P]):
     ) -> None:
         """While the link has no room, an answer waits for it, and so does a notice about no request in particular.
         Raises BufferFull for other notices, and MessageTooLarge."""
-        if channel not in self._open or (not self.unsent and self._try(channel, kind, payload, id, related, now)):
+        if channel not in self._open or (not self.unsent and self._try_send(channel, kind, payload, id, related, now)):
             return
         self._link.check(payload)
         waiting = (channel, kind, payload, id, related)
@@ -95,7 +95,7 @@ class Channels(Generic[P]):
         while self.unsent:
             unsent = self.unsent[0]
             try:
-                if unsent[0] in self._open and not self._try(*unsent, self._clock()):
+                if unsent[0] in self._open and not self._try_send(*unsent, self._clock()):
                     return None
             except MessageTooLarge as error:
                 self.unsent.popleft()
@@ -103,7 +103,7 @@ class Channels(Generic[P]):
             self.unsent.popleft()
         return None
 
-    def _try(
+    def _try_send(
         self, channel: str, kind: Kind, payload: P, id: RequestId | None, related: RequestId | None, now: float
     ) -> bool:
         try:

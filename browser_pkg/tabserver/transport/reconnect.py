@@ -78,13 +78,13 @@ class Transport(Generic[P]):
         self._attempts = 0
         self._retry: DialTimer | None = None
         # What is said over the link, and what comes.
-        self.line = LinkSession(
+        self.session = LinkSession(
             link,
             clock=clock,
             call_later=self._call_later,
             codec=codec,
             welcomed=self._welcomed,
-            failed=self._cut,
+            failed=self._close_current,
             report=self._report,
         )
 
@@ -92,7 +92,7 @@ class Transport(Generic[P]):
 
     @property
     def is_connected(self) -> bool:
-        return self.line.is_up
+        return self.session.is_up
 
     async def start(self) -> None:
         """Begin to dial and return; `on_open` and `on_state` tell how it goes. Started twice is started once."""
@@ -106,9 +106,9 @@ class Transport(Generic[P]):
         """Give up what is under way, say goodbye, and stay down until the next `start()`."""
         self._is_wanted = False
         self._cancel_retry()
-        self.line.bye(1000, "closing")
-        self._leave(1000, "closing")
-        self._tell(TransportState("stopped"))
+        self.session.bye(1000, "closing")
+        self._drop_attempt(1000, "closing")
+        self._set_state(TransportState("stopped"))
         # Dials that were aborted end by themselves; wait so that none outlives us.
         tasks = self._tasks - {asyncio.current_task()}
         if tasks:
@@ -130,13 +130,13 @@ class Transport(Generic[P]):
         task = asyncio.get_running_loop().create_task(self._run(attempt))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._tell(TransportState("connecting", attempts=self._attempts))
+        self._set_state(TransportState("connecting", attempts=self._attempts))
 
     async def _run(self, attempt: Attempt[P]) -> None:
         try:
             socket = await self._dialer.dial(
                 attempt.abort,
-                partial(self._heard, attempt),
+                partial(self._received, attempt),
                 partial(self._lost, attempt),
             )
         except DialError as error:
@@ -148,7 +148,7 @@ class Transport(Generic[P]):
                 socket.close(1000, "given up")
                 return
             attempt.socket = socket
-            self.line.connected(socket)
+            self.session.connected(socket)
             # What the socket said between its opening and now.
             for early in attempt.early:
                 early()
@@ -162,19 +162,19 @@ class Transport(Generic[P]):
         """An attempt ended without a welcome."""
         if attempt is not self._current:
             return
-        self._leave(CLOSE_SLOW, error.why)
+        self._drop_attempt(CLOSE_SLOW, error.why)
         self._report(error)
-        self._settle(self._backoff.after_failure(error))
+        self._schedule(self._backoff.after_failure(error))
 
     # -- one socket ---------------------------------------------------------------------------------------------------
 
-    def _heard(self, attempt: Attempt[P], header: str, payload: P | None) -> None:
+    def _received(self, attempt: Attempt[P], header: str, payload: P | None) -> None:
         if attempt is not self._current:
             return
         if attempt.socket is None:
-            attempt.early.append(lambda: self._heard(attempt, header, payload))
+            attempt.early.append(lambda: self._received(attempt, header, payload))
             return
-        self.line.heard(header, payload)
+        self.session.received(header, payload)
 
     def _lost(self, attempt: Attempt[P], code: int, reason: str, *, is_ours: bool = False) -> None:
         """The socket closed, or is as good as closed. `is_ours`: the code is ours, not the relay's."""
@@ -185,51 +185,51 @@ class Transport(Generic[P]):
             return
         was_up = attempt.up_since is not None
         if was_up and code in REFUSALS and not is_ours:
-            self.line.refused()
-        self._leave(1000, "closed", told=(code, reason))
-        verdict = self._backoff.after_close(code, reason, self.line.parted, was_up=was_up)
+            self.session.refused()
+        self._drop_attempt(1000, "closed", seen=(code, reason))
+        verdict = self._backoff.after_close(code, reason, self.session.parted, was_up=was_up)
         if not was_up:
             error = DialError(verdict.why, verdict.message, verdict.delay_s is None)
             self._report(error)
-        self._settle(verdict)
+        self._schedule(verdict)
 
-    def _leave(self, code: int, reason: str, told: tuple[int, str] | None = None) -> None:
-        """Let go of the current attempt, wherever it is, and close what it holds. `told`: what `on_close` hears."""
-        self.line.catch_up()
+    def _drop_attempt(self, code: int, reason: str, seen: tuple[int, str] | None = None) -> None:
+        """Let go of the current attempt, wherever it is, and close what it holds. `seen`: what `on_close` hears."""
+        self.session.sync()
         attempt, self._current = self._current, None
         if attempt is None:
             return
         if attempt.deadline is not None:
             attempt.deadline.cancel()
-        self.line.disconnected()
+        self.session.disconnected()
         if attempt.socket is None:
             attempt.abort.abort(reason)
             return
-        self._guarded(lambda: _close(attempt.socket, code, reason))
+        self._call_safely(lambda: _close(attempt.socket, code, reason))
         if attempt.up_since is not None:
             self._backoff.was_up(self._clock() - attempt.up_since)
-            shown = told or (code, reason)
-            self._guarded(lambda: self.on_close(*shown))
+            shown = seen or (code, reason)
+            self._call_safely(lambda: self.on_close(*shown))
 
-    def _settle(self, verdict: Verdict) -> None:
+    def _schedule(self, verdict: Verdict) -> None:
         """Wait, or stop until somebody asks. (`close()` is something else: it makes `retry_now` deaf.)"""
         if not self._is_wanted or self._current is not None:
             return  # a callback has closed or dialled in the meantime
         if verdict.delay_s is None:
-            self._tell(TransportState("stopped", verdict.why, verdict.message, None, self._attempts))
+            self._set_state(TransportState("stopped", verdict.why, verdict.message, None, self._attempts))
             return
         self._retry = self._call_later(verdict.delay_s, self.retry_now)
         retry_in_ms = round(verdict.delay_s * 1000)
-        self._tell(TransportState("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
+        self._set_state(TransportState("waiting", verdict.why, verdict.message, retry_in_ms, self._attempts))
 
     def _cancel_retry(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
 
-    def _tell(self, state: TransportState) -> None:
+    def _set_state(self, state: TransportState) -> None:
         self.state = state
-        self._guarded(lambda: self.on_state(state))
+        self._call_safely(lambda: self.on_state(state))
 
     def _welcomed(self, event: Welcomed) -> None:
         attempt = self._current
@@ -239,14 +239,14 @@ class Transport(Generic[P]):
         attempt.up_since = self._clock()
         self.welcome = event
         self._attempts = 0
-        self._tell(TransportState("connected"))
-        self._guarded(self.on_open)
+        self._set_state(TransportState("connected"))
+        self._call_safely(self.on_open)
 
-    def _cut(self, code: int, reason: str) -> None:
+    def _close_current(self, code: int, reason: str) -> None:
         """Close the current socket from our side; the browser may take long to say that it did."""
         attempt = self._current
         if attempt is not None:
-            self._guarded(lambda: _close(attempt.socket, code, reason))
+            self._call_safely(lambda: _close(attempt.socket, code, reason))
             self._lost(attempt, code, reason, is_ours=True)
 
     def _call_later(self, delay_s: float, callback: Callable[[], None]) -> DialTimer:
@@ -254,7 +254,7 @@ class Transport(Generic[P]):
             return self._given_call_later(delay_s, callback)
         return asyncio.get_running_loop().call_later(delay_s, callback)
 
-    def _guarded(self, callback: Callable[[], None]) -> None:
+    def _call_safely(self, callback: Callable[[], None]) -> None:
         """Run somebody else's code: what it raises must not take the connection down."""
         try:
             callback()

@@ -84,7 +84,7 @@ _ANSWER: Final = re.compile(
 # The grace is counted in so many ticks. A stall costs one of them at most.
 GRACE_TICKS: Final = 8
 # How often a dialer looks for frames that waited unread. More than once: a stall may last until the first time.
-LOOKS: Final = 2
+RECHECKS: Final = 2
 
 # What is asked for with each message. In Python 3.11 a member of an enum is found by a function, each time anew.
 _UP: Final = Phase.UP
@@ -121,11 +121,11 @@ class Link(Generic[P]):
         self.grace_s = limits.grace_s
         # How long the relay may be silent: derived from its heartbeat, which the welcome tells too.
         self._watchdog_s = limits.watchdog_s or watchdog_s(limits.heartbeat_s)
-        self._suspect = 0  # the last frame of a socket that one of our frames ended
+        self._refused_upto = 0  # the last frame of a socket that one of our frames ended
         self._events: list[Event] = []
         self._requests = RequestHeaderReader()
         self._timers: dict[str, float] = {}
-        self._grace_left = self._looks_left = 0
+        self._grace_left = self._rechecks_left = 0
 
     @classmethod
     def dialer(
@@ -158,28 +158,28 @@ class Link(Generic[P]):
         """How many frames the other end has not confirmed yet."""
         return self._sender.unacknowledged
 
-    def unheard(self) -> list[tuple[str, Kind, P]]:
+    def unacknowledged_messages(self) -> list[tuple[str, Kind, P]]:
         """Messages that nobody answers, and that the other end has not confirmed, by their channels: whoever goes on in
         the place of this link may say them again."""
-        said = [(json.loads(header), payload) for header, payload in self._sender.unheard()]
-        return [(head["c"], Kind(head["k"]), payload) for head, payload in said if head.get("k") in ("note", "res")]
+        frames = [(json.loads(header), payload) for header, payload in self._sender.unacknowledged_frames()]
+        return [(head["c"], Kind(head["k"]), payload) for head, payload in frames if head.get("k") in ("note", "res")]
 
     # -- sockets ------------------------------------------------------------------------------------------------------
 
     def connected(self, now: float) -> None:
         """A socket opened. The dialer greets at once; the accepter waits for the greeting."""
-        self._move("connected")
+        self._transition("connected")
         self._sender.outbox.clear()
         self._timers.clear()
         self._timers["greeting"] = now + self._limits.greeting_s
         if self._greeting is not None:
-            self._say(frames.hello_header(self._greeting, self.sid, self._receiver.rx))
+            self._send_unnumbered(frames.hello_header(self._greeting, self.sid, self._receiver.rx))
 
     def disconnected(self, now: float) -> None:
         """The socket is gone, however it went. What was not acknowledged stays for the next one."""
         if (self.phase, "disconnected") not in TRANSITIONS:
             return
-        self._move("disconnected")
+        self._transition("disconnected")
         self._sender.outbox.clear()
         self._timers.clear()
         if self._role is Role.ACCEPTER:
@@ -190,7 +190,7 @@ class Link(Generic[P]):
         """L16: the other end closes this socket because of a frame (1009, 4400). Call it before `disconnected`. If the
         session is resumed, the first frame that the other end lacks is the one, and is not sent again."""
         if self.phase is _UP:
-            self._suspect = self._sender.last
+            self._refused_upto = self._sender.last
 
     def end(self) -> None:
         """Give up the session now, with what it kept."""
@@ -245,7 +245,7 @@ class Link(Generic[P]):
             return None
         header = self._sender.push_now("msg", _answer_tail(channel, id), payload, receiver.ack)
         if header is not None:
-            self._acknowledged(now)
+            self._ack_sent(now)
         return header
 
     def close(self, channel: str, why: str, now: float) -> None:
@@ -257,18 +257,18 @@ class Link(Generic[P]):
         fields: dict[str, Any] = {"t": "bye", "code": code, "reason": reason[: frames.MAX_WHY]}
         if retry_ms is not None:
             fields["retry_ms"] = retry_ms
-        self._say(frames.encode(**fields))
+        self._send_unnumbered(frames.encode(**fields))
 
     def _push(self, kind: str, channel: str, tail: str, payload: P | None, now: float) -> None:
         phase, sender = self.phase, self._sender
         if phase is _OVER:
             raise LocalProtocolError("the session is over")
-        is_live, said = phase is _UP, sender.last
+        is_live, before = phase is _UP, sender.last
         sender.push(kind, channel, tail, payload, ack=self._receiver.ack, is_live=is_live)
-        if is_live and sender.last > said:
-            self._acknowledged(now)
+        if is_live and sender.last > before:
+            self._ack_sent(now)
 
-    def _say(self, header: str) -> None:
+    def _send_unnumbered(self, header: str) -> None:
         """A frame without a number: it belongs to this socket and is never said again."""
         self._sender.outbox.append((header, None))
 
@@ -278,9 +278,9 @@ class Link(Generic[P]):
         """Take one frame from the current socket. A broken one becomes a Violation event, never an exception."""
         rx = self._receiver.rx
         try:
-            self._take(frames.decode(header), payload, len(header), now)
+            self._handle_frame(frames.decode(header), payload, len(header), now)
         except RemoteProtocolError as error:
-            self._receiver.untake(rx)
+            self._receiver.roll_back(rx)
             self._events.append(Violation(str(error), isinstance(error, TooMuch)))
 
     def answer(self, header: str, payload: P, now: float) -> tuple[str, int] | None:
@@ -296,9 +296,9 @@ class Link(Generic[P]):
             return None
         sender.confirm(upto)
         if receiver.take_next(len(header) + self._codec.size(payload)):
-            self._say_ack(now)
+            self._send_ack(now)
         elif "ack" not in self._timers:
-            self._await_ack(now)
+            self._start_ack_timer(now)
         return channel, int(id)
 
     def request(self, header: str, payload: P, now: float) -> Received[P] | None:
@@ -325,46 +325,46 @@ class Link(Generic[P]):
         self._timers["watchdog"] = now + self._watchdog_s
         self._sender.confirm(upto)
         if self._receiver.take_next(size):
-            self._say_ack(now)
+            self._send_ack(now)
         elif "ack" not in self._timers:
-            self._await_ack(now)
+            self._start_ack_timer(now)
 
-    def book(
-        self, came: int, size: int, upto: int, told: int, answers: Iterable[tuple[str, RequestId, P]], now: float
+    def record(
+        self, count: int, size: int, upto: int, acked: int, answers: Iterable[tuple[str, RequestId, P]], now: float
     ) -> bool:
-        """Count what a shell did by itself while it had the turn: so many requests came, in order, of that size
+        """Count what a shell did by itself after `next_seq`: `count` requests came, in order, of that size
         together, the last of which acknowledged `upto`; and these answers were written, in order, the last of which
-        acknowledged `told` (0: there is none). False: it acknowledged more than was said."""
+        acknowledged `acked` (0: there is none). False: it acknowledged more than was said."""
         sender, receiver, timers = self._sender, self._receiver, self._timers
-        is_due = receiver.book(came, size, told)
+        is_due = receiver.record(count, size, acked)
         for channel, id, payload in answers:
             sender.keep("msg", _answer_tail(channel, id), payload, receiver.ack)
         # defence: calls that JavaScript carries out: more than was said
         if upto > sender.last:
             return False
         sender.confirm(upto)
-        if came:
+        if count:
             timers["watchdog"] = now + self._watchdog_s
         if is_due:
-            self._say_ack(now)
-        elif not receiver.owes:
+            self._send_ack(now)
+        elif not receiver.has_unacked:
             timers.pop("ack", None)
         elif "ack" not in timers:
-            self._await_ack(now)
+            self._start_ack_timer(now)
         return True
 
     @property
-    def taken(self) -> int:
+    def last_received(self) -> int:
         """The number of the last frame that came."""
         return self._receiver.rx
 
-    def turn(self, frames: int, size: int) -> int:
+    def next_seq(self, frames: int, size: int) -> int:
         """The number that an ordinary answer will have which is said next, for a shell that writes some by itself: so
-        many at the most, of that size together, before it tells `book`. 0: it may not."""
+        many at the most, of that size together, before it calls `record`. 0: it may not."""
         receiver = self._receiver
-        return self._sender.turn(frames, size) if self.phase is _UP and receiver.ack == receiver.rx else 0
+        return self._sender.next_seq(frames, size) if self.phase is _UP and receiver.ack == receiver.rx else 0
 
-    def _take(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
+    def _handle_frame(self, frame: dict[str, Any], payload: P | None, header_size: int, now: float) -> None:
         kind = frame["t"]
         if kind not in ACCEPTS.get((self._role, self.phase), ()):
             raise RemoteProtocolError(f"frame {kind} is not legal while {self.phase.value}")
@@ -375,11 +375,11 @@ class Link(Generic[P]):
         if "s" in frame and not self._receiver.take(frame["s"], header_size, payload):
             return
         if kind == "msg":
-            self._take_message(frame, payload)
+            self._handle_message(frame, payload)
         elif kind == "part":
             whole = self._receiver.assemble(frame, payload)
             if whole is not None:
-                self._take_message(*whole)
+                self._handle_message(*whole)
         elif kind == "open":
             self._events.append(Opened(frame["c"], Caller.from_dict(frame["o"])))
         elif kind == "close":
@@ -387,13 +387,13 @@ class Link(Generic[P]):
         elif kind == "bye":
             self._events.append(Parted(frame["code"], frame["reason"][: frames.MAX_WHY], frame.get("retry_ms")))
         elif kind == "hello":
-            self._take_hello(frame, now)
+            self._handle_hello(frame, now)
         elif kind == "welcome":
-            self._take_welcome(frame, now)
+            self._handle_welcome(frame, now)
         if "s" in frame:
-            self._owe(now, is_awaited=kind == "part")
+            self._schedule_ack(now, is_awaited=kind == "part")
 
-    def _take_message(self, frame: dict[str, Any], payload: P | None) -> None:
+    def _handle_message(self, frame: dict[str, Any], payload: P | None) -> None:
         if payload is None:
             raise RemoteProtocolError("frame msg has no payload")
         try:
@@ -409,14 +409,14 @@ class Link(Generic[P]):
             raise RemoteProtocolError(f"acknowledged {upto}, but only {self._sender.last} were sent")
         self._sender.confirm(upto)
 
-    def _drop_suspect(self, resumed: bool) -> None:
-        suspect, self._suspect = self._suspect, 0
+    def _replace_refused(self, resumed: bool) -> None:
+        suspect, self._refused_upto = self._refused_upto, 0
         head = self._sender.drop_first(suspect, self._receiver.ack) if suspect and resumed else None
         if head is not None:
             kind = Kind(head["k"]) if "k" in head else None
             self._events.append(Undeliverable(head.get("c", ""), kind, head.get("i")))
 
-    def _take_hello(self, frame: dict[str, Any], now: float) -> None:
+    def _handle_hello(self, frame: dict[str, Any], now: float) -> None:
         assert self._terms is not None
         low, high = (frame["v"] + [0, 0])[:2]
         if not (isinstance(low, int) and isinstance(high, int) and low <= frames.VERSION <= high):
@@ -424,11 +424,11 @@ class Link(Generic[P]):
         resumed = frame.get("sid") == self._terms.sid
         if resumed:
             self._confirm(frame["rx"])
-        self._drop_suspect(resumed)
-        self._say(frames.welcome_header(self._terms, resumed, self._receiver.rx))
+        self._replace_refused(resumed)
+        self._send_unnumbered(frames.welcome_header(self._terms, resumed, self._receiver.rx))
         self._greeted(resumed, self._terms.epoch, frame["build"], now)
 
-    def _take_welcome(self, frame: dict[str, Any], now: float) -> None:
+    def _handle_welcome(self, frame: dict[str, Any], now: float) -> None:
         if frame["resumed"]:
             if frame["sid"] != self.sid:
                 raise RemoteProtocolError("welcome resumes a session that is not ours")
@@ -437,7 +437,7 @@ class Link(Generic[P]):
             # The relay does not know our session: whoever waited for these frames is gone.
             self._sender.reset()
             self._receiver.reset()
-        self._drop_suspect(frame["resumed"])
+        self._replace_refused(frame["resumed"])
         self.sid, self.epoch, self.grace_s = frame["sid"], frame["epoch"], frame["grace_ms"] / 1000
         # defence: half-open: the worker knows the heartbeat of its relay
         if not self._limits.watchdog_s and frame.get("beat_ms"):
@@ -448,42 +448,42 @@ class Link(Generic[P]):
         self._greeted(frame["resumed"], frame["epoch"], frame["build"], now, *more)
 
     def _greeted(self, resumed: bool, epoch: str, build: str, now: float, *more: Any) -> None:
-        self._move("greeted")
+        self._transition("greeted")
         self._timers.clear()
         self._sender.replay()
         self._receiver.advance()
-        self._acknowledged(now)
+        self._ack_sent(now)
         if self._role is Role.DIALER:
             self._timers["watchdog"] = now + self._watchdog_s
         self._events.append(Welcomed(resumed, epoch, build, *more))
 
     # -- acknowledging and timers -------------------------------------------------------------------------------------
 
-    def _owe(self, now: float, *, is_awaited: bool) -> None:
+    def _schedule_ack(self, now: float, *, is_awaited: bool) -> None:
         """`is_awaited`: the other end sends its next slice only when it hears of this one."""
         receiver = self._receiver
-        if receiver.must_tell or (is_awaited and receiver.advance()):
-            self._say_ack(now)
-        elif "ack" not in self._timers and receiver.owes:
+        if receiver.must_ack or (is_awaited and receiver.advance()):
+            self._send_ack(now)
+        elif "ack" not in self._timers and receiver.has_unacked:
             held = not receiver.advance()
             self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
 
-    def _await_ack(self, now: float) -> None:
+    def _start_ack_timer(self, now: float) -> None:
         held = self._receiver.ack != self._receiver.rx
         self._timers["ack"] = now + (self._limits.hold_s if held else self._limits.ack_after_s)
 
-    def _say_ack(self, now: float) -> None:
+    def _send_ack(self, now: float) -> None:
         self._receiver.advance()
         outbox = self._sender.outbox
         if outbox and outbox[-1][0].startswith('{"t":"ack"'):
             outbox.pop()  # this one says as much, and more
-        self._say(f'{{"t":"ack","a":{self._receiver.ack}}}')
-        self._acknowledged(now)
+        self._send_unnumbered(f'{{"t":"ack","a":{self._receiver.ack}}}')
+        self._ack_sent(now)
 
-    def _acknowledged(self, now: float) -> None:
+    def _ack_sent(self, now: float) -> None:
         """A frame with the current `a` went out: no ack is owed, and the other end has heard from us."""
         timers = self._timers
-        if self._receiver.told():
+        if self._receiver.ack_sent():
             timers["ack"] = now + self._limits.hold_s
         else:
             timers.pop("ack", None)
@@ -507,23 +507,23 @@ class Link(Generic[P]):
             if name == "ack":
                 self._ack_due(now)
             elif name == "heartbeat":
-                self._say_ack(now)
+                self._send_ack(now)
             elif name == "grace":
                 self._grace_due(due, now)
-            elif name == "suspicion":
-                self._suspicion_due(now)
+            elif name == "recheck":
+                self._recheck_due(now)
             else:  # watchdog or greeting
                 # defence: stalls: frames that waited unread are read before the socket is given up
-                self._looks_left = LOOKS
-                timers["suspicion"] = now + self._limits.watchdog_yield_s / LOOKS
+                self._rechecks_left = RECHECKS
+                timers["recheck"] = now + self._limits.watchdog_yield_s / RECHECKS
 
-    def _suspicion_due(self, now: float) -> None:
+    def _recheck_due(self, now: float) -> None:
         """L9: after a stall, frames wait unread. They are read before the socket is given up."""
-        self._looks_left -= 1
+        self._rechecks_left -= 1
         if "watchdog" in self._timers:
             return
-        if self._looks_left > 0:
-            self._timers["suspicion"] = now + self._limits.watchdog_yield_s / LOOKS
+        if self._rechecks_left > 0:
+            self._timers["recheck"] = now + self._limits.watchdog_yield_s / RECHECKS
         else:
             self._events.append(Silence("a greeting" if self.phase is Phase.GREETING else "a sign of life"))
 
@@ -537,14 +537,14 @@ class Link(Generic[P]):
         if self._grace_left > 0:
             self._timers["grace"] = (now if is_late else due) + tick_s
         elif self._grace_left == 0:
-            self._timers["grace"] = now + min(tick_s, self._limits.watchdog_yield_s / LOOKS)
+            self._timers["grace"] = now + min(tick_s, self._limits.watchdog_yield_s / RECHECKS)
         else:
             self._expire()
             self._events.append(Expired())
 
     def _ack_due(self, now: float) -> None:
         if self._receiver.advance():
-            self._say_ack(now)
+            self._send_ack(now)
         else:
             self._timers["ack"] = now + self._limits.hold_s
 
@@ -573,12 +573,12 @@ class Link(Generic[P]):
         return drained
 
     def _expire(self) -> None:
-        self._move("expired")
+        self._transition("expired")
         self._timers.clear()
         self._sender.reset()
         self._receiver.reset()
 
-    def _move(self, what: str) -> None:
+    def _transition(self, what: str) -> None:
         try:
             self.phase = TRANSITIONS[self.phase, what]
         except KeyError:

@@ -18,14 +18,14 @@ class MemoryBudget:
         self.used = 0
 
     @property
-    def most(self) -> int:
+    def hard_limit(self) -> int:
         return self.limit + self.slack
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         return self.used >= self.limit
 
-    def take(self, size: int) -> bool:
+    def reserve(self, size: int) -> bool:
         if self.used + size > self.limit:
             return False
         self.used += size
@@ -35,5 +35,5 @@ class MemoryBudget:
         """Count what is there already and can't be refused any more."""
         self.used += size
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self.used -= size

@@ -10,7 +10,7 @@ from .errors import ServerNameError
 MAX_NAME: Final = 64
 MAX_INSTANCE: Final = 32
 # Between a server and one of the browsers that offer it under the same name: `notes~laptop`.
-OF: Final = "~"
+INSTANCE_SEPARATOR: Final = "~"
 _GRAMMAR: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}", re.ASCII)
 _INSTANCE: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_INSTANCE - 1}}}", re.ASCII)
 
@@ -50,8 +50,10 @@ def check_server_name(name: str) -> str:
         raise ServerNameError(f"Server name {shown} is reserved: names that begin with '.' belong to the web.")
     if name.lower() in RESERVED:
         raise ServerNameError(f"Server name {shown} is reserved: browsers or MCP clients ask for it by themselves.")
-    if OF in name:
-        raise ServerNameError(f"Server name {shown} is reserved: after '{OF}' stands one of a server's browsers.")
+    if INSTANCE_SEPARATOR in name:
+        raise ServerNameError(
+            f"Server name {shown} is reserved: after '{INSTANCE_SEPARATOR}' stands one of a server's browsers."
+        )
     if len(name) > MAX_NAME:
         raise ServerNameError(f"Server name {shown} is too long: {len(name)} characters, at most {MAX_NAME}.")
     if not _GRAMMAR.fullmatch(name):
@@ -74,7 +76,7 @@ def check_instance(instance: str) -> str:
 
 def check_address(name: str) -> str:
     """Return `name` if it is a server, or one browser of a server: `notes`, `notes~laptop`."""
-    server, of, instance = name.partition(OF)
+    server, of, instance = name.partition(INSTANCE_SEPARATOR)
     check_server_name(server)
     if of:
         check_instance(instance)
@@ -83,4 +85,4 @@ def check_address(name: str) -> str:
 
 def server_of(address: str) -> str:
     """The server in an address."""
-    return address.partition(OF)[0]
+    return address.partition(INSTANCE_SEPARATOR)[0]

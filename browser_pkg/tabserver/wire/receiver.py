@@ -21,7 +21,7 @@ class _Partial(Generic[P]):
     frame: dict[str, Any]
     count: int
     slices: Gathering[P]
-    came: int = 0
+    received: int = 0
     size: int = 0
 
 
@@ -35,7 +35,7 @@ class Receiver(Generic[P]):
         self.max_message = limits.max_message
         self.rx = 0
         self.ack = 0
-        self._told = 0
+        self._acked = 0
         self._bytes = 0
         self._partial: dict[int, _Partial[P]] = {}
 
@@ -50,7 +50,7 @@ class Receiver(Generic[P]):
         self.advance()
         return True
 
-    def untake(self, rx: int) -> None:
+    def roll_back(self, rx: int) -> None:
         """The frame after this number was refused: it does not count as received."""
         self.rx = rx
         self.ack = min(self.ack, rx)
@@ -61,41 +61,41 @@ class Receiver(Generic[P]):
         self._bytes += size
         if self._budget is None or self._budget.used < self._budget.limit:
             self.ack = self.rx
-        untold = self.ack - self._told
+        unacked = self.ack - self._acked
         limits = self._limits
-        return untold > 0 and (untold >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
+        return unacked > 0 and (unacked >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
-    def book(self, came: int, size: int, told: int) -> bool:
+    def record(self, count: int, size: int, acked: int) -> bool:
         """So many frames are there that had to come next, of that size together; what was said meanwhile has
-        acknowledged `told`. Must the others be acknowledged at once?"""
-        self.rx += came
+        acknowledged `acked`. Must the others be acknowledged at once?"""
+        self.rx += count
         self.advance()
         self._bytes += size
-        if told > self._told:
-            self._told, self._bytes = told, 0
-        return self.must_tell
+        if acked > self._acked:
+            self._acked, self._bytes = acked, 0
+        return self.must_ack
 
     def advance(self) -> bool:
         """Let the acknowledgement catch up, unless memory is short: then the other end must wait before it sends on."""
-        if self._budget is None or not self._budget.is_spent:
+        if self._budget is None or not self._budget.is_exhausted:
             self.ack = self.rx
         return self.ack == self.rx
 
     @property
-    def owes(self) -> bool:
+    def has_unacked(self) -> bool:
         """Is there anything that the other end has not been told?"""
-        return self.rx > self._told
+        return self.rx > self._acked
 
     @property
-    def must_tell(self) -> bool:
+    def must_ack(self) -> bool:
         """Has enough come to acknowledge at once instead of waiting for something to say?"""
-        untold = self.ack - self._told
+        unacked = self.ack - self._acked
         limits = self._limits
-        return untold > 0 and (untold >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
+        return unacked > 0 and (unacked >= limits.ack_after_messages or self._bytes >= limits.ack_after_bytes)
 
-    def told(self) -> bool:
+    def ack_sent(self) -> bool:
         """A frame with the current `ack` went out. Is there still something that the other end was not told?"""
-        self._told = self.ack
+        self._acked = self.ack
         self._bytes = 0
         return self.rx > self.ack
 
@@ -111,21 +111,21 @@ class Receiver(Generic[P]):
         partial = self._partial.get(name)
         if index == 0 and partial is None:
             partial = self._begin(part, name, count)
-        if partial is None or index != partial.came or count != partial.count:
+        if partial is None or index != partial.received or count != partial.count:
             raise RemoteProtocolError(f"slice {index} of {count} does not continue frame {name}")
         size, width = self._codec.weigh(payload)
         if partial.size + size > self.max_message:
             raise TooMuch(f"a message of more than {self.max_message:,} characters")
         # defence: unfinished messages of all links
-        if self._budget is not None and self._budget.used + size * width > self._budget.most:
+        if self._budget is not None and self._budget.used + size * width > self._budget.hard_limit:
             raise TooMuch("more large messages at once than the relay can hold")
         before = partial.slices.cost
         partial.slices.add(payload)
-        partial.came += 1
+        partial.received += 1
         partial.size += size
         if self._budget is not None:
             self._budget.add(partial.slices.cost - before)
-        if partial.came < count:
+        if partial.received < count:
             return None
         self._drop(name)
         return partial.frame, partial.slices.whole()
@@ -146,9 +146,9 @@ class Receiver(Generic[P]):
     def _drop(self, name: int) -> None:
         partial = self._partial.pop(name)
         if self._budget is not None:
-            self._budget.give(partial.slices.cost)
+            self._budget.release(partial.slices.cost)
 
     def reset(self) -> None:
-        self.rx = self.ack = self._told = self._bytes = 0
+        self.rx = self.ack = self._acked = self._bytes = 0
         for name in list(self._partial):
             self._drop(name)

@@ -23,7 +23,7 @@ _BEGINNING: Final = re.compile(
 _MEMBERS: Final = frozenset("tsackio")
 
 # Number, acknowledgement, channel, id, and the caller if it opens its channel.
-Opening = tuple[int, int, str, RequestId, Caller | None]
+RequestHeader = tuple[int, int, str, RequestId, Caller | None]
 
 
 class RequestHeaderReader:
@@ -32,7 +32,7 @@ class RequestHeaderReader:
     def __init__(self) -> None:
         self._last: tuple[str, Caller | None] = "", None
 
-    def read(self, header: str) -> Opening | None:
+    def read(self, header: str) -> RequestHeader | None:
         """None: it is something else. Raises RemoteProtocolError."""
         beginning = _BEGINNING.match(header)
         if beginning is None:

@@ -69,7 +69,7 @@ class RequestHistory(Generic[P]):
         del self._running[key]
         self._keep(key, payload, now)
 
-    def note(self, channel: str, id: RequestId, payload: P, now: float) -> None:
+    def record_finished(self, channel: str, id: RequestId, payload: P, now: float) -> None:
         """A request came for the first time, now or before, and its answer was given."""
         key = (channel, id)
         self._running.pop(key, None)
@@ -84,7 +84,7 @@ class RequestHistory(Generic[P]):
         self._size += answer.size
         self._trim(now)
 
-    def recall(self, channel: str, id: RequestId) -> RecordedAnswer[P] | RequestStanding:
+    def lookup(self, channel: str, id: RequestId) -> RecordedAnswer[P] | RequestStanding:
         """How does this request stand?"""
         key = (channel, id)
         return RequestStanding.RUNNING if key in self._running else self._entries.get(key, RequestStanding.UNKNOWN)

@@ -39,7 +39,7 @@ class _Waiting(Generic[P]):
     width: int
     name: int
     slices: int
-    said: int = 0
+    sent: int = 0
 
 
 # A frame on its way, said but not acknowledged: its number, header and payload, its size, what it costs in bytes of
@@ -59,58 +59,58 @@ class Sender(Generic[P]):
         self.last = 0
         self.outbox: list[tuple[str, P | None]] = []
         self._kept: deque[_Kept[P]] = deque()
-        self._lanes: dict[str, deque[_Waiting[P]]] = {}
+        self._queues: dict[str, deque[_Waiting[P]]] = {}
         self._size = 0  # characters
         self._cost = 0  # bytes of memory
         self._parts = 0
-        self._names = 0
-        self._turn = 0
+        self._last_name = 0
+        self._round = 0
 
     @property
     def unacknowledged(self) -> int:
         kept = len(self._kept)
-        return kept + sum(map(len, self._lanes.values())) if self._lanes else kept
+        return kept + sum(map(len, self._queues.values())) if self._queues else kept
 
     @property
     def is_sliced(self) -> bool:
         """Is a large frame under way? Then an acknowledgement may make room for its next slice."""
-        return bool(self._lanes)
+        return bool(self._queues)
 
     def push(self, kind: str, channel: str, tail: str, payload: P | None, *, ack: int, is_live: bool) -> None:
         """Take a frame; `tail` is its header after `s` and `a`. Raises BufferFull or MessageTooLarge."""
         size, width = self._codec.weigh(payload) if payload is not None else (0, 1)
         if size > self.max_message:
             self.check(size)
-        limits, kept, lanes, budget = self._limits, self._kept, self._lanes, self._budget
+        limits, kept, queues, budget = self._limits, self._kept, self._queues, self._budget
         whole = size + len(tail)
         # defence: the length of a header, in the sender
         if whole - size > _MAX_TAIL:
             raise MessageTooLarge(f"a frame header of {whole - size:,} characters, at most {_MAX_TAIL:,}")
         cost = whole * width
-        count = self.unacknowledged if lanes else len(kept)
+        count = self.unacknowledged if queues else len(kept)
         all_size = self._size + whole
         # L3: a close always has room. It is small, each channel has one, and without it a caller would wait in vain.
         # defence: stalls: a close has room where nothing else has
         if (count >= limits.replay_messages or all_size > limits.replay_bytes) and kind != "close":
             raise BufferFull(f"{count} frames, {self._size:,} characters wait to be acknowledged")
-        if budget is not None and not budget.take(cost):
+        if budget is not None and not budget.reserve(cost):
             if kind != "close":
                 raise BufferFull("all links together wait for more than the memory they may use")
             budget.add(cost)
         self._size = all_size
         self._cost += cost
         is_large = size > self._max_part
-        if not is_large and channel not in lanes:  # nearly all are: what `_say` does, without it
+        if not is_large and channel not in queues:  # nearly all are: what `_send` does, without it
             self.last = seq = self.last + 1
             header = f'{{"t":"{kind}","s":{seq},"a":{ack},{tail}}}'
             kept.append((seq, header, payload, whole, cost, None))
             if is_live:
                 self.outbox.append((header, payload))
             return
-        self._names += 1
+        self._last_name += 1
         slices = -(-size // self._max_part) if is_large else 1
-        waiting = _Waiting(kind, tail, payload, whole, width, self._names, slices)
-        lanes.setdefault(channel, deque()).append(waiting)
+        waiting = _Waiting(kind, tail, payload, whole, width, self._last_name, slices)
+        queues.setdefault(channel, deque()).append(waiting)
 
     def check(self, size: int) -> None:
         """Can a message of this size ever be sent? Raises MessageTooLarge."""
@@ -122,21 +122,21 @@ class Sender(Generic[P]):
         outbox. None: it is none."""
         size, width = self._codec.weigh(payload)
         limits, whole = self._limits, size + len(tail)
-        if size > self._max_part or size > self.max_message or self.outbox or self._lanes:
+        if size > self._max_part or size > self.max_message or self.outbox or self._queues:
             return None
         if whole - size > _MAX_TAIL:
             return None
         if len(self._kept) >= limits.replay_messages or self._size + whole > limits.replay_bytes:
             return None
         cost = whole * width
-        if self._budget is not None and not self._budget.take(cost):
+        if self._budget is not None and not self._budget.reserve(cost):
             return None
         self._size += whole
         self._cost += cost
-        return self._say(kind, tail, payload, whole, cost, ack, False, None)
+        return self._send(kind, tail, payload, whole, cost, ack, False, None)
 
     def keep(self, kind: str, tail: str, payload: P, ack: int) -> None:
-        """Take a small frame that was written already, under the number that `turn` said."""
+        """Take a small frame that was written already, under the number that `next_seq` gave."""
         size, width = self._codec.weigh(payload)
         whole = size + len(tail)
         cost = whole * width
@@ -144,12 +144,12 @@ class Sender(Generic[P]):
             self._budget.add(cost)
         self._size += whole
         self._cost += cost
-        self._say(kind, tail, payload, whole, cost, ack, False, None)
+        self._send(kind, tail, payload, whole, cost, ack, False, None)
 
-    def turn(self, frames: int, size: int) -> int:
+    def next_seq(self, frames: int, size: int) -> int:
         """The number of the next frame, if so many small ones, of that size together, can be kept. 0: they can't."""
         limits = self._limits
-        if self.outbox or self._lanes or self._max_part > self.max_message:
+        if self.outbox or self._queues or self._max_part > self.max_message:
             return 0
         has_room = len(self._kept) + frames <= limits.replay_messages and self._size + size <= limits.replay_bytes
         # defence: calls that JavaScript carries out: room to keep answers
@@ -157,37 +157,37 @@ class Sender(Generic[P]):
 
     def fill(self, ack: int) -> None:
         """Say as many slices as may be unacknowledged at once, a slice of each large frame in turn."""
-        while self._lanes and self._parts < self._limits.parts_in_flight:
-            self._turn += 1
-            lanes = list(islice(self._lanes, self._limits.large_at_once))
-            channel = lanes[self._turn % len(lanes)]
-            lane = self._lanes[channel]
-            if lane[0].slices == 1:
-                small = lane.popleft()
+        while self._queues and self._parts < self._limits.parts_in_flight:
+            self._round += 1
+            channels = list(islice(self._queues, self._limits.large_at_once))
+            channel = channels[self._round % len(channels)]
+            queue = self._queues[channel]
+            if queue[0].slices == 1:
+                small = queue.popleft()
                 cost = small.size * small.width
-                self._say(small.kind, small.tail, small.payload, small.size, cost, ack, True, None)
+                self._send(small.kind, small.tail, small.payload, small.size, cost, ack, True, None)
             else:
-                self._say_slice(lane, ack)
-            if not lane:
-                del self._lanes[channel]
+                self._send_slice(queue, ack)
+            if not queue:
+                del self._queues[channel]
 
-    def _say_slice(self, lane: deque[_Waiting[P]], ack: int) -> None:
-        large = lane[0]
+    def _send_slice(self, queue: deque[_Waiting[P]], ack: int) -> None:
+        large = queue[0]
         assert large.payload is not None
         step = self._max_part
-        payload = self._codec.cut(large.payload, large.said * step, (large.said + 1) * step)
-        tail = f'"f":{large.name},"q":{large.said},"n":{large.slices}'
+        payload = self._codec.cut(large.payload, large.sent * step, (large.sent + 1) * step)
+        tail = f'"f":{large.name},"q":{large.sent},"n":{large.slices}'
         size = self._codec.size(payload)
-        if large.said == 0:
+        if large.sent == 0:
             # The first slice says what the whole will be; its own cost was reserved with the frame.
             tail += f',"h":{{"t":"{large.kind}",{large.tail}}}'
             size += len(large.tail)
-        large.said += 1
-        if large.said == large.slices:
-            lane.popleft()
-        self._say("part", tail, payload, size, size * large.width, ack, True, large)
+        large.sent += 1
+        if large.sent == large.slices:
+            queue.popleft()
+        self._send("part", tail, payload, size, size * large.width, ack, True, large)
 
-    def _say(
+    def _send(
         self,
         kind: str,
         tail: str,
@@ -235,7 +235,7 @@ class Sender(Generic[P]):
         if large is not None:
             return self._drop_large(large, ack)
         head: dict[str, Any] = json.loads(header)
-        kept[0] = self._stand_in(seq, head, ack)
+        kept[0] = self._replacement(seq, head, ack)
         self._release(size, cost)
         return head
 
@@ -249,19 +249,19 @@ class Sender(Generic[P]):
                 self._kept[index] = (seq, gone, None, 0, 0, None)
                 self._release(size, cost)
                 self._parts -= 1
-        lane = self._lanes.get(head["c"])
-        if lane and lane[0] is large:
+        queue = self._queues.get(head["c"])
+        if queue and queue[0] is large:
             # What was said and confirmed before is counted no longer, and the slices above were counted just now.
-            said = min(large.said * self._max_part, large.size - len(large.tail)) + len(large.tail)
+            said = min(large.sent * self._max_part, large.size - len(large.tail)) + len(large.tail)
             self._release(large.size - said, (large.size - said) * large.width)
-            lane.popleft()
-            if not lane:
-                del self._lanes[head["c"]]
+            queue.popleft()
+            if not queue:
+                del self._queues[head["c"]]
         self.last += 1
-        self._kept.append(self._stand_in(self.last, head, ack))
+        self._kept.append(self._replacement(self.last, head, ack))
         return head
 
-    def _stand_in(self, seq: int, head: dict[str, Any], ack: int) -> _Kept[P]:
+    def _replacement(self, seq: int, head: dict[str, Any], ack: int) -> _Kept[P]:
         about, text = '"c":"","k":"note"', _DROPPED
         if head.get("k") == "res" and "i" in head:
             about = f'"c":{json.dumps(head["c"])},"k":"res","i":{json.dumps(head["i"])}'
@@ -276,23 +276,25 @@ class Sender(Generic[P]):
         header = f'{{"t":"msg","s":{seq},"a":{ack},{about}}}'
         return seq, header, cast("P", text), whole, whole, None
 
-    def unheard(self) -> list[tuple[str, P]]:
-        """What was not acknowledged, whole: headers and payloads. Of a large frame that is said to its end only slices
+    def unacknowledged_frames(self) -> list[tuple[str, P]]:
+        """What was not acknowledged, whole: headers and payloads. Of a large frame that is sent to its end only slices
         are left, which are of no use to anybody else."""
-        said = [(header, payload) for _, header, payload, _, _, large in self._kept if large is None]
-        said += [(f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for lane in self._lanes.values() for one in lane]
-        return [(header, payload) for header, payload in said if payload is not None]
+        frames = [(header, payload) for _, header, payload, _, _, large in self._kept if large is None]
+        frames += [
+            (f'{{"t":"{one.kind}",{one.tail}}}', one.payload) for queue in self._queues.values() for one in queue
+        ]
+        return [(header, payload) for header, payload in frames if payload is not None]
 
     def reset(self) -> None:
         """A new session: whoever waited for these frames is gone."""
         self._release(self._size, self._cost)
         self.last = self._parts = 0
         self._kept.clear()
-        self._lanes.clear()
+        self._queues.clear()
         self.outbox.clear()
 
     def _release(self, size: int, cost: int) -> None:
         self._size -= size
         self._cost -= cost
         if self._budget is not None:
-            self._budget.give(cost)
+            self._budget.release(cost)

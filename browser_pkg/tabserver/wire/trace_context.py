@@ -49,17 +49,17 @@ class TraceContext:
         return {PARENT: self.traceparent} | {key: value for key, value in more.items() if value}
 
     @classmethod
-    def read(cls, said: object) -> TraceContext | None:
+    def read(cls, source: object) -> TraceContext | None:
         """Of a request's `_meta`, or of headers by the same names; None if there is no valid parent."""
-        if not isinstance(said, Mapping) or PARENT not in said:
+        if not isinstance(source, Mapping) or PARENT not in source:
             return None
-        parent = said[PARENT]
+        parent = source[PARENT]
         match = _PARENT.fullmatch(parent) if isinstance(parent, str) else None
         if match is None or (match[1] == "00" and match[5] is not None):
             return None
         if match[2] == "0" * 32 or match[3] == "0" * 16:
             return None
-        return cls(match[0], _text(said.get(STATE), MAX_STATE), _text(said.get(BAGGAGE), MAX_BAGGAGE))
+        return cls(match[0], _text(source.get(STATE), MAX_STATE), _text(source.get(BAGGAGE), MAX_BAGGAGE))
 
 
 def _text(value: Any, most: int) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..browser.browser import Shim
+    from ..browser.browser import PythonBridge
 
 
-def start(shim: Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
+def start(shim: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Start the worker; returns the function that accepts a page's port. worker.js calls it when Python is loaded."""
     from .main import start
 

@@ -69,7 +69,7 @@ class GrantedCalls:
         # How to go on with a tool that has just run, if its result is not text.
         self._ran: tuple[CallGrant, Callable[[], Any]] | None = None
         lane.grant, lane.revoke, hub.revoke = self.grant, self.revoke, self.revoke
-        line.catch_up = hub.traffic.catch_up = self.catch_up
+        line.sync = hub.traffic.catch_up = self.catch_up
 
     def grant(self, grant: CallGrant) -> None:
         if len(self._grants) >= MOST:
@@ -94,16 +94,16 @@ class GrantedCalls:
     def catch_up(self) -> None:
         """Count what was carried out so far. Without a grant there is nothing."""
         if self._grants and (entries := self._carrier.unbooked()):
-            self.book(entries)
+            self.record(entries)
 
     @property
-    def taken(self) -> int:
+    def last_received(self) -> int:
         """The number of the last frame that came."""
-        return self._line.taken
+        return self._line.last_received
 
     # -- what JavaScript tells ----------------------------------------------------------------------------------------
 
-    def book(self, entries: str) -> int:
+    def record(self, entries: str) -> int:
         """Count what was carried out: a line with how many requests came, their size, and what the last of them and the
         last answer acknowledged; answers in the order in which they were written; calls that are under way to their
         tabs; and, if another tab could have taken the last call that was answered, when its tab answered, and how many
@@ -134,13 +134,13 @@ class GrantedCalls:
                 grant, _ = grants[int(next(said))]
                 call, began_ms, channel, id, payload = (next(said) for _ in range(5))
                 begun.append((grant, call, float(began_ms), channel, _id(id), payload))
-        line.book(came, size, upto, told, answers)
+        line.record(came, size, upto, told, answers)
         for each in begun:
             is_sound = self._begun(*each) and is_sound
         if not is_sound:
             self.revoke()
-            line.violate("a request on a channel that is open")
-        return self.turn()
+            line.fail_socket("a request on a channel that is open")
+        return self.next_seq()
 
     def _answered(self, call: str, result: str) -> tuple[str, RequestId, str]:
         """A call that was under way."""
@@ -155,7 +155,7 @@ class GrantedCalls:
         # defence: calls that JavaScript carries out: a channel that is open
         if self._line.is_open(channel):
             return False
-        self._line.begin(channel, id)
+        self._line.begin_request(channel, id)
         tab = None if grant.place is None else grant.place.tab
         assert tab is not None and tab.port is not None
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
@@ -185,7 +185,7 @@ class GrantedCalls:
     def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
         """Answer the call whose tool has just run: with that result, or, if it is "", with what the tool returned."""
         line, number = self._line, _id(id)
-        line.take(upto, channel, number, size)
+        line.receive_request(upto, channel, number, size)
         if result:
             line.send(channel, Kind.RES, passed_on(number, result, self._lane.own_meta), id=number)
         else:
@@ -194,11 +194,11 @@ class GrantedCalls:
             assert grant.tool is not None
             event = Received(channel, Kind.REQ, number, None, payload, grant.caller)
             self._lane.run(event, number, grant.name, grant.tool, begin)
-        line.wind_up()
+        line.flush()
 
-    def turn(self) -> int:
+    def next_seq(self) -> int:
         """The number that an answer will have which is written next. 0: answers have to be sent."""
-        return self._line.turn(UNBOOKED, UNBOOKED_LETTERS)
+        return self._line.next_seq(UNBOOKED, UNBOOKED_LETTERS)
 
 
 def _id(json: str) -> RequestId:

@@ -47,7 +47,7 @@ _PLAIN_WORDS: Final = {
 }
 
 
-def start(shim: browser.Shim, relay: str, build: str, version: str) -> Callable[[Any], None]:
+def start(shim: browser.PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Bring up the worker; returns what takes over a page's port."""
     thaw()
     return Worker(shim, relay, build, version).accept
@@ -56,8 +56,8 @@ def start(shim: browser.Shim, relay: str, build: str, version: str) -> Callable[
 class Worker:
     """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
 
-    def __init__(self, shim: browser.Shim, relay: str, build: str, version: str) -> None:
-        self._shim, self._slate = shim, browser.make_slate(shim)
+    def __init__(self, shim: browser.PythonBridge, relay: str, build: str, version: str) -> None:
+        self._shim, self._slate = shim, browser.make_shared_buffer(shim)
         dialer = partial(browser.Dialer, shim, self._slate, relay)
         self._new_service = partial(Service, shim=shim, new_dialer=dialer, build=build, version=version)
         self._hub = Hub(default_toolbox, now_ms=browser.steady_clock(), defer=_defer, later=_later)
@@ -155,7 +155,7 @@ class Service:
         timing: Timing,
         instance: str | None,
         *,
-        shim: browser.Shim,
+        shim: browser.PythonBridge,
         new_dialer: Callable[[str], browser.Dialer],
         build: str,
         version: str,
@@ -175,10 +175,10 @@ class Service:
             jitter=random.random,
             timing=timing,
         )
-        self._core = core = Server(server, version, self._hub, self._transport.line.send)
-        lane = WorkerFastPath(core, hub, self._transport.line.send)
-        self._transport.line.on_message = lane.receive
-        self._dialer.books = GrantedCalls(hub, lane, self._transport.line, partial(browser.allow, shim), shim)
+        self._core = core = Server(server, version, self._hub, self._transport.session.send)
+        lane = WorkerFastPath(core, hub, self._transport.session.send)
+        self._transport.session.on_message = lane.receive
+        self._dialer.recorder = GrantedCalls(hub, lane, self._transport.session, partial(browser.allow, shim), shim)
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed

@@ -108,7 +108,7 @@ class Reply:
     def release(self) -> None:
         """Called once, when the caller has it."""
         if self.purse is not None:
-            self.purse.give(self.cost)
+            self.purse.release(self.cost)
 
     @property
     def payload(self) -> str:
@@ -258,7 +258,7 @@ class Pending:
         # defence: errors that end by themselves
         self._failure = None  # once raised it knows, by its traceback, whoever waited; and they know this call
         if reply is not None and reply.purse is not None:
-            reply.purse.give(reply.cost)
+            reply.purse.release(reply.cost)
 
     def fail(self, error: RelayError) -> None:
         if self.is_done:

@@ -70,7 +70,7 @@ class Exchange(RequestHeaders):
                 chunk = self._piece(message, limit, size)
                 if self.is_gone:
                     return b""
-                if not budget.take(len(chunk)):
+                if not budget.reserve(len(chunk)):
                     raise _no_room()
                 size += len(chunk)
                 chunks.append(chunk)
@@ -80,7 +80,7 @@ class Exchange(RequestHeaders):
                     return b"".join(chunks)
                 message = await self._receive()
         finally:
-            budget.give(size)
+            budget.release(size)
 
     def _piece(self, message: MutableMapping[str, Any], limit: int, before: int = 0) -> bytes:
         if message["type"] == "http.disconnect":

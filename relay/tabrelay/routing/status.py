@@ -10,7 +10,7 @@ import orjson
 from tabrelay.payloads.list_checks import is_title
 from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.registry import Registry
-from tabserver.wire.names import OF
+from tabserver.wire.names import INSTANCE_SEPARATOR
 
 
 def describe(registry: Registry, base_url: str, may_see: Callable[[str], bool], now: float) -> list[dict[str, Any]]:
@@ -23,7 +23,9 @@ def describing(
 ) -> Generator[dict[str, Any], None, list[dict[str, Any]]]:
     """The same, row by row: those of many servers take long. Returns all rows."""
     rows = []
-    for entry in [entry for entry in registry.entries() if OF not in entry.name and may_see(entry.name)]:
+    for entry in [
+        entry for entry in registry.entries() if INSTANCE_SEPARATOR not in entry.name and may_see(entry.name)
+    ]:
         rows.append(_row(registry, entry, base_url, now))
         yield rows[-1]
     return rows
@@ -69,7 +71,7 @@ def _row(registry: Registry, entry: ServerEntry, base_url: str, now: float) -> d
 def _instance(entry: ServerEntry, base_url: str, now: float, is_front: bool) -> dict[str, Any]:
     """`front`: it gets what is asked of the server's own address."""
     return {
-        "id": entry.name.partition(OF)[2],
+        "id": entry.name.partition(INSTANCE_SEPARATOR)[2],
         **_presence(entry, base_url, now, _is_up(entry)),
         **_browser(entry),
         "front": is_front and _is_up(entry),

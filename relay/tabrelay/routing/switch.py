@@ -265,12 +265,12 @@ class Switch:
     @contextmanager
     def holding(self, call: Call) -> Iterator[None]:
         """A call that is kept before it can start counts like those under way."""
-        if not self.budget.take(memory_of(call.payload)):
+        if not self.budget.reserve(memory_of(call.payload)):
             raise _crowded()
         try:
             yield
         finally:
-            self.budget.give(memory_of(call.payload))
+            self.budget.release(memory_of(call.payload))
 
     def _claim(self, call: Call) -> int:
         """Count what a call takes until it ends, also while it still waits for its browser; gives what that is."""
@@ -278,14 +278,14 @@ class Switch:
             self._claim_turn(call)
         cost = memory_of(call.payload)
         # defence: calls without an answer
-        if not self.budget.take(cost):
+        if not self.budget.reserve(cost):
             if call.caller.era is LEGACY:
                 self._release_turn(call)
             raise _crowded()
         return cost
 
     def _release(self, call: Call, cost: int) -> None:
-        self.budget.give(cost)
+        self.budget.release(cost)
         if call.caller.era is LEGACY:
             self._release_turn(call)
 

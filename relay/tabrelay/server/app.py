@@ -62,7 +62,7 @@ from tabrelay.server.fast_path import FastPath
 from tabrelay.server.gauges import BusGauges, Gauges
 from tabrelay.server.path_aliases import PathAliases
 from tabrelay.system.loop_turns import run_in_turns
-from tabserver.wire.names import OF, server_of
+from tabserver.wire.names import INSTANCE_SEPARATOR, server_of
 from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ class Relay:
 
     def _own_names(self) -> list[str]:
         """The servers that have a browser here."""
-        names = [entry.name for entry in self._registry.entries() if OF not in entry.name]
+        names = [entry.name for entry in self._registry.entries() if INSTANCE_SEPARATOR not in entry.name]
         return [name for name in names if self._atlas.has(name)]
 
     def _rows(self, names: Collection[str]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from tabrelay.peers.browsers.endpoint import BrowserEndpoint
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.switch import Switch
-from tabserver.wire.names import OF
+from tabserver.wire.names import INSTANCE_SEPARATOR
 
 Source = Callable[[], Iterable[MetricFamily]]
 
@@ -110,7 +110,7 @@ class Gauges:
     def _servers(self) -> Iterable[MetricSample]:
         found = dict.fromkeys([(kind, state) for kind in ("browser", "node", "elsewhere") for state in _STATES], 0)
         for entry in self._registry.entries():
-            if OF not in entry.name:
+            if INSTANCE_SEPARATOR not in entry.name:
                 is_up = (
                     entry.up.is_set() if entry.instances is not None else entry.peer is not None and entry.peer.is_up
                 )

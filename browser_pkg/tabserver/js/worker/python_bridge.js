@@ -21,7 +21,7 @@ let view;
 const encoder = new TextEncoder();
 
 /** @param {Memory} memory */
-export function useSlate(memory) {
+export function useSharedBuffer(memory) {
   slate = memory;
   view = slate.getBuffer("u8");
 }

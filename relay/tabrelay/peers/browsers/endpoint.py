@@ -44,7 +44,7 @@ from tabserver.wire.frames import (
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
-from tabserver.wire.names import OF, check_instance, check_server_name
+from tabserver.wire.names import INSTANCE_SEPARATOR, check_instance, check_server_name
 from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ class BrowserEndpoint:
     def _taken(self, principal: Principal, server: str, peer: Peer | None) -> Refuse | None:
         if peer is not None and peer.kind is PeerKind.UPSTREAM:
             return Refuse(403, "taken", f'"{server}" is a server of the relay\'s configuration. Choose another name.')
-        if not self._registry.has_room_for(server + OF if self._is_shared(server) else server):
+        if not self._registry.has_room_for(server + INSTANCE_SEPARATOR if self._is_shared(server) else server):
             return Refuse(503, "busy", "The relay holds as many servers as it can. Close some pages first.")
         # defence: a name that another page holds
         if peer is None or peer.principal == principal.id:
@@ -284,7 +284,7 @@ class BrowserEndpoint:
         origin, name = _header(scope, b"origin"), server
         if self._is_shared(server):
             # A worker of a page that can keep nothing has only its own name, which ends with it.
-            name = f"{server}{OF}{check_instance(frame.get('browser') or frame['inst'][:8])}"
+            name = f"{server}{INSTANCE_SEPARATOR}{check_instance(frame.get('browser') or frame['inst'][:8])}"
         known = self._sessions.get(frame.get("sid", ""))
         # A stolen sid alone resumes nothing: it must come from the same principal, page origin, server and worker.
         # defence: a stolen sid

@@ -224,7 +224,7 @@ class BrowserPeer:
 
     def unheard(self) -> list[tuple[str, Caller, str]]:
         """What clients said in their sessions that the browser has not confirmed: it may have left before it came."""
-        said = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unheard()]
+        said = [(channel, self._opened.get(channel), text) for channel, _, text in self.link.unacknowledged_messages()]
         return [(channel, one, text) for channel, one, text in said if one is not None and one.principal != RELAY]
 
     def _open(self, channel: str, caller: Caller) -> None:
