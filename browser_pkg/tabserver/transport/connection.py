@@ -17,9 +17,8 @@ from ..wire.frames import CLOSE_PROTOCOL, CLOSE_SLOW, Kind
 from ..wire.jsonrpc import RequestId
 from ..wire.link import Link
 from ..wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
-from .attempt import CallLater, DialTimer
 from .channels import Channels
-from .dialing import OpenSocket
+from .dialing import CallLater, DialTimer, OpenSocket
 
 P = TypeVar("P")
 

@@ -24,10 +24,9 @@ from ..wire.codec import Codec
 from ..wire.events import Welcomed
 from ..wire.frames import CLOSE_SLOW, REFUSALS
 from ..wire.link import Link
-from .attempt import Attempt, CallLater, DialTimer
 from .backoff import Backoff, Verdict
 from .connection import LinkSession
-from .dialing import Abort, DialError, OpenSocket, SocketDialer
+from .dialing import Abort, Attempt, CallLater, DialError, DialTimer, OpenSocket, SocketDialer
 
 __all__ = ["Abort", "DialError", "OpenSocket", "SocketDialer", "Transport", "TransportState"]
 
