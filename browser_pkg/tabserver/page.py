@@ -20,7 +20,19 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from .browser import browser
+from .browser.clock import now_s
+from .browser.values import (
+    Aborter,
+    Promised,
+    Rejected,
+    as_object,
+    persistent_proxy,
+    release,
+    result_of,
+    to_javascript,
+    to_python,
+    when_aborted,
+)
 from .handlers.context import Cancel, Done, Outcome, Request
 from .handlers.execute import nothing_to_cancel
 from .handlers.questions import Answer, ClientError, InputRequired, MissingCapability, Question, wire_form
@@ -39,7 +51,7 @@ Start = Callable[[Request, Done], Cancel]
 Item = dict[str, Any]
 
 # For all that this page offers: a caller is the same for every one of them.
-_states: Final = CallerStates(browser.now_s)
+_states: Final = CallerStates(now_s)
 
 
 def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **options: Any) -> Any:
@@ -47,7 +59,7 @@ def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **op
 
     `options` are those of `connect`: `relay`, `token`, `worker`, `modules`.
     """
-    connection = connect(browser.to_javascript({"server": server, **options}))
+    connection = connect(to_javascript({"server": server, **options}))
     counter = _Counter(connection, toolbox)
     toolbox.on_change = counter.update
     toolbox.on_update = connection.resourceUpdated
@@ -84,9 +96,9 @@ class _Shown:
     def __init__(self, connection: Any, box: Toolbox, kind: str, key: str, item: Item) -> None:
         self.item = item
         self._box, self._key = box, key
-        self._abort = browser.Aborter()
+        self._abort = Aborter()
         self._functions: list[Any] = []
-        offered = browser.to_javascript({**item, "uri": key} if kind == "Resource" else item)
+        offered = to_javascript({**item, "uri": key} if kind == "Resource" else item)
         if kind == "Tool":
             offered.execute = self._function(self._execute)
             offer = connection.offerTool
@@ -99,14 +111,14 @@ class _Shown:
             names = [argument["name"] for argument in item.get("arguments", ())]
             offered.complete = self._completers(box.complete_prompt, names)
             offer = connection.offerPrompt
-        offer(offered, browser.as_object({"signal": self._abort.signal}))
+        offer(offered, as_object({"signal": self._abort.signal}))
 
     def take_back(self) -> None:
         self._abort.abort("withdrawn")
-        browser.release(*self._functions)
+        release(*self._functions)
 
     def _function(self, function: Callable[..., Any]) -> Any:
-        lasting = browser.persistent_proxy(function)
+        lasting = persistent_proxy(function)
         self._functions.append(lasting)
         return lasting
 
@@ -115,7 +127,7 @@ class _Shown:
 
         def start(request: Request, done: Done) -> Cancel:
             try:
-                return self._box.call(name, browser.to_python(given), request, done)
+                return self._box.call(name, to_python(given), request, done)
             except InvalidArguments as error:
                 done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
                 return nothing_to_cancel
@@ -123,24 +135,24 @@ class _Shown:
         return _run(start, context)
 
     def _get(self, given: Any, context: Any) -> Any:
-        return _run(partial(self._box.get_prompt, self._key, browser.to_python(given)), context)
+        return _run(partial(self._box.get_prompt, self._key, to_python(given)), context)
 
     def _completers(self, complete: Callable[..., Cancel], names: list[str]) -> Any:
         """One function for each argument, as client.js wants them."""
 
         def completer(name: str) -> Any:
             def values(typed: Any, others: Any, context: Any) -> Any:
-                start = partial(complete, self._key, name, str(typed), browser.to_python(others))
+                start = partial(complete, self._key, name, str(typed), to_python(others))
                 return _run(start, context, lambda result: result["completion"]["values"])
 
             return self._function(values)
 
-        return browser.as_object({name: completer(name) for name in names})
+        return as_object({name: completer(name) for name in names})
 
 
 def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result: result) -> Any:
     """Run something for client.js; gives a promise of its result, of which `pick` takes a part."""
-    answer = browser.Promised()
+    answer = Promised()
     unwatch: Callable[[], None] | None = None
 
     def done(outcome: Outcome) -> None:
@@ -153,16 +165,16 @@ def _run(start: Start, context: Any, pick: Callable[[Any], Any] = lambda result:
         elif isinstance(outcome, InputRequired):
             asked = {key: wire_form(question) for key, question in outcome.requests.items()}
             required = {"resultType": "input_required", "inputRequests": asked, "requestState": outcome.state}
-            answer.resolve(browser.to_javascript(required))
+            answer.resolve(to_javascript(required))
         else:
-            answer.resolve(browser.to_javascript(pick(outcome)))
+            answer.resolve(to_javascript(pick(outcome)))
 
     try:
         cancel = start(PageRequest(context), done)
     except Refusal as refusal:
         done(refusal)
     if not answer.is_settled:
-        unwatch = browser.when_aborted(context.signal, lambda: cancel("The caller cancelled the call."))
+        unwatch = when_aborted(context.signal, lambda: cancel("The caller cancelled the call."))
     return answer.promise
 
 
@@ -174,12 +186,12 @@ class PageRequest:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        told = browser.to_python(context.caller)
+        told = to_python(context.caller)
         self.caller_key = str(told.pop("key", ""))
         self.caller = Caller.from_dict(told)
-        self.input_responses: Mapping[str, Answer] = browser.to_python(context.inputResponses)
-        self.request_state: Any = browser.to_python(context.requestState)
-        self.trace = TraceContext.read(browser.to_python(context.trace))
+        self.input_responses: Mapping[str, Answer] = to_python(context.inputResponses)
+        self.request_state: Any = to_python(context.requestState)
+        self.trace = TraceContext.read(to_python(context.trace))
 
     @property
     def state(self) -> dict[str, Any]:
@@ -200,16 +212,16 @@ class PageRequest:
         self._context.progress(progress, total, message)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        self._context.log(level, browser.to_javascript(data), logger)
+        self._context.log(level, to_javascript(data), logger)
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
         if (needed := question.lacking(self.caller.capabilities)) is not None:
             raise MissingCapability(question.method, needed)
         params, options = question.params(), {"key": key} if key else {}
-        asked = self._context.ask(question.method, browser.to_javascript(params), browser.to_javascript(options))
+        asked = self._context.ask(question.method, to_javascript(params), to_javascript(options))
         try:
-            answer: Answer = await browser.result_of(asked)
-        except browser.Rejected as error:
+            answer: Answer = await result_of(asked)
+        except Rejected as error:
             raise _told(error) from None
         return answer
 
@@ -217,7 +229,7 @@ class PageRequest:
         """A page has no stream of its own."""
 
 
-def _told(error: browser.Rejected) -> Exception:
+def _told(error: Rejected) -> Exception:
     """Why there is no answer, as a handler in the worker is told it."""
     if error.name == "TimeoutError":
         return TimeoutError(error.message)

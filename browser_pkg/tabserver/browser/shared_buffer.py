@@ -1,7 +1,7 @@
-"""The slate: a piece of Python's memory that JavaScript writes texts on, instead of handing over a string.
+"""Shared text buffer between JavaScript and Python: JavaScript writes UTF-8 into Python's memory.
 
-A string goes over letter by letter, which for an ordinary frame takes as long as the link has to do with it. What does
-not fit is handed over as it was.
+A string that crosses from JavaScript is copied character by character, which for a usual frame takes as long as all the
+link's work on it. A text that does not fit into the buffer is passed as a string.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SIZE: Final = 1024 * 1024
 
 
 class SharedBuffer:
-    """One for all listeners of a worker: what is on it is read before anything else can be written."""
+    """One for all listeners of a worker: its content is read before any listener can write again."""
 
     def __init__(self) -> None:
         self.memory = bytearray(SIZE)

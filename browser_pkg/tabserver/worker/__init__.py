@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..browser.browser import PythonBridge
+    from ..browser.python_bridge import PythonBridge
 
 
 def start(shim: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:

@@ -20,7 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from ..browser import browser
+from ..browser.clock import now_s, steady_clock
+from ..browser.ports import Port
+from ..browser.python_bridge import PythonBridge, allow, make_shared_buffer, report, when_online
+from ..browser.values import Aborter, fetch_text
+from ..browser.websocket import Dialer
 from ..handlers.toolbox import default_toolbox
 from ..mcp.server import Server
 from ..tabs.hub import Hub
@@ -47,7 +51,7 @@ _PLAIN_WORDS: Final = {
 }
 
 
-def start(shim: browser.PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
+def start(shim: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Bring up the worker; returns what takes over a page's port."""
     thaw()
     return Worker(shim, relay, build, version).accept
@@ -56,21 +60,21 @@ def start(shim: browser.PythonBridge, relay: str, build: str, version: str) -> C
 class Worker:
     """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
 
-    def __init__(self, shim: browser.PythonBridge, relay: str, build: str, version: str) -> None:
-        self._shim, self._slate = shim, browser.make_shared_buffer(shim)
-        dialer = partial(browser.Dialer, shim, self._slate, relay)
+    def __init__(self, shim: PythonBridge, relay: str, build: str, version: str) -> None:
+        self._shim, self._slate = shim, make_shared_buffer(shim)
+        dialer = partial(Dialer, shim, self._slate, relay)
         self._new_service = partial(Service, shim=shim, new_dialer=dialer, build=build, version=version)
-        self._hub = Hub(default_toolbox, now_ms=browser.steady_clock(), defer=_defer, later=_later)
+        self._hub = Hub(default_toolbox, now_ms=steady_clock(), defer=_defer, later=_later)
         self._modules = Modules()
         self._service: Service | None = None
         self._has_notebook = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, js_port: Any) -> None:
-        port = browser.Port(self._shim, self._slate, js_port)
+        port = Port(self._shim, self._slate, js_port)
         port.listen(partial(self._receive, port), partial(self._hub.receive_result, port))
 
-    def _receive(self, port: browser.Port, message: dict[str, Any]) -> None:
+    def _receive(self, port: Port, message: dict[str, Any]) -> None:
         kind, service = message["t"], self._service
         if kind == "attach":
             self._attach(port, message)
@@ -87,7 +91,7 @@ class Worker:
             if service is not None and kind == "tab" and message.get("visible"):
                 service.hurry()
 
-    def _attach(self, port: browser.Port, message: dict[str, Any]) -> None:
+    def _attach(self, port: Port, message: dict[str, Any]) -> None:
         service = self._service
         if message.get("readsText"):
             port.use_text()
@@ -108,7 +112,7 @@ class Worker:
         port.send(service.state)
         self._run(self._begin(service, message["modules"], message["token"]))
 
-    def _offer_run_python(self, port: browser.Port, wanted: dict[str, Any]) -> None:
+    def _offer_run_python(self, port: Port, wanted: dict[str, Any]) -> None:
         """One worker has one notebook: as the first page wants it that wants one."""
         if self._has_notebook:
             return
@@ -128,7 +132,7 @@ class Worker:
         if self._hub.tabs:
             await service.start(token)
 
-    def _detach(self, port: browser.Port, *, returns: bool = False, is_expected: bool = False) -> None:
+    def _detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
         self._hub.detach(port, returns=returns, is_expected=is_expected)
         if self._service is not None and not self._hub.tabs:
             self._run(self._service.rest())
@@ -142,7 +146,7 @@ class Worker:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            browser.report(error, "a task of the worker failed")
+            report(error, "a task of the worker failed")
 
 
 class Service:
@@ -155,8 +159,8 @@ class Service:
         timing: Timing,
         instance: str | None,
         *,
-        shim: browser.PythonBridge,
-        new_dialer: Callable[[str], browser.Dialer],
+        shim: PythonBridge,
+        new_dialer: Callable[[str], Dialer],
         build: str,
         version: str,
     ) -> None:
@@ -170,15 +174,15 @@ class Service:
         self._transport = Transport(
             link,
             self._dialer,
-            clock=browser.now_s,
-            new_abort=browser.Aborter,
+            clock=now_s,
+            new_abort=Aborter,
             jitter=random.random,
             timing=timing,
         )
         self._core = core = Server(server, version, self._hub, self._transport.session.send)
         lane = WorkerFastPath(core, hub, self._transport.session.send)
         self._transport.session.on_message = lane.receive
-        self._dialer.recorder = GrantedCalls(hub, lane, self._transport.session, partial(browser.allow, shim), shim)
+        self._dialer.recorder = GrantedCalls(hub, lane, self._transport.session, partial(allow, shim), shim)
         self._transport.on_state = self._tell
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
@@ -189,7 +193,7 @@ class Service:
         # The relay has other code for the browser than this worker is made of.
         self._is_outdated = False
         self.state = describe_state(TransportState("connecting"), server)
-        browser.when_online(shim, self.hurry)
+        when_online(shim, self.hurry)
 
     async def start(self, token: str) -> None:
         self.use_token(token)
@@ -289,10 +293,10 @@ class Modules:
 
     async def _load(self, url: str) -> str | None:
         try:
-            source = await browser.fetch_text(url, MODULE_TIMEOUT_S)
+            source = await fetch_text(url, MODULE_TIMEOUT_S)
             self._import(url, source)
         except (Exception, SystemExit) as error:
-            browser.report(error, f"{url} could not be loaded")
+            report(error, f"{url} could not be loaded")
             return f"{type(error).__name__}: {error}"
         return None
 
@@ -315,7 +319,7 @@ class Modules:
 def _report_bug(error: Exception) -> None:
     # A dial that failed is part of the state that the pages are told.
     if not isinstance(error, DialError):
-        browser.report(error, "the connection to the relay met an error")
+        report(error, "the connection to the relay met an error")
 
 
 def _defer(function: Callable[[], None]) -> None:
