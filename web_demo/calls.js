@@ -33,7 +33,7 @@ export function calls(nameOwner, onInFlight) {
   function entryOf(activity) {
     const known = entries.get(activity.call);
     if (known) return known;
-    const row = /** @type {HTMLLIElement} */ (blank(activity));
+    const row = /** @type {HTMLLIElement} */ (newRow(activity));
     // A page that joins late hears of a call only when it ends; then the call began that much earlier.
     const entry = { row, startedMs: activity.at_ms - (activity.ms ?? 0), isOpen: true };
     entries.set(activity.call, entry);
@@ -93,7 +93,7 @@ export function calls(nameOwner, onInFlight) {
 }
 
 /** @param {Activity} activity */
-function blank({ call, name, at_ms }) {
+function newRow({ call, name, at_ms }) {
   const when = new Date(at_ms);
   const clock = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
   return element(

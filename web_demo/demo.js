@@ -10,9 +10,9 @@ import { byId, setText } from "/-/page/element.js";
 import { askRelay } from "/-/client/redeem_code.js";
 import { calls } from "./calls.js";
 import { catalogue } from "./catalogue.js";
-import { line } from "./line.js";
+import { callPath } from "./call_path.js";
 import { startPython } from "./python.js";
-import { signal } from "./signal.js";
+import { statusText } from "./status_text.js";
 import { describeTab } from "./tab.js";
 
 /**
@@ -45,10 +45,10 @@ let lastTools = [];
 let hasClient = false;
 
 const panel = clientPanel(byId("connect-panel", HTMLElement), "MCP clients");
-const way = line();
+const path = callPath();
 const tools = catalogue();
-const log = calls(nameOwner, (inFlight) => way.busy(inFlight > 0));
-const light = signal((action) => (action === "reload" ? location.reload() : connection?.retry()));
+const log = calls(nameOwner, (inFlight) => path.busy(inFlight > 0));
+const statusPanel = statusText((action) => (action === "reload" ? location.reload() : connection?.retry()));
 
 /** @param {string} owner */
 function nameOwner(owner) {
@@ -64,8 +64,8 @@ function showConnect(url = `${place.origin}/${SERVER}`) {
 /** @param {StateMessage} state */
 function onState(state) {
   lastState = state;
-  way.track("worker", light.show(state, place));
-  showWay();
+  path.setTrack("worker", statusPanel.show(state, place));
+  showPath();
   if (state.state === "connected") void askStatus();
 }
 
@@ -81,10 +81,10 @@ function couldNotStart(message) {
 
 /** @param {BootMessage} boot */
 function onBoot(boot) {
-  light.boot(boot);
+  statusPanel.boot(boot);
   const [label, track] = BOOTS[boot.stage];
-  way.tell("worker", label);
-  way.track("tabs", track);
+  path.setLabel("worker", label);
+  path.setTrack("tabs", track);
   if (boot.stage !== "ready") return;
   // From here on the state is what counts.
   if (lastState) onState(lastState);
@@ -95,28 +95,28 @@ function onBoot(boot) {
 function onCatalogue({ tools: entries }) {
   lastTools = entries;
   tools.show(entries, connection?.tab.id ?? "");
-  showWay();
+  showPath();
 }
 
 /** Who gets calls, and from whom they come: nobody, while the relay can't be reached. */
-function showWay() {
+function showPath() {
   const id = connection?.tab.id ?? "";
   const isConnected = lastState?.state === "connected";
-  way.track("relay", isConnected && hasClient ? "clear" : "dark");
+  path.setTrack("relay", isConnected && hasClient ? "clear" : "dark");
   setText(byId("tools-title", HTMLElement), isConnected ? "Tools on offer" : "Tools");
-  const said = describeTab(lastTools, id, isConnected);
-  way.tell("tabs", said.short);
+  const described = describeTab(lastTools, id, isConnected);
+  path.setLabel("tabs", described.short);
   const note = byId("tab", HTMLElement);
   note.hidden = !id;
-  note.dataset.target = String(said.isTarget);
-  setText(note, said.text);
+  note.dataset.target = String(described.isTarget);
+  setText(note, described.text);
 }
 
 /** @param {ActivityMessage} activity */
 function onActivity(activity) {
-  way.tell("client", activity.client || "unnamed");
+  path.setLabel("client", activity.client || "unnamed");
   hasClient = true;
-  showWay();
+  showPath();
   log.show(activity);
 }
 
@@ -163,8 +163,8 @@ function listen(made) {
 }
 
 async function start() {
-  way.tell("relay", location.host);
-  way.tell("tabs", "this one");
+  path.setLabel("relay", location.host);
+  path.setLabel("tabs", "this one");
   showConnect();
   // Opening a pairing link over this very page changes only the fragment, which loads nothing by itself.
   addEventListener("hashchange", () => location.hash.startsWith("#pair=") && location.reload());

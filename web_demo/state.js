@@ -17,7 +17,7 @@ import { sibling, startCommand } from "/-/page/clients.js";
  * @property {string} [todo] what the command below is for
  * @property {string} [command]
  * @property {"retry" | "take" | "reload"} [action]
- * @property {boolean} [tellsDetail] whether the worker's own message adds something to these words
+ * @property {boolean} [hasDetail] whether the worker's own message adds something to these words
  *
  * @typedef {{ origin: string, tokenCommand: string, server: string }} Place
  */
@@ -61,7 +61,7 @@ export function noticeOf(state, place) {
     title: "Not connected",
     text: "The relay cannot be reached at the moment.",
     action: "retry",
-    tellsDetail: true,
+    hasDetail: true,
   };
 }
 
@@ -94,7 +94,7 @@ const REASONS = {
     title: "The browser blocks the way to the relay",
     text: `This page may not reach ${origin}, which is on this computer. Allow it in the site's settings, then try again.`,
     action: "retry",
-    tellsDetail: true,
+    hasDetail: true,
   }),
   not_paired: ({ tokenCommand }) => ({
     lamp: "stop",
@@ -102,13 +102,13 @@ const REASONS = {
     text: "The relay only lets in pages that came through a pairing link. A link works once and for a short time.",
     todo: "Get a new link in a terminal, and open it in this browser",
     command: sibling(tokenCommand, "pair"),
-    tellsDetail: true,
+    hasDetail: true,
   }),
   pairing: () => ({
     lamp: "caution",
     title: "This page waits for your approval",
     text: "Compare the code with the one that the relay shows, in its terminal or on its page.",
-    tellsDetail: true,
+    hasDetail: true,
   }),
   unauthorized: ({ tokenCommand }) => ({
     lamp: "stop",
@@ -116,14 +116,14 @@ const REASONS = {
     text: "The token this page holds was refused: it was revoked, or the relay has a new home. Pair it once more.",
     todo: "Get a new link in a terminal, and open it in this browser",
     command: sibling(tokenCommand, "pair"),
-    tellsDetail: true,
+    hasDetail: true,
   }),
   unproven: ({ origin }) => ({
     lamp: "stop",
     title: "Another program has the relay’s port",
     text: `What answers at ${origin} could not prove that it is your relay. Stop it and start the relay; this page connects again.`,
     action: "retry",
-    tellsDetail: true,
+    hasDetail: true,
   }),
   forbidden: ({ origin, tokenCommand }) => ({
     lamp: "stop",
@@ -131,7 +131,7 @@ const REASONS = {
     text: `It takes no pages from ${origin}, or not for this server. Open the page at the address that the relay prints.`,
     todo: "Get a link that fits",
     command: sibling(tokenCommand, "pair"),
-    tellsDetail: true,
+    hasDetail: true,
   }),
   replaced: ({ server }) => ({
     lamp: "dark",
@@ -150,7 +150,7 @@ const REASONS = {
     title: "This page is out of date",
     text: "The relay was upgraded and speaks another version than this page. A reload brings the matching one.",
     action: "reload",
-    tellsDetail: true,
+    hasDetail: true,
   }),
   timeout: ({ origin }) => ({
     lamp: "caution",
@@ -181,13 +181,13 @@ const REASONS = {
     title: "The worker could not start",
     text: "Python did not come up in this browser, so no tool can be offered.",
     action: "reload",
-    tellsDetail: true,
+    hasDetail: true,
   }),
   unsupported: () => ({
     lamp: "stop",
     title: "This browser cannot do it",
     text: "Tabrelay needs shared workers. Current Chrome, Edge, Firefox and Safari on a computer have them.",
-    tellsDetail: true,
+    hasDetail: true,
   }),
 };
 

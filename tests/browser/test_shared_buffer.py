@@ -11,7 +11,7 @@ from tabserver.browser.shared_buffer import SIZE, SharedBuffer
 from tests.support.node import node
 from tests.support.paths import SUPPORT
 
-SCRIPT = SUPPORT / "slate.mjs"
+SCRIPT = SUPPORT / "shared_buffer.mjs"
 
 
 @pytest.mark.parametrize("text", ["", '{"t":"ack","a":1}', "header\npayload", "äöü 👍", "x" * SIZE])
@@ -30,5 +30,5 @@ async def test_what_fits_is_written_and_what_does_not_is_handed_over(tmp_path: P
     ended = await node(SCRIPT, file)
     assert ended.code == 0, ended.err
     said = json.loads(ended.out)
-    assert said["told"] == [[len(text.encode()), text] for text in fits] + [[text, None] for text in too_long]
+    assert said["received"] == [[len(text.encode()), text] for text in fits] + [[text, None] for text in too_long]
     assert said["released"] == 1, "the view of memory that has moved was not given back"

@@ -15,7 +15,7 @@ from tabserver.worker.js_calls import LONGEST, UNBOOKED, UNBOOKED_LETTERS
 from tests.support.node import node
 from tests.support.paths import JS, SUPPORT
 
-SCRIPT = SUPPORT / "express.mjs"
+SCRIPT = SUPPORT / "granted_calls.mjs"
 CALLER = {"era": "modern", "principal": "token"}
 PLAIN = '{"content":[{"type":"text","text":"hello"}]}'
 META = '{"meta":1}'
@@ -47,7 +47,7 @@ def granted(port: int = 1, channel: str = "c1", seq: int = 1) -> list[list[Any]]
     return [
         ["python", {"taken": seq, "grant": grant}],
         ["frame", frame(seq, "c1")],
-        ["python", {"grant": None, "turn": 4}],
+        ["python", {"grant": None, "next_seq": 4}],
     ]
 
 
@@ -66,15 +66,15 @@ async def test_a_call_like_one_before_goes_to_its_tab_and_its_answer_to_the_rela
     assert log[1] == ["post", 1, f'{{"t":"call","call":"x1","words":1,"request":{payload}}}']
     head = '{"t":"msg","s":4,"a":2,"c":"c2","k":"res","i":"a b"}'
     inner = f'{{"resultType":"complete",{PLAIN[1:-1]},"_meta":{META}}}'
-    assert log[2] == ["turn"]
+    assert log[2] == ["next_seq"]
     assert log[3] == ["write", f'{head}\n{{"jsonrpc":"2.0","id":"a b","result":{inner}}}']
     size = len(header) + len(payload)
-    assert log[4:] == [["book", f"1 {size} 0 2", "served", "7", "c2", '"a b"', PLAIN]]
+    assert log[4:] == [["record", f"1 {size} 0 2", "served", "7", "c2", '"a b"', PLAIN]]
 
 
 async def test_a_tool_of_the_worker_is_run_and_its_answer_written(tmp_path: Path) -> None:
     log = await play(tmp_path, *granted(port=0), ["python", {"run": PLAIN}], ["frame", frame(2, "c2")], ["time"])
-    assert kinds(log) == ["receive", "turn", "run", "write", "book"]
+    assert kinds(log) == ["receive", "next_seq", "run", "write", "record"]
     assert log[2] == ["run", 7, '{"a": 1}']
     assert json.loads(log[3][1].partition("\n")[0]) == {"t": "msg", "s": 4, "a": 2, "c": "c2", "k": "res", "i": 1}
     assert log[4][2:] == ["served", "7", "c2", "1", PLAIN]
@@ -84,7 +84,7 @@ async def test_python_is_told_of_many_calls_at_once(tmp_path: Path) -> None:
     steps = [["frame", frame(n, f"c{n}")] for n in range(2, 6)]
     log = await play(tmp_path, *granted(), *steps, answered("x2"), ["time"], answered("x1"), answered("x3"), ["time"])
     sizes = sum(len(frame(n, f"c{n}")) - 1 for n in range(2, 6))
-    assert kinds(log)[1:] == ["post"] * 4 + ["turn", "write", "book", "write", "write", "book"]
+    assert kinds(log)[1:] == ["post"] * 4 + ["next_seq", "write", "record", "write", "write", "record"]
     told = log[7][1:]
     assert told[:6] == [f"4 {sizes} 0 5", "served", "7", "c3", "1", PLAIN]
     under_way = [told[at + 1 : at + 6] for at, line in enumerate(told) if line == "sent"]
@@ -95,29 +95,29 @@ async def test_python_is_told_of_many_calls_at_once(tmp_path: Path) -> None:
 
 
 async def test_there_is_one_timer_at_a_time_and_one_that_is_too_late_does_nothing(tmp_path: Path) -> None:
-    steps = [["frame", frame(2, "c2")], ["frame", frame(3, "c3")], ["unbooked"], ["time"], ["time"]]
-    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["post", "post", "unbooked"]
+    steps = [["frame", frame(2, "c2")], ["frame", frame(3, "c3")], ["unrecorded"], ["time"], ["time"]]
+    assert kinds(await play(tmp_path, *granted(), *steps))[1:] == ["post", "post", "unrecorded"]
 
 
 @pytest.mark.parametrize("size", [10, 5000])
 async def test_python_is_never_far_behind(tmp_path: Path, size: int) -> None:
     said = request(params={"arguments": {"a": "x" * size}})
     log = await play(tmp_path, *granted(), *(["frame", frame(n, f"c{n}", said)] for n in range(2, 102)))
-    booked = [int(each[1].split()[0]) for each in log if each[0] == "book"]
-    assert booked == ([64] if size == 10 else [51])
+    recorded = [int(each[1].split()[0]) for each in log if each[0] == "record"]
+    assert recorded == ([64] if size == 10 else [51])
 
 
 def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> None:
     """Both sides have these bounds written down."""
     source = (JS / "worker" / "granted_calls.js").read_text()
-    found = re.findall(r"^const (LONGEST|MOST_BEHIND|MOST_LETTERS) = ([0-9 *]+);", source, re.MULTILINE)
+    found = re.findall(r"^const (MAX_ANSWER_CHARACTERS|MAX_UNRECORDED\w*) = ([0-9 *]+);", source, re.MULTILINE)
     bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
-    around = 1024  # header and envelope; channel and id are at most 256 letters
-    assert bounds["LONGEST"] == LONGEST and bounds["MOST_BEHIND"] <= UNBOOKED
-    assert bounds["MOST_LETTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
+    around = 1024  # header and envelope; channel and id are at most 256 characters
+    assert bounds["MAX_ANSWER_CHARACTERS"] == LONGEST and bounds["MAX_UNRECORDED"] <= UNBOOKED
+    assert bounds["MAX_UNRECORDED_CHARACTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
 
 
-HEARS: dict[str, tuple[list[Any], str]] = {
+AFTER_SYNC: dict[str, tuple[list[Any], str]] = {
     "a frame": (["frame", '{"t":"ack","a":0}'], "receive"),
     "a page": (["page", 2, {"t": "watch"}], "message"),
     "a result": (answered("7"), "result"),
@@ -125,31 +125,49 @@ HEARS: dict[str, tuple[list[Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("step", "heard"), HEARS.values(), ids=HEARS)
-async def test_python_hears_of_calls_before_anything_else(tmp_path: Path, step: list[Any], heard: str) -> None:
+@pytest.mark.parametrize(("step", "received"), AFTER_SYNC.values(), ids=AFTER_SYNC)
+async def test_python_gets_the_records_of_calls_before_anything_else(
+    tmp_path: Path, step: list[Any], received: str
+) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], step, ["time"])
-    assert kinds(log)[1:] == ["post", "book", heard]
+    assert kinds(log)[1:] == ["post", "record", received]
 
 
 async def test_what_python_asks_for_it_is_not_told_again_and_the_next_number_is_its_own(tmp_path: Path) -> None:
-    steps = [["frame", frame(2, "c2")], answered(), ["unbooked"], ["python", {"turn": 9}], ["frame", frame(3, "c3")]]
-    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["unbooked"], ["unbooked"])
-    assert kinds(log)[1:] == ["post", "turn", "write", "unbooked", "post", "turn", "write", "unbooked", "unbooked"]
+    steps = [
+        ["frame", frame(2, "c2")],
+        answered(),
+        ["unrecorded"],
+        ["python", {"next_seq": 9}],
+        ["frame", frame(3, "c3")],
+    ]
+    log = await play(tmp_path, *granted(), *steps, answered("x2"), ["unrecorded"], ["unrecorded"])
+    assert kinds(log)[1:] == [
+        "post",
+        "next_seq",
+        "write",
+        "unrecorded",
+        "post",
+        "next_seq",
+        "write",
+        "unrecorded",
+        "unrecorded",
+    ]
     assert (
         log[4][2:4] == ["served", "7"]
         and log[7][1].startswith('{"t":"msg","s":9,"a":3,')
-        and log[9] == ["unbooked", ""]
+        and log[9] == ["unrecorded", ""]
     )
 
 
 @pytest.mark.parametrize(
     ("python", "expected"),
     [
-        ({"run": None}, ["turn", "run", "receive"]),
-        ({"run": ""}, ["turn", "run", "finish"]),
-        ({"run": PLAIN, "turn": 0}, ["turn", "receive"]),
-        ({"run": PLAIN, "asks": True}, ["turn", "run", "unbooked", "finish"]),
-        ({"run": PLAIN, "revokes": True}, ["turn", "run", "finish"]),
+        ({"run": None}, ["next_seq", "run", "receive"]),
+        ({"run": ""}, ["next_seq", "run", "finish"]),
+        ({"run": PLAIN, "next_seq": 0}, ["next_seq", "receive"]),
+        ({"run": PLAIN, "syncs": True}, ["next_seq", "run", "unrecorded", "finish"]),
+        ({"run": PLAIN, "revokes": True}, ["next_seq", "run", "finish"]),
     ],
 )
 async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, expected: list[str]) -> None:
@@ -163,9 +181,9 @@ async def test_what_the_worker_did_with_it_decides(tmp_path: Path, python: Any, 
 
 async def test_a_tool_is_not_run_for_a_call_that_acknowledges_more_than_was_said(tmp_path: Path) -> None:
     steps = [["python", {"run": PLAIN}], ["frame", frame(2, "c2", a=4)]]
-    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "receive"]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["next_seq", "receive"]
     steps[1] = ["frame", frame(2, "c2", a=3)]
-    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["turn", "run", "write"]
+    assert kinds(await play(tmp_path, *granted(port=0), *steps))[1:] == ["next_seq", "run", "write"]
 
 
 OTHERS: dict[str, Any] = {
@@ -214,7 +232,7 @@ async def test_python_says_which_frame_comes_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [[["revoke"]], [["open"]], [["socket", {"readyState": 2}]], [["python", {"deaf": True}]]], ids=str
+    "steps", [[["revoke"]], [["open"]], [["socket", {"readyState": 2}]], [["python", {"fails_to_post": True}]]], ids=str
 )
 async def test_where_nothing_is_granted_any_more_python_has_its_turn(tmp_path: Path, steps: list[Any]) -> None:
     log = await play(tmp_path, *granted(), *steps, ["frame", frame(2, "c2")])
@@ -281,31 +299,36 @@ RESULTS: dict[str, list[Any]] = {
     "that is long": [answered(json=PLAIN.replace("hello", "x" * 49_152))],
     "that is none": [answered(json=None)],
     "of no call": [answered("x2")],
-    "after a change": [["unbooked"], ["revoke"], answered()],
+    "after a change": [["unrecorded"], ["revoke"], answered()],
     "without a socket": [["socket", {"readyState": 3}], answered()],
     "past others": [["socket", {"bufferedAmount": 1 << 20}], answered()],
-    "on another socket": [["unbooked"], ["open"], answered()],
+    "on another socket": [["unrecorded"], ["open"], answered()],
 }
 
 
 @pytest.mark.parametrize("steps", RESULTS.values(), ids=RESULTS)
 async def test_a_result_that_is_not_plain_or_has_no_way_is_received_by_python(tmp_path: Path, steps: list[Any]) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], *steps)
-    assert kinds(log)[2:] in (["book", "result"], ["book", "message"], ["unbooked", "result"])
+    assert kinds(log)[2:] in (["record", "result"], ["record", "message"], ["unrecorded", "result"])
 
 
 async def test_when_python_wrote_the_number_is_asked_for(tmp_path: Path) -> None:
-    steps = [["frame", frame(2, "c2")], ["python", {"taken": 3, "turn": 9}], ["frame", '{"t":"ack","a":0}'], answered()]
+    steps = [
+        ["frame", frame(2, "c2")],
+        ["python", {"taken": 3, "next_seq": 9}],
+        ["frame", '{"t":"ack","a":0}'],
+        answered(),
+    ]
     log = await play(tmp_path, *granted(), *steps)
-    assert kinds(log)[2:] == ["book", "receive", "turn", "write"]
+    assert kinds(log)[2:] == ["record", "receive", "next_seq", "write"]
     assert log[5][1].startswith('{"t":"msg","s":9,"a":3,')
-    steps[1] = ["python", {"turn": 0}]
-    assert kinds(await play(tmp_path, *granted(), *steps))[2:] == ["book", "receive", "turn", "result"]
+    steps[1] = ["python", {"next_seq": 0}]
+    assert kinds(await play(tmp_path, *granted(), *steps))[2:] == ["record", "receive", "next_seq", "result"]
 
 
 async def test_a_result_is_written_once(tmp_path: Path) -> None:
     log = await play(tmp_path, *granted(), ["frame", frame(2, "c2")], answered(), answered())
-    assert kinds(log)[2:] == ["turn", "write", "book", "result"]
+    assert kinds(log)[2:] == ["next_seq", "write", "record", "result"]
 
 
 def rivals() -> list[list[Any]]:
@@ -374,7 +397,7 @@ async def test_after_a_pause_a_tab_gets_one_call(tmp_path: Path) -> None:
 
 
 async def test_python_is_told_when_a_tab_with_rivals_answered_and_how_many_calls_it_may_have(tmp_path: Path) -> None:
-    log = await play(tmp_path, *rivals(), *came(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unbooked"])
-    assert log[-1][-4:] == ["heard", "7", "1020", "3"]
-    log = await play(tmp_path, *granted(), *came(2), answered("x1"), ["unbooked"])
-    assert "heard" not in log[-1]
+    log = await play(tmp_path, *rivals(), *came(2, 3), ["clock", 20], answered("x1"), ["clock", 5], ["unrecorded"])
+    assert log[-1][-4:] == ["received", "7", "1020", "3"]
+    log = await play(tmp_path, *granted(), *came(2), answered("x1"), ["unrecorded"])
+    assert "received" not in log[-1]

@@ -52,17 +52,17 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls that JavaScript carries out: whose answer it is",
-        "if (!under) return false;",
+        "if (!known) return false;",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
         "calls that JavaScript carries out: what was acknowledged",
-        "if (!this.#isMyTurn()) return false;",
+        "if (!this.#canWrite()) return false;",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
         "calls that JavaScript carries out: how far behind",
-        "if (this.#came + this.#answers.length >= MOST_BEHIND) this.settle();",
+        "if (this.#requestCount + this.#answers.length >= MAX_UNRECORDED) this.sync();",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
@@ -78,7 +78,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls that JavaScript carries out: a tab by name",
-        'if (!isRecord(given) || request.includes("\\n") || hasMany(json)) return undefined;',
+        'if (!isRecord(given) || request.includes("\\n") || hasManyBrackets(json)) return undefined;',
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
@@ -101,7 +101,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls that JavaScript carries out: arguments that are JSON",
-        'if (Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\\n") || hasMany(json)) return undefined;',
+        'if (Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\\n") || hasManyBrackets(json)) return undefined;',
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
@@ -283,7 +283,7 @@ MUTATIONS: Final = (
     Mutation("a busy tab: Python learns what JavaScript heard", "pass", "tests/worker/test_js_calls.py"),
     Mutation(
         "a busy tab: JavaScript sends no more than the window",
-        "return pings === 0 && performance.now() - heard_ms <= FRESH_MS;",
+        "return pings === 0 && performance.now() - received_ms <= FRESH_MS;",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(
@@ -293,7 +293,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a busy tab: JavaScript sends nothing past calls that wait",
-        "return unread.size < window && performance.now() - heard_ms <= FRESH_MS;",
+        "return unread.size < window && performance.now() - received_ms <= FRESH_MS;",
         "tests/js/test_granted_calls.py",
     ),
     Mutation(

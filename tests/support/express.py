@@ -175,12 +175,12 @@ class Carrier:
         self._turn += 1
 
     def settle(self) -> None:
-        if entries := self.unbooked():
+        if entries := self.unrecorded():
             self._turn = self.books.record(entries)
 
     # -- what Python asks for -----------------------------------------------------------------------------------------
 
-    def unbooked(self) -> str:
+    def unrecorded(self) -> str:
         self._turn = 0
         if not self._came and not self._answers:
             return ""
@@ -188,7 +188,7 @@ class Carrier:
         lines = [numbers, *self._answers, *self._sent.values()]
         if self._heard is not None and self._heard.port is not None:
             signs = self._signs[self._heard.port]
-            lines.append(f"heard\n{self._heard.number}\n{signs.heard_ms}\n{signs.window}")
+            lines.append(f"received\n{self._heard.number}\n{signs.heard_ms}\n{signs.window}")
             self._heard = None
         self._came = self._size = self._upto = self._told = 0
         self._answers, self._sent = [], {}

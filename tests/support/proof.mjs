@@ -1,4 +1,4 @@
-// What pages and workers do in proof.js and shim.js, without a browser: see tests/js/test_proof.py.
+// Runs proof.js and worker/python_bridge.js as pages and workers do, without a browser: see tests/js/test_proof.py.
 
 import { keyOf, keysFrom, prove } from "../../browser_pkg/tabserver/js/proof.js";
 import { openSocket, prove as proveInWorker, useSharedBuffer } from "../../browser_pkg/tabserver/js/worker/python_bridge.js";
@@ -8,9 +8,9 @@ const [what, relay, token] = process.argv.slice(2);
 if (what === "prove") {
   const keys = await keysFrom(await keyOf(token));
   const signal = AbortSignal.timeout(30_000);
-  const said = await prove(relay, keys.page, signal).catch(({ why, message }) => ({ why, message }));
+  const inPage = await prove(relay, keys.page, signal).catch(({ why, message }) => ({ why, message }));
   const inWorker = JSON.parse(await proveInWorker(relay, token, signal));
-  console.log(JSON.stringify({ page: said, worker: inWorker }));
+  console.log(JSON.stringify({ page: inPage, worker: inWorker }));
 } else {
   const log = [];
   globalThis.WebSocket = class {

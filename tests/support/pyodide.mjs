@@ -1,5 +1,5 @@
 // Runs tests/support/inside.py in Pyodide under Node: node pyodide.mjs RUNTIME ROOT SITE_PACKAGES TESTS
-// It boots the very files that the relay serves, and knows nothing of what the tests test.
+// It boots the same files that the relay serves. It does not know what the tests check.
 
 import { readFile } from "node:fs/promises";
 import { pathToFileURL } from "node:url";

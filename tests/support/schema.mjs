@@ -1,4 +1,4 @@
-// Checks values against schemas with the page's own code: [[schema, value], …] in a file, a list of faults for each out.
+// Checks values against schemas with js/schema/validate.js: [[schema, value], …] in a file, a list of faults for each out.
 import { readFileSync } from "node:fs";
 import { check } from "../../browser_pkg/tabserver/js/schema/validate.js";
 

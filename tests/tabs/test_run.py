@@ -17,7 +17,7 @@ from tests.support.node import node
 from tests.support.paths import SUPPORT
 from tests.support.port import FakePort
 
-SCRIPT = SUPPORT / "plain.mjs"
+SCRIPT = SUPPORT / "plain_results.mjs"
 TEXT = {"type": "text", "text": "hello"}
 PLAIN = [
     '{"content":[]}',

@@ -95,7 +95,7 @@ export type CatalogueMessage = { t: "catalogue" } & Catalogue;
 export type ActivityMessage = { t: "activity" } & Activity;
 
 /** What a call is for. `name` is what the page called it: a name, a URI or a URI template. */
-export type Errand =
+export type CallTarget =
   // `request`: the caller's own, as it came, if nothing but its arguments matters.
   | { kind: "tools"; name: string; arguments: Record<string, unknown> }
   | { kind: "tools"; name: string; request: { params: { arguments: Record<string, unknown> } } }
@@ -120,7 +120,7 @@ export type CallMessage = {
   /** Of a handler that is called again, with the answers it wanted. */
   responses?: Record<string, Record<string, unknown>>;
   state?: unknown;
-} & Errand;
+} & CallTarget;
 
 export type AnswerMessage = { t: "answer"; call: string; ask: number } & (
   | { answer: Record<string, unknown> }

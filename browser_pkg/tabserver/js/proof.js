@@ -17,9 +17,9 @@
  */
 
 const HMAC = { name: "HMAC", hash: "SHA-256" };
-const MOST_BYTES = 1024;
+const MAX_ANSWER_CHARACTERS = 1024;
 /** How a relay that is about to restart answers. */
-const DRAINING = 503;
+const STATUS_DRAINING = 503;
 const encoder = new TextEncoder();
 
 /** No proof. `why` is what a page is told. */
@@ -61,14 +61,14 @@ export async function keysFrom(raw) {
 async function makeKey(raw) {
   const named = new Uint8Array([...encoder.encode("tabrelay key id\n"), ...raw]);
   const id = encode(new Uint8Array(await crypto.subtle.digest("SHA-256", named)).subarray(0, 16));
-  return { id, key: passesKeys() ? await imported(raw) : encode(raw) };
+  return { id, key: canPassKeys() ? await imported(raw) : encode(raw) };
 }
 
 /**
  * WebKit (Safari, WebKitGTK) drops messages with a CryptoKey between a page and a shared worker, without an error: the
  * worker would not know that the page is there.
  */
-function passesKeys() {
+function canPassKeys() {
   const agent = globalThis.navigator?.userAgent ?? "";
   return !/AppleWebKit/.test(agent) || /Chrom(e|ium)\//.test(agent);
 }
@@ -102,20 +102,20 @@ export async function prove(relay, key, signal) {
 
 /**
  * @param {string} origin
- * @param {object} asked
+ * @param {object} challengeBody
  * @param {AbortSignal} signal
  * @returns {Promise<{ status: number, answer: Record<string, unknown> }>}
  */
-async function challenge(origin, asked, signal) {
+async function challenge(origin, challengeBody, signal) {
   try {
     // No content type of JSON: pages of other origins need no preflight then.
-    const body = JSON.stringify(asked);
+    const body = JSON.stringify(challengeBody);
     const request = { method: "POST", body, signal, redirect: /** @type {const} */ ("error") };
     const response = await fetch(`${origin}/-/prove`, { ...request, cache: "no-store", credentials: "omit" });
     return { status: response.status, answer: await readObject(response) };
   } catch {
     if (signal.aborted) throw new Unproven("timeout", `The relay at ${origin} did not answer in time.`);
-    await reach(origin, signal);
+    await checkHealth(origin, signal);
     throw refusal(origin, 0, undefined);
   }
 }
@@ -125,10 +125,10 @@ async function challenge(origin, asked, signal) {
  * @param {string} origin
  * @param {AbortSignal} signal
  */
-export async function reach(origin, signal) {
+export async function checkHealth(origin, signal) {
   try {
     const { ok, status } = await fetch(`${origin}/-/healthz`, { cache: "no-store", signal });
-    if (ok || status === DRAINING) return;
+    if (ok || status === STATUS_DRAINING) return;
   } catch {
     // As if it had answered something else.
   }
@@ -148,7 +148,7 @@ async function readObject(response) {
     const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
     if (done) break;
     text += decoder.decode(value, { stream: true });
-    if (text.length > MOST_BYTES) {
+    if (text.length > MAX_ANSWER_CHARACTERS) {
       await reader?.cancel();
       return {};
     }
@@ -202,5 +202,5 @@ export function encode(bytes) {
 
 /** @param {string} text */
 export function decode(text) {
-  return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
+  return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
 }

@@ -71,7 +71,7 @@
         "modelContext" in document ? document : navigator
       );
       if (modelContext) {
-        watch(modelContext);
+        watchRegistrations(modelContext);
         return modelContext;
       }
       await new Promise((resolve) => setTimeout(resolve, check < SOON_CHECKS ? SOON_MS : LATER_MS));
@@ -82,13 +82,13 @@
    * Note what comes and goes; the last three are of earlier drafts.
    * @param {ModelContext} context
    */
-  function watch(context) {
-    after(context, "registerTool", (tool, options) => keep(tool, options?.signal));
-    after(context, "unregisterTool", (name) => held.delete(String(name)));
-    after(context, "clearContext", () => held.clear());
-    after(context, "provideContext", (all) => {
+  function watchRegistrations(context) {
+    afterMethod(context, "registerTool", (tool, options) => keepTool(tool, options?.signal));
+    afterMethod(context, "unregisterTool", (name) => held.delete(String(name)));
+    afterMethod(context, "clearContext", () => held.clear());
+    afterMethod(context, "provideContext", (all) => {
       held.clear();
-      for (const tool of all?.tools ?? []) keep(tool);
+      for (const tool of all?.tools ?? []) keepTool(tool);
     });
   }
 
@@ -96,16 +96,16 @@
    * Do something after a method of the context has done its work, if it did.
    * @param {any} context
    * @param {string} name
-   * @param {(...args: any[]) => unknown} note
+   * @param {(...args: any[]) => unknown} onDone
    */
-  function after(context, name, note) {
+  function afterMethod(context, name, onDone) {
     const method = context[name];
     if (typeof method !== "function") return;
     const value = function (/** @type {any[]} */ ...args) {
       const answer = Reflect.apply(method, context, args);
       // Whether it was refused is for the page to see, in the answer.
       void Promise.resolve(answer).then(() => {
-        note(...args);
+        onDone(...args);
         changed();
       }, () => {});
       return answer;
@@ -117,7 +117,7 @@
    * @param {any} tool
    * @param {AbortSignal} [signal]
    */
-  function keep(tool, signal) {
+  function keepTool(tool, signal) {
     if (signal?.aborted) return;
     const { title, description, inputSchema, annotations, execute } = tool;
     const kept = { name: String(tool.name), title, description, inputSchema, annotations, execute };

@@ -11,16 +11,16 @@
  */
 
 import { boot, lastLine } from "./worker/boot.js";
-import { answerKnocks } from "./client/broadcast_port.js";
-import * as shim from "./worker/python_bridge.js";
+import { acceptPorts } from "./client/broadcast_port.js";
+import * as bridge from "./worker/python_bridge.js";
 
 const scope = /** @type {SharedWorkerGlobalScope | DedicatedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const relay = new URL("/", import.meta.url).href;
 
 /** Ports that came before Python was ready. @type {Set<Port>} */
-const early = new Set();
+const earlyPorts = new Set();
 /** Takes over a port, once Python is ready. @type {((port: Port) => void) | undefined} */
-let accept;
+let takePort;
 /** @type {BootMessage} */
 let stage = { t: "boot", stage: "download", loaded: 0 };
 
@@ -35,50 +35,50 @@ const lockHeld = new Promise((/** @type {(value: void) => void} */ resolve) => {
 });
 
 if ("onconnect" in scope) {
-  scope.onconnect = (event) => welcome(/** @type {MessagePort} */ (event.ports[0]));
+  scope.onconnect = (event) => acceptPort(/** @type {MessagePort} */ (event.ports[0]));
 } else {
-  answerKnocks(`${scope.name} ${scope.location.href}`, welcome);
+  acceptPorts(`${scope.name} ${scope.location.href}`, acceptPort);
 }
 
 /** @param {Port} port */
-async function welcome(port) {
+async function acceptPort(port) {
   await lockHeld;
   post(port, { t: "worker", lock });
   post(port, stage);
-  if (accept) accept(port);
+  if (takePort) takePort(port);
   else if (stage.stage === "failed") awaitRetry(port);
-  else early.add(port);
+  else earlyPorts.add(port);
 }
 
 // `boot_ms` in the worker's address is for tests and unusual networks: how long a boot may stand still.
 const boot_ms = Number(new URL(import.meta.url).searchParams.get("boot_ms")) || undefined;
-boot(relay, begin, tell, boot_ms).then(handOver, giveUp);
+boot(relay, startPython, report, boot_ms).then(finishBoot, failBoot);
 
 /**
  * @param {any} python
  * @param {{ build: string, version: string }} about
  * @returns {(port: Port) => void}
  */
-function begin(python, { build, version }) {
+function startPython(python, { build, version }) {
   // A Python that broke down (its stack ran over, say) answers nobody any more, and does not end either.
   python._api.on_fatal = () => scope.close();
-  return python.pyimport("tabserver.worker.main").start(shim, relay, build, version);
+  return python.pyimport("tabserver.worker.main").start(bridge, relay, build, version);
 }
 
 /** @param {Awaited<ReturnType<typeof boot<(port: Port) => void>>>} started */
-function handOver({ made: take, from, detail }) {
-  accept = take;
-  tell({ t: "boot", stage: "ready", from, ...(detail ? { detail } : {}) });
-  for (const port of early) take(port);
-  early.clear();
+function finishBoot({ made: takeOver, from, detail }) {
+  takePort = takeOver;
+  report({ t: "boot", stage: "ready", from, ...(detail ? { detail } : {}) });
+  for (const port of earlyPorts) takeOver(port);
+  earlyPorts.clear();
 }
 
 /** @param {unknown} error */
-function giveUp(error) {
+function failBoot(error) {
   console.error("tabrelay: the worker could not start", error);
-  tell({ t: "boot", stage: "failed", detail: lastLine(error) });
-  for (const port of early) awaitRetry(port);
-  early.clear();
+  report({ t: "boot", stage: "failed", detail: lastLine(error) });
+  for (const port of earlyPorts) awaitRetry(port);
+  earlyPorts.clear();
 }
 
 /**
@@ -93,9 +93,9 @@ function awaitRetry(port) {
 }
 
 /** @param {BootMessage} message */
-function tell(message) {
+function report(message) {
   stage = message;
-  for (const port of early) post(port, message);
+  for (const port of earlyPorts) post(port, message);
 }
 
 /**

@@ -46,7 +46,7 @@ class JsCallPort(Protocol):
     def revoke(self) -> None:
         """Carry out nothing more."""
 
-    def unbooked(self) -> str:
+    def unrecorded(self) -> str:
         """What was carried out and not told yet, as `book` reads it. From then on the next number is Python's."""
 
 
@@ -93,7 +93,7 @@ class GrantedCalls:
 
     def catch_up(self) -> None:
         """Count what was carried out so far. Without a grant there is nothing."""
-        if self._grants and (entries := self._carrier.unbooked()):
+        if self._grants and (entries := self._carrier.unrecorded()):
             self.record(entries)
 
     @property
@@ -125,7 +125,7 @@ class GrantedCalls:
                 answers.append((channel, id, passed_on(id, result, meta)))
             elif kind == "answered":
                 answers.append(self._answered(next(said), next(said)))
-            elif kind == "heard":
+            elif kind == "received":
                 grant, heard_ms, window = grants[int(next(said))][0], float(next(said)), int(next(said))
                 assert grant.place is not None and grant.place.tab is not None
                 # defence: a busy tab: Python learns what JavaScript heard

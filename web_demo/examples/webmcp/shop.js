@@ -7,16 +7,16 @@ import "./standin.js";
 import { connect } from "/-/client.js";
 import { showStatus } from "../status.js";
 
-const SHELF = [
+const PRODUCTS = [
   { id: "atlas", name: "Atlas of small islands", kind: "book", price: 24 },
   { id: "tea", name: "Tea from the hills", kind: "food", price: 9 },
   { id: "novel", name: "A novel in letters", kind: "book", price: 14 },
   { id: "bread", name: "Rye bread", kind: "food", price: 4 },
 ];
-/** @type {typeof SHELF} */
+/** @type {typeof PRODUCTS} */
 let basket = [];
 /** Withdraws the tool `check_out`. @type {AbortController | undefined} */
-let counter;
+let withdrawal;
 
 const { modelContext } = /** @type {any} */ (document);
 
@@ -26,7 +26,7 @@ modelContext.registerTool({
   inputSchema: { type: "object", properties: { word: { type: "string" } } },
   annotations: { readOnlyHint: true },
   execute: (/** @type {{ word?: string }} */ { word = "" }) => ({
-    products: SHELF.filter(({ name, kind }) => `${name} ${kind}`.toLowerCase().includes(word.toLowerCase())),
+    products: PRODUCTS.filter(({ name, kind }) => `${name} ${kind}`.toLowerCase().includes(word.toLowerCase())),
   }),
 });
 
@@ -35,7 +35,7 @@ modelContext.registerTool({
   description: "Put a product into the basket.",
   inputSchema: { type: "object", properties: { id: { type: "string" } }, required: ["id"] },
   execute(/** @type {{ id: string }} */ { id }) {
-    const product = SHELF.find((one) => one.id === id);
+    const product = PRODUCTS.find((one) => one.id === id);
     if (!product) throw new Error(`The shop has no “${id}”. find_products says what it has.`);
     basket.push(product);
     draw();
@@ -45,8 +45,8 @@ modelContext.registerTool({
 
 /** There is something to pay only while the basket is not empty: a tool may come and go. */
 function offerCheckOut() {
-  if (basket.length && !counter) {
-    counter = new AbortController();
+  if (basket.length && !withdrawal) {
+    withdrawal = new AbortController();
     modelContext.registerTool({
       name: "check_out",
       description: "Buy what is in the basket.",
@@ -58,10 +58,10 @@ function offerCheckOut() {
         draw();
         return `Paid ${paid} €. Thank you.`;
       },
-    }, { signal: counter.signal });
+    }, { signal: withdrawal.signal });
   } else if (!basket.length) {
-    counter?.abort();
-    counter = undefined;
+    withdrawal?.abort();
+    withdrawal = undefined;
   }
 }
 
@@ -69,7 +69,7 @@ const total = () => basket.reduce((sum, { price }) => sum + price, 0);
 
 /**
  * @param {string} id
- * @param {typeof SHELF} products
+ * @param {typeof PRODUCTS} products
  */
 function fill(id, products) {
   document.querySelector(id)?.replaceChildren(...products.map(({ name, price }) => {
@@ -80,7 +80,7 @@ function fill(id, products) {
 }
 
 function draw() {
-  fill("#shelf", SHELF);
+  fill("#shelf", PRODUCTS);
   fill("#basket", basket);
   const sum = /** @type {HTMLElement} */ (document.querySelector("#total"));
   sum.textContent = basket.length ? `${total()} €` : "empty";

@@ -38,7 +38,7 @@ button:disabled { opacity: 0.55; cursor: default; }
 `;
 
 /** A click or a key that was meant for something else, in the moment that the dialog appeared, decides nothing. */
-const SETTLE_MS = 600;
+const ENABLE_DELAY_MS = 600;
 /**
  * @param {string} lasting
  * @returns {[Decision, string, string][]}
@@ -72,23 +72,23 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
   add(root, "h2", title).id = "title";
   const about = add(root, "div");
   about.id = "about";
-  const [asks = "", ...rest] = text;
-  add(about, "p", asks);
-  const shown = add(about, "pre", details);
-  shown.tabIndex = 0;
-  shown.setAttribute("aria-label", "Arguments");
+  const [question = "", ...rest] = text;
+  add(about, "p", question);
+  const argumentsBox = add(about, "pre", details);
+  argumentsBox.tabIndex = 0;
+  argumentsBox.setAttribute("aria-label", "Arguments");
   for (const line of rest) add(about, "p", line);
-  const buttons = choices(lasting).map(([decision, label, look]) => choice(label, look, () => decide(decision)));
+  const buttons = choices(lasting).map(([decision, label, look]) => choiceButton(label, look, () => decide(decision)));
   const row = add(root, "div");
   row.className = "actions";
   row.append(...buttons);
-  const count = setInterval(() => tell(from, others()), 500);
-  tell(from, others());
+  const count = setInterval(() => showOrigin(from, others()), 500);
+  showOrigin(from, others());
 
-  const isSettled = settle(buttons);
+  const isEnabled = enableLater(buttons);
   root.addEventListener("cancel", (event) => {
     event.preventDefault();
-    if (event.isTrusted && isSettled()) decide("refuse");
+    if (event.isTrusted && isEnabled()) decide("refuse");
   });
   // A browser closes a dialog whose cancellation was prevented twice: it stays until it is answered.
   root.addEventListener("close", () => element.isConnected && root.showModal());
@@ -105,22 +105,22 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
  * Buttons work a moment after they are seen; also when the tab is seen only later.
  * @param {HTMLButtonElement[]} buttons
  */
-function settle(buttons) {
-  let isSettled = false;
-  const over = new AbortController();
-  const begin = () => {
-    isSettled = false;
+function enableLater(buttons) {
+  let isEnabled = false;
+  const gone = new AbortController();
+  const restart = () => {
+    isEnabled = false;
     for (const button of buttons) button.disabled = true;
     if (document.hidden) return;
     setTimeout(() => {
-      if (!buttons[0]?.isConnected) return over.abort();
-      isSettled = !document.hidden;
-      for (const button of buttons) button.disabled = !isSettled;
-    }, SETTLE_MS);
+      if (!buttons[0]?.isConnected) return gone.abort();
+      isEnabled = !document.hidden;
+      for (const button of buttons) button.disabled = !isEnabled;
+    }, ENABLE_DELAY_MS);
   };
-  document.addEventListener("visibilitychange", begin, { signal: over.signal });
-  begin();
-  return () => isSettled;
+  document.addEventListener("visibilitychange", restart, { signal: gone.signal });
+  restart();
+  return () => isEnabled;
 }
 
 /**
@@ -128,7 +128,7 @@ function settle(buttons) {
  * @param {string} look
  * @param {() => void} run
  */
-function choice(label, look, run) {
+function choiceButton(label, look, run) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = look;
@@ -142,7 +142,7 @@ function choice(label, look, run) {
  * @param {HTMLElement} place
  * @param {number} others
  */
-function tell(place, others) {
+function showOrigin(place, others) {
   const more = others === 0 ? "" : others === 1 ? " · 1 more waits" : ` · ${others} more wait`;
   const text = `Tabrelay asks on ${location.host || "this page"}${more}`;
   if (place.textContent !== text) place.textContent = text;

@@ -10,7 +10,7 @@
 
 import { showDialog } from "./approval_dialog.js";
 
-/** @typedef {{ message: ApproveMessage, decide: (decision: Decision) => void, over: AbortController }} Question */
+/** @typedef {{ message: ApproveMessage, decide: (decision: Decision) => void, ended: AbortController }} Question */
 
 const DECISIONS = ["once", "session", "refuse"];
 
@@ -29,17 +29,17 @@ export class Approvals {
    * @param {(decision: Decision) => void} answer
    */
   ask(message, offer, answer) {
-    const over = new AbortController();
+    const ended = new AbortController();
     const decide = (/** @type {Decision} */ decision) => {
-      if (over.signal.aborted) return;
+      if (ended.signal.aborted) return;
       if (!DECISIONS.includes(decision)) throw new TypeError(`A decision is one of ${DECISIONS.join(", ")}`);
       this.#close(message.call);
       answer(decision);
     };
-    const question = { message, decide, over };
+    const question = { message, decide, ended };
     this.#open.set(message.call, question);
     const { name, title, arguments: args, more, destructive, caller } = message;
-    const approval = { name, title, arguments: args, isCut: more > 0, destructive, caller, signal: over.signal, decide };
+    const approval = { name, title, arguments: args, isCut: more > 0, destructive, caller, signal: ended.signal, decide };
     if (!offer(approval)) queue(question);
   }
 
@@ -60,16 +60,16 @@ export class Approvals {
   #close(call) {
     const question = this.#open.get(call);
     this.#open.delete(call);
-    question?.over.abort();
+    question?.ended.abort();
   }
 }
 
 /** @param {Question} question */
 function queue(question) {
   waiting.push(question);
-  question.over.signal.addEventListener("abort", () => {
-    const place = waiting.indexOf(question);
-    if (place >= 0) waiting.splice(place, 1);
+  question.ended.signal.addEventListener("abort", () => {
+    const index = waiting.indexOf(question);
+    if (index >= 0) waiting.splice(index, 1);
   });
   showNext();
 }
@@ -78,9 +78,9 @@ function showNext() {
   if (shown) return;
   shown = waiting.shift();
   if (!shown) return;
-  const { message, decide, over } = shown;
+  const { message, decide, ended } = shown;
   const close = showDialog(describe(message), () => waiting.length, decide);
-  over.signal.addEventListener("abort", () => {
+  ended.signal.addEventListener("abort", () => {
     close();
     shown = undefined;
     showNext();
@@ -89,16 +89,16 @@ function showNext() {
 
 /** @param {ApproveMessage} message */
 function describe({ name, title, arguments: args, more, destructive, caller }) {
-  const by = `with the token “${line(caller.principal.replace(/^token:/, ""))}”`;
-  const who = caller.client ? `A client that calls itself “${line(caller.client)}”, ${by},` : `A client ${by}`;
+  const by = `with the token “${oneLine(caller.principal.replace(/^token:/, ""))}”`;
+  const who = caller.client ? `A client that calls itself “${oneLine(caller.client)}”, ${by},` : `A client ${by}`;
   return {
-    title: `Allow “${line(title || name)}”?`,
+    title: `Allow “${oneLine(title || name)}”?`,
     text: [
-      `${who} wants to run the tool “${line(name)}” of this page, with:`,
+      `${who} wants to run the tool “${oneLine(name)}” of this page, with:`,
       ...(destructive ? ["It is marked as destructive: what it does may not be undone."] : []),
     ],
     lasting: caller.session ? "Allow for this session" : "Allow for this token",
-    details: visible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
+    details: escapeInvisible(args) + (more ? `\n… and ${more.toLocaleString()} more characters` : ""),
   };
 }
 
@@ -106,17 +106,17 @@ function describe({ name, title, arguments: args, more, destructive, caller }) {
  * The same on one line, which can't end the quotation that it stands in.
  * @param {string} text
  */
-function line(text) {
-  return visible(text.replaceAll("\n", " ").replace(/[“”„‟]/g, '"'));
+function oneLine(text) {
+  return escapeInvisible(text.replaceAll("\n", " ").replace(/[“”„‟]/g, '"'));
 }
 
 /**
  * Text of others as it is: what would turn it round, or hide, is spelt out.
  * @param {string} text
  */
-function visible(text) {
+function escapeInvisible(text) {
   return text.replace(
     /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\u{e0000}-\u{e007f}]/gu,
-    (letter) => `\\u{${letter.codePointAt(0)?.toString(16)}}`,
+    (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`,
   );
 }

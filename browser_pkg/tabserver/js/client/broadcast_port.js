@@ -8,11 +8,15 @@
 
 /** What `worker.js` takes from a page, and a page from its worker. @typedef {Pick<MessagePort, "postMessage" | "onmessage" | "close">} Port */
 
+// Messages of the lobby channel. Clients of earlier versions send the same ones.
+const PORT_REQUEST = "knock"; // style: ok (wire value)
+const WORKER_READY = "open";
+
 /** One end of such a channel. @implements {Port} */
-export class Pipe {
+export class BroadcastPort {
   #channel;
   /** What came before anybody listened, as a MessagePort keeps it. @type {MessageEvent[]} */
-  #early = [];
+  #undelivered = [];
   /** @type {Port["onmessage"]} */
   #listener = null;
   #isOpen = true;
@@ -21,8 +25,8 @@ export class Pipe {
   constructor(name) {
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = (event) => {
-      if (this.#listener) this.#hear(event);
-      else this.#early.push(event);
+      if (this.#listener) this.#deliver(event);
+      else this.#undelivered.push(event);
     };
   }
 
@@ -32,7 +36,7 @@ export class Pipe {
 
   set onmessage(listener) {
     this.#listener = listener;
-    for (const event of listener ? this.#early.splice(0) : []) this.#hear(event);
+    for (const event of listener ? this.#undelivered.splice(0) : []) this.#deliver(event);
   }
 
   /** @param {any} message */
@@ -46,7 +50,7 @@ export class Pipe {
   }
 
   /** @param {MessageEvent} event */
-  #hear(event) {
+  #deliver(event) {
     this.#listener?.call(/** @type {any} */ (this), event);
   }
 }
@@ -54,39 +58,39 @@ export class Pipe {
 /**
  * The worker's side: open a pipe for everybody who knocks.
  * @param {string} key
- * @param {(pipe: Pipe) => void} accept
+ * @param {(port: BroadcastPort) => void} accept
  */
-export function answerKnocks(key, accept) {
-  const hall = new BroadcastChannel(hallOf(key));
+export function acceptPorts(key, accept) {
+  const lobby = new BroadcastChannel(lobbyName(key));
   /** @type {Set<string>} */
-  const known = new Set();
-  hall.onmessage = ({ data }) => {
-    if (data.t !== "knock" || known.has(data.name)) return;
-    known.add(data.name);
-    accept(new Pipe(data.name));
+  const seen = new Set();
+  lobby.onmessage = ({ data }) => {
+    if (data.t !== PORT_REQUEST || seen.has(data.name)) return;
+    seen.add(data.name);
+    accept(new BroadcastPort(data.name));
   };
   // Whoever knocked before was not heard.
-  hall.postMessage({ t: "open" });
+  lobby.postMessage({ t: WORKER_READY });
 }
 
 /**
  * A page's side: a pipe to the worker that is there, or to the next one that comes. `stop` knocking when the worker has
  * spoken: the pipe is that worker's own.
  * @param {string} key
- * @returns {{ pipe: Pipe, stop: () => void }}
+ * @returns {{ port: BroadcastPort, stop: () => void }}
  */
-export function knock(key) {
+export function openPort(key) {
   const name = `tabrelay-pipe:${crypto.randomUUID()}`;
-  const pipe = new Pipe(name);
-  const hall = new BroadcastChannel(hallOf(key));
-  hall.onmessage = ({ data }) => {
-    if (data.t === "open") hall.postMessage({ t: "knock", name });
+  const port = new BroadcastPort(name);
+  const lobby = new BroadcastChannel(lobbyName(key));
+  lobby.onmessage = ({ data }) => {
+    if (data.t === WORKER_READY) lobby.postMessage({ t: PORT_REQUEST, name });
   };
-  hall.postMessage({ t: "knock", name });
-  return { pipe, stop: () => hall.close() };
+  lobby.postMessage({ t: PORT_REQUEST, name });
+  return { port, stop: () => lobby.close() };
 }
 
 /** @param {string} key */
-function hallOf(key) {
+function lobbyName(key) {
   return `tabrelay-hall:${key}`;
 }

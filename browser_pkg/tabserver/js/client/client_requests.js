@@ -5,7 +5,7 @@
  * @import { AskOptions, CallContext, Elicited, Message, Root, Sampled, SampleOptions } from "../client.js"
  */
 
-import { plain, toMessage } from "./results.js";
+import { jsonCopy, toMessage } from "./results.js";
 import { check } from "../schema/validate.js";
 
 const MAX_TOKENS = 1024;
@@ -37,18 +37,18 @@ export function isInputRequired(value) {
 }
 
 /** @param {any} value */
-export function toRequired(value) {
+export function toInputRequired(value) {
   const { requests, state } = value instanceof InputRequired
     ? value
     : { requests: value.inputRequests ?? {}, state: value.requestState };
-  return plain({ requests, state: state ?? null });
+  return jsonCopy({ requests, state: state ?? null });
 }
 
 /**
  * @param {Ask} ask
  * @returns {Pick<CallContext, "elicit" | "elicitUrl" | "sample" | "roots">}
  */
-export function questions(ask) {
+export function clientRequests(ask) {
   return {
     /**
      * @param {string} message
@@ -59,7 +59,7 @@ export function questions(ask) {
       const answer = readAction(await ask("elicitation/create", { message, requestedSchema: schema }, key));
       if (answer.action !== "accept") return /** @type {any} */ (answer);
       const faults = check(schema, answer.content, "content", "property");
-      if (faults.length) throw invalid(faults.join("\n"));
+      if (faults.length) throw invalidAnswer(faults.join("\n"));
       return /** @type {any} */ (answer);
     },
 
@@ -72,13 +72,13 @@ export function questions(ask) {
      * @param {SampleOptions} [options]
      */
     async sample(messages, { key, maxTokens = MAX_TOKENS, ...options } = {}) {
-      const said = (typeof messages === "string" ? [messages] : messages).map(toMessage);
-      return readSampled(await ask("sampling/createMessage", { messages: said, maxTokens, ...options }, key));
+      const converted = (typeof messages === "string" ? [messages] : messages).map(toMessage);
+      return readSampled(await ask("sampling/createMessage", { messages: converted, maxTokens, ...options }, key));
     },
 
     async roots({ key } = {}) {
       const { roots } = await ask("roots/list", {}, key);
-      if (!Array.isArray(roots)) throw invalid("roots: expected an array");
+      if (!Array.isArray(roots)) throw invalidAnswer("roots: expected an array");
       return /** @type {Root[]} */ (roots);
     },
   };
@@ -90,10 +90,10 @@ export function questions(ask) {
  */
 function readAction({ action, content }) {
   if (typeof action !== "string" || !ACTIONS.includes(action)) {
-    throw invalid(`action: expected one of ${ACTIONS.join(", ")}, got ${JSON.stringify(action)}`);
+    throw invalidAnswer(`action: expected one of ${ACTIONS.join(", ")}, got ${JSON.stringify(action)}`);
   }
-  const taken = /** @type {Elicited["action"]} */ (action);
-  return taken === "accept" ? { action: taken, content: /** @type {Answer} */ (content ?? {}) } : { action: taken };
+  const known = /** @type {Elicited["action"]} */ (action);
+  return known === "accept" ? { action: known, content: /** @type {Answer} */ (content ?? {}) } : { action: known };
 }
 
 /**
@@ -103,14 +103,14 @@ function readAction({ action, content }) {
 function readSampled(answer) {
   const blocks = /** @type {any[]} */ ([answer.content].flat());
   if (!["user", "assistant"].includes(String(answer.role)) || !blocks.every((block) => typeof block === "object" && block)) {
-    throw invalid("the client's model gave no message: role and content expected");
+    throw invalidAnswer("the client's model gave no message: role and content expected");
   }
   const text = blocks.map((block) => (block.type === "text" ? block.text : "")).join("");
   return /** @type {Sampled} */ ({ ...answer, text });
 }
 
 /** @param {string} faults */
-function invalid(faults) {
+function invalidAnswer(faults) {
   const error = new Error(`The client's answer is not what was asked for: ${faults}`);
   error.name = "InvalidAnswer";
   return error;

@@ -8,19 +8,19 @@
  *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
  * } from "../client.js"
  * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
- * @import { Life } from "./tab_identity.js"
+ * @import { PageLock } from "./tab_identity.js"
  */
 
 import { Approvals } from "./approvals.js";
 import { BUILD } from "../build.js";
-import { Calls } from "./running_calls.js";
+import { RunningCalls } from "./running_calls.js";
 import { Credential } from "./token.js";
 import { describe } from "./errors.js";
-import { Host } from "./worker_host.js";
+import { WorkerHost } from "./worker_host.js";
 import { Offers } from "./offers.js";
 import { askHealth, whyUnreachable } from "./relay_health.js";
 import { workerAddress } from "./shared_worker.js";
-import { beginLife, browserId, claimTab, tabInfo, watchTab } from "./tab_identity.js";
+import { holdPageLock, browserId, claimTab, tabInfo, watchTab } from "./tab_identity.js";
 import { pause } from "./locks.js";
 
 const RETRY_MS = [1_000, 2_000, 3_000];
@@ -43,10 +43,10 @@ export function connect(options) {
   if (!options?.server) throw new TypeError('connect() needs the name of a server: connect({ server: "notes" })');
   const relay = new URL(options.relay ?? ownRelay(), document.baseURI).origin;
   const key = `${relay}/${options.server}`;
-  const known = connections.get(key);
-  if (known && !known.isClosed) {
-    known.extend(options);
-    return known;
+  const existing = connections.get(key);
+  if (existing && !existing.isClosed) {
+    existing.extend(options);
+    return existing;
   }
   const connection = new Connection(relay, options);
   connections.set(key, connection);
@@ -90,29 +90,29 @@ export class Connection extends EventTarget {
   /** @type {Timing | undefined} */
   #timing;
   #offers = new Offers();
-  #calls = new Calls((message, context) => this.#offers.run(message, context));
+  #calls = new RunningCalls((message, context) => this.#offers.run(message, context));
   #approvals = new Approvals();
   /** @type {ConnectOptions["approve"]} */
   #approve;
   /** Does anybody listen for "activity"? */
-  #watches = false;
+  #wantsActivity = false;
   #host;
   /** Why the page left the worker, to come back later. @type {"" | "left" | "frozen"} */
-  #away = "";
-  /** @type {Life | undefined} */
-  #life;
+  #suspendedBy = "";
+  /** @type {PageLock | undefined} */
+  #pageLock;
   #closing = new AbortController();
   /** Cuts a pause short. @type {AbortController} */
-  #hurry = new AbortController();
+  #wake = new AbortController();
   #restarts = 0;
   /** How often the worker failed to start since the last connection. */
   #bootFailures = 0;
   /** Is this copy of the client of another build than the relay? */
   #isOutdated = false;
   /** Does this page look for a token right now? */
-  #asks = false;
+  #isPairing = false;
   /** Is it out, and will it ask for a token once somebody wants it to? */
-  #pairsAgain = false;
+  #isPairingAgain = false;
 
   /**
    * @param {string} relay
@@ -127,8 +127,8 @@ export class Connection extends EventTarget {
     this.instance = options.instance ?? browserId();
     this.#host = this.#makeHost(options.mode);
     this.state = this.#makeState("connecting", null, "Starting");
-    this.#note(options);
-    this.#listen();
+    this.#merge(options);
+    this.#watchPage();
     void this.#start();
   }
 
@@ -189,14 +189,14 @@ export class Connection extends EventTarget {
    */
   addEventListener(type, listener, options) {
     super.addEventListener(type, listener, options);
-    if (type !== "activity" || this.#watches) return;
-    this.#watches = true;
+    if (type !== "activity" || this.#wantsActivity) return;
+    this.#wantsActivity = true;
     this.#post({ t: "watch" });
   }
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
   retry() {
-    this.#hurry.abort();
+    this.#wake.abort();
     this.#post({ t: "retry" });
   }
 
@@ -211,9 +211,9 @@ export class Connection extends EventTarget {
     this.isClosed = true;
     this.#post({ t: "detach" });
     this.#closing.abort();
-    this.#hurry.abort();
+    this.#wake.abort();
     this.#host.end("The tab closed its connection");
-    this.#life?.release();
+    this.#pageLock?.release();
     this.#setState("stopped", "closed", "This tab closed its connection.");
   }
 
@@ -223,16 +223,16 @@ export class Connection extends EventTarget {
    */
   extend(options) {
     const before = this.#modules.size;
-    this.#note(options);
+    this.#merge(options);
     if (options.token) {
-      this.#hurry.abort();
-      void this.#credential.obtain(this.#closing.signal, () => false).then(() => this.#postKey());
+      this.#wake.abort();
+      void this.#credential.obtain(this.#closing.signal, () => false).then(() => this.#postToken());
     }
     if (this.#modules.size > before || options.runPython || options.approve) this.#attach();
   }
 
   /** @param {ConnectOptions} options */
-  #note(options) {
+  #merge(options) {
     this.#credential.given = options.token ?? this.#credential.given;
     this.#workerFile ??= options.worker;
     if (options.runPython) this.#runPython ??= { ...RUN_PYTHON, ...(options.runPython === true ? {} : options.runPython) };
@@ -240,52 +240,52 @@ export class Connection extends EventTarget {
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
   }
 
-  #listen() {
+  #watchPage() {
     const { signal } = this.#closing;
     watchTab(signal, {
       changed: (info) => {
         this.#post({ t: "tab", ...info });
         // The worker would be frozen with the tab that it runs in.
-        if (info.frozen && this.#host.isHere) this.#goAway("frozen");
-        else if (!info.frozen && this.#away === "frozen") this.#comeBack();
+        if (info.frozen && this.#host.isHere) this.#suspend("frozen");
+        else if (!info.frozen && this.#suspendedBy === "frozen") this.#resume();
       },
-      left: (whither) => {
+      left: (next) => {
         // Closed or reloaded, a browser does not always tell: the worker waits a moment for the tab's next page.
-        this.#post({ t: "detach", returns: whither !== "elsewhere", expected: whither === "here" });
+        this.#post({ t: "detach", returns: next !== "other_origin", expected: next === "same_origin" });
         this.#calls.cancelAll("The tab was left");
         // In the back/forward cache a page keeps its locks, and would go on to lead.
-        if (this.#host.mode === "elected") this.#goAway("left");
+        if (this.#host.mode === "elected") this.#suspend("left");
       },
-      returned: () => void this.#identify().then(() => this.#comeBack() || this.#attach()),
+      returned: () => void this.#identify().then(() => this.#resume() || this.#attach()),
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
       if (event.key !== this.#credential.name || !event.newValue) return;
-      void this.#credential.reload().then((isNew) => {
-        if (!isNew) return;
-        this.#hurry.abort();
-        this.#postKey();
+      void this.#credential.reload().then((hasNewKey) => {
+        if (!hasNewKey) return;
+        this.#wake.abort();
+        this.#postToken();
       });
     }, { signal });
   }
 
   /** @param {"left" | "frozen"} why */
-  #goAway(why) {
-    this.#away = why;
+  #suspend(why) {
+    this.#suspendedBy = why;
     this.#host.end(`The tab was ${why}`);
   }
 
-  #comeBack() {
-    const wasAway = this.#away !== "";
-    this.#away = "";
-    if (wasAway) void this.#start();
-    return wasAway;
+  #resume() {
+    const wasSuspended = this.#suspendedBy !== "";
+    this.#suspendedBy = "";
+    if (wasSuspended) void this.#start();
+    return wasSuspended;
   }
 
   // -- the way up: token, relay, lock, worker -----------------------------------------------------------------------
 
   async #start() {
-    if (Host.problem) return this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${Host.problem}`);
+    if (WorkerHost.problem) return this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${WorkerHost.problem}`);
     try {
       // A page of the relay first takes the code out of its address; any other needs a relay to ask.
       if (this.#credential.isOwn) await this.#findToken();
@@ -295,7 +295,7 @@ export class Connection extends EventTarget {
       // defence: another program on the port: a page loads no code from it
       await this.#checkRelay();
       await this.#identify();
-      if (this.isClosed || this.#away) return;
+      if (this.isClosed || this.#suspendedBy) return;
       this.#setState("connecting", null, "Starting the worker");
       this.#host.start(workerAddress(this.#relay, this.#workerFile, build));
     } catch (error) {
@@ -305,7 +305,7 @@ export class Connection extends EventTarget {
 
   /** @param {string} [refused] the id of a key that the relay does not know */
   async #findToken(refused) {
-    this.#asks = true;
+    this.#isPairing = true;
     try {
       while (!this.isClosed) {
         const problem = await this.#credential.obtain(
@@ -313,13 +313,13 @@ export class Connection extends EventTarget {
           (pairing) => this.#showCode(pairing),
           refused,
         );
-        if (this.state.why === "pairing") this.#tell("pairing", null);
+        if (this.state.why === "pairing") this.#dispatch("pairing", null);
         if (!problem || this.isClosed) return;
         this.#setState("stopped", "not_paired", problem);
         await this.#pause();
       }
     } finally {
-      this.#asks = false;
+      this.#isPairing = false;
     }
   }
 
@@ -337,33 +337,33 @@ export class Connection extends EventTarget {
   /** The relay takes this page no longer. It asks again when somebody wants it to, or when the page is loaded anew. */
   /** @param {boolean} isCertain the relay had proved itself. Another program could say the same, and the key stays. */
   async #pairAgain(isCertain) {
-    if (this.#pairsAgain || !this.#credential.canAsk) return;
-    this.#pairsAgain = true;
-    const { token: refused } = this.#credential.show();
+    if (this.#isPairingAgain || !this.#credential.canAsk) return;
+    this.#isPairingAgain = true;
+    const { token: refused } = this.#credential.forWorker();
     if (isCertain) await this.#credential.forget();
     await this.#pause();
     if (this.state.state !== "connected") {
       await this.#findToken(refused);
-      this.#postKey();
+      this.#postToken();
     }
-    this.#pairsAgain = false;
+    this.#isPairingAgain = false;
   }
 
-  #postKey() {
-    this.#post({ t: "token", ...this.#credential.show() });
+  #postToken() {
+    this.#post({ t: "token", ...this.#credential.forWorker() });
   }
 
   /** The worker's code comes from the relay: load none from a program that has not proved to be the relay. */
   async #checkRelay() {
     for (let attempt = 1; !this.isClosed; attempt++) {
-      const problem = await this.#credential.check(this.#closing.signal);
+      const problem = await this.#credential.checkRelay(this.#closing.signal);
       if (!problem || this.isClosed) return;
-      const { token: refused } = this.#credential.show();
+      const { token: refused } = this.#credential.forWorker();
       const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
       this.#setState("waiting", problem.why, problem.message, { retry_in_ms: wait_ms, attempts: attempt });
       await this.#pause(wait_ms);
       // Asked to retry, a page that the relay does not know asks to be paired anew.
-      const isAsked = this.#hurry.signal.aborted && problem.why === "unauthorized" && this.#credential.canAsk;
+      const isAsked = this.#wake.signal.aborted && problem.why === "unauthorized" && this.#credential.canAsk;
       if (isAsked) await this.#findToken(refused);
     }
   }
@@ -382,17 +382,17 @@ export class Connection extends EventTarget {
   }
 
   async #identify() {
-    this.#life ??= await beginLife(this.#server);
-    if (this.isClosed) this.#life.release();
+    this.#pageLock ??= await holdPageLock(this.#server);
+    if (this.isClosed) this.#pageLock.release();
     this.tab = { id: await claimTab() };
   }
 
   /** @param {"shared" | "elected" | undefined} mode */
   #makeHost(mode) {
-    return new Host(this.#server, mode, {
-      greeted: () => this.#attach(),
+    return new WorkerHost(this.#server, mode, {
+      opened: () => this.#attach(),
       message: (message) => this.#receive(message),
-      left: (reason) => {
+      disconnected: (reason) => {
         this.#calls.cancelAll(reason);
         this.#approvals.endAll();
       },
@@ -401,18 +401,18 @@ export class Connection extends EventTarget {
         this.#setState("stopped", "boot_failed", problem);
         void this.#afterFailure().then(() => this.#start());
       },
-      silent: (problem) => this.#setState("stopped", "boot_failed", problem),
-      reaches: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
+      unresponsive: (problem) => this.#setState("stopped", "boot_failed", problem),
+      canReachRelay: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
     });
   }
 
   #attach() {
     this.#post({
       t: "attach",
-      tab: { id: this.tab.id, ...tabInfo(), watches: this.#watches, ...(this.#approve ? { approve: this.#approve } : {}) },
-      lock: this.#life?.lock ?? "",
+      tab: { id: this.tab.id, ...tabInfo(), watches: this.#wantsActivity, ...(this.#approve ? { approve: this.#approve } : {}) },
+      lock: this.#pageLock?.lock ?? "",
       server: this.#server,
-      ...this.#credential.show(),
+      ...this.#credential.forWorker(),
       modules: [...this.#modules],
       instance: this.instance,
       readsText: true,
@@ -450,7 +450,7 @@ export class Connection extends EventTarget {
         return this.#calls.run(message, this.#host.reply);
       case "boot":
         this.boot = message;
-        this.#tell("boot", message);
+        this.#dispatch("boot", message);
         if (message.stage !== "failed") return;
         this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
         // The worker ends when it is asked to try again, and the page starts another one.
@@ -458,20 +458,20 @@ export class Connection extends EventTarget {
         return void this.#afterFailure().then(() => this.#post({ t: "retry" }));
       case "state":
         // That the worker has no good token is what this page is asking for one about: its own words say more.
-        if (this.#asks && message.state !== "connected") return;
+        if (this.#isPairing && message.state !== "connected") return;
         if (message.state === "connected") this.#restarts = this.#bootFailures = 0;
         this.state = this.#withVersion(message);
         if (message.state !== "connected" && (message.why === "unauthorized" || message.why === "forbidden")) {
           void this.#pairAgain(message.state === "stopped");
         }
-        return this.#tell("state", this.state);
+        return this.#dispatch("state", this.state);
       case "catalogue":
         this.catalogue = message;
-        return this.#tell("catalogue", message);
+        return this.#dispatch("catalogue", message);
       case "activity":
-        return this.#tell("activity", message);
+        return this.#dispatch("activity", message);
       case "approve":
-        return this.#askUser(message);
+        return this.#requestApproval(message);
       case "approve_over":
         return this.#approvals.end(message.call);
       case "cancel":
@@ -482,15 +482,15 @@ export class Connection extends EventTarget {
         return this.#post({ t: "pong" });
       case "refused":
         console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message}`);
-        return this.#tell("refused", message);
+        return this.#dispatch("refused", message);
       case "module_failed":
         console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
-        return this.#tell("module_failed", message);
+        return this.#dispatch("module_failed", message);
     }
   }
 
   /** @param {ApproveMessage} message */
-  #askUser(message) {
+  #requestApproval(message) {
     const post = this.#host.reply;
     this.#approvals.ask(
       message,
@@ -526,7 +526,7 @@ export class Connection extends EventTarget {
    */
   #setState(state, why, message, more) {
     this.state = this.#makeState(state, why, message, more);
-    this.#tell("state", this.state);
+    this.#dispatch("state", this.state);
   }
 
   /**
@@ -545,13 +545,13 @@ export class Connection extends EventTarget {
    * @param {string} type
    * @param {object | null} detail
    */
-  #tell(type, detail) {
+  #dispatch(type, detail) {
     this.dispatchEvent(new CustomEvent(type, { detail }));
   }
 
   /** @param {number} [ms] */
   async #pause(ms) {
-    this.#hurry = new AbortController();
-    await pause(ms, AbortSignal.any([this.#hurry.signal, this.#closing.signal]));
+    this.#wake = new AbortController();
+    await pause(ms, AbortSignal.any([this.#wake.signal, this.#closing.signal]));
   }
 }

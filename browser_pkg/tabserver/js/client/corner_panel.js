@@ -58,7 +58,7 @@ a { color: inherit; }
 `;
 
 /** A click that was meant for something else, in the moment that the panel appeared, decides nothing. */
-const SETTLE_MS = 600;
+const ENABLE_DELAY_MS = 600;
 
 /** @type {HTMLElement | undefined} */
 let stack;
@@ -103,7 +103,7 @@ function buttons(actions) {
     button.className = kind;
     button.setAttribute("part", `button ${kind}`);
     button.disabled = true;
-    setTimeout(() => (button.disabled = false), SETTLE_MS);
+    setTimeout(() => (button.disabled = false), ENABLE_DELAY_MS);
     // Only a person decides: a script of the page could click, too.
     button.addEventListener("click", (event) => event.isTrusted && run());
   }
@@ -116,10 +116,10 @@ function buttons(actions) {
  * @param {string} [text]
  */
 function add(parent, tag, text) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
+  const element = document.createElement(tag);
+  if (text !== undefined) element.textContent = text;
+  parent.append(element);
+  return element;
 }
 
 /** One place for all panels of the page. */

@@ -6,14 +6,14 @@
  * anew: this file only sees to it that at most one of them leads. It knows nothing of what is said.
  */
 
-import { knock } from "./broadcast_port.js";
+import { openPort } from "./broadcast_port.js";
 
 /** @implements {Pick<MessagePort, "postMessage" | "onmessage" | "close">} */
 export class Candidate {
-  #pipe;
-  #stopKnocking;
-  #isGreeted = false;
-  #ending = new AbortController();
+  #port;
+  #stopRequests;
+  #isOpen = false;
+  #closing = new AbortController();
   /** @type {Worker | undefined} */
   #worker;
 
@@ -25,13 +25,13 @@ export class Candidate {
   constructor(url, name, failed) {
     // What distinguishes shared workers: the script with its build, and the name.
     const key = `${name} ${url.href}`;
-    const { pipe, stop } = knock(key);
-    this.#pipe = pipe;
-    this.#stopKnocking = stop;
+    const { port, stop } = openPort(key);
+    this.#port = port;
+    this.#stopRequests = stop;
     navigator.locks
-      .request(`tabrelay-lead:${key}`, { signal: this.#ending.signal }, () => this.#lead(url, name, failed))
+      .request(`tabrelay-lead:${key}`, { signal: this.#closing.signal }, () => this.#lead(url, name, failed))
       .catch((error) => {
-        if (!this.#ending.signal.aborted) failed(`The browser does not give out its locks: ${error}`);
+        if (!this.#closing.signal.aborted) failed(`The browser does not give out its locks: ${error}`);
       });
   }
 
@@ -41,29 +41,29 @@ export class Candidate {
   }
 
   get onmessage() {
-    return this.#pipe.onmessage;
+    return this.#port.onmessage;
   }
 
   set onmessage(listener) {
-    this.#pipe.onmessage = listener && ((event) => {
-      this.#isGreeted = true;
-      this.#stopKnocking();
+    this.#port.onmessage = listener && ((event) => {
+      this.#isOpen = true;
+      this.#stopRequests();
       listener.call(/** @type {any} */ (this), event);
     });
   }
 
   /** @param {any} message */
   postMessage(message) {
-    this.#pipe.postMessage(message);
+    this.#port.postMessage(message);
   }
 
   /** Stand no longer. The worker that this tab runs ends, and another tab leads. */
   close() {
     this.#worker?.terminate();
     this.#worker = undefined;
-    this.#stopKnocking();
-    this.#pipe.close();
-    this.#ending.abort();
+    this.#stopRequests();
+    this.#port.close();
+    this.#closing.abort();
   }
 
   /**
@@ -73,13 +73,13 @@ export class Candidate {
    * @param {(problem: string) => void} failed
    */
   #lead(url, name, failed) {
-    const { signal } = this.#ending;
+    const { signal } = this.#closing;
     // With a worker of its own already, this tab saw its leader go: it starts anew, and stands again then.
-    if (this.#isGreeted || signal.aborted) return undefined;
+    if (this.#isOpen || signal.aborted) return undefined;
     this.#worker = new Worker(url, { type: "module", name });
     // Errors of its later life are the worker's own business.
     this.#worker.onerror = () => {
-      if (!this.#isGreeted) failed(`The worker could not start. Does ${url.href} load?`);
+      if (!this.#isOpen) failed(`The worker could not start. Does ${url.href} load?`);
     };
     return new Promise((resolve) => signal.addEventListener("abort", resolve));
   }

@@ -21,16 +21,16 @@ const STORE = "keys";
 export async function keepKeys(name, token) {
   const raw = await keyOf(token);
   const keys = await keysFrom(raw);
-  let mark = `raw ${encode(raw)}`;
+  let entry = `raw ${encode(raw)}`;
   if (typeof keys.page.key !== "string") {
     try {
-      await inStore("readwrite", (store) => store.put(keys, name));
-      mark = `key ${keys.worker.id}`;
+      await withStore("readwrite", (store) => store.put(keys, name));
+      entry = `key ${keys.worker.id}`;
     } catch (error) {
       console.warn("tabrelay: this browser can't keep a key that can't be exported", error);
     }
   }
-  localStorage.setItem(name, mark);
+  localStorage.setItem(name, entry);
   return keys;
 }
 
@@ -40,13 +40,13 @@ export async function keepKeys(name, token) {
  * @returns {Promise<Keys | undefined>}
  */
 export async function findKeys(name) {
-  const mark = localStorage.getItem(name);
-  if (!mark) return undefined;
-  if (mark.startsWith("raw ")) return keysFrom(decode(mark.slice(4)));
-  if (!mark.startsWith("key ")) return keepKeys(name, mark);
+  const entry = localStorage.getItem(name);
+  if (!entry) return undefined;
+  if (entry.startsWith("raw ")) return keysFrom(decode(entry.slice(4)));
+  if (!entry.startsWith("key ")) return keepKeys(name, entry);
   try {
-    const found = /** @type {Keys | undefined} */ (await inStore("readonly", (store) => store.get(name)));
-    return found && mark === `key ${found.worker.id}` ? found : undefined;
+    const found = /** @type {Keys | undefined} */ (await withStore("readonly", (store) => store.get(name)));
+    return found && entry === `key ${found.worker.id}` ? found : undefined;
   } catch (error) {
     console.warn("tabrelay: the keys of this origin can't be read", error);
     return undefined;
@@ -56,21 +56,21 @@ export async function findKeys(name) {
 /** @param {string} name */
 export async function dropKeys(name) {
   localStorage.removeItem(name);
-  await inStore("readwrite", (store) => store.delete(name)).catch(() => undefined);
+  await withStore("readwrite", (store) => store.delete(name)).catch(() => undefined);
 }
 
 /**
  * @template Result
  * @param {IDBTransactionMode} mode
- * @param {(store: IDBObjectStore) => IDBRequest<Result>} act
+ * @param {(store: IDBObjectStore) => IDBRequest<Result>} operation
  * @returns {Promise<Result>}
  */
-async function inStore(mode, act) {
+async function withStore(mode, operation) {
   const opening = indexedDB.open(DATABASE, 1);
   opening.onupgradeneeded = () => opening.result.createObjectStore(STORE);
-  const database = await settled(opening);
+  const database = await resultOf(opening);
   try {
-    return await settled(act(database.transaction(STORE, mode).objectStore(STORE)));
+    return await resultOf(operation(database.transaction(STORE, mode).objectStore(STORE)));
   } finally {
     database.close();
   }
@@ -81,7 +81,7 @@ async function inStore(mode, act) {
  * @param {IDBRequest<Result>} request
  * @returns {Promise<Result>}
  */
-function settled(request) {
+function resultOf(request) {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);

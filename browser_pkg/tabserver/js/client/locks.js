@@ -24,11 +24,11 @@ export function pause(ms, signal) {
  * @param {number} [wait_ms]
  * @returns {Promise<(() => void) | undefined>}
  */
-export function hold(name, wait_ms = 0) {
-  const patience = wait_ms ? { signal: AbortSignal.timeout(wait_ms) } : { ifAvailable: true };
+export function holdLock(name, wait_ms = 0) {
+  const options = wait_ms ? { signal: AbortSignal.timeout(wait_ms) } : { ifAvailable: true };
   return new Promise((resolve, reject) => {
     navigator.locks
-      .request(name, patience, (lock) => {
+      .request(name, options, (lock) => {
         if (!lock) return resolve(undefined);
         return new Promise((release) => resolve(() => release(undefined)));
       })

@@ -9,7 +9,7 @@
 
 import { invalidParams, ResourceNotFound } from "./errors.js";
 import { isInputRequired } from "./client_requests.js";
-import { isPending, plain, resultOf, toCompletion, toContents, toMessages } from "./results.js";
+import { isPending, jsonCopy, resultOf, toCompletion, toContents, toMessages } from "./results.js";
 import { check } from "../schema/validate.js";
 
 const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
@@ -17,7 +17,7 @@ const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
 const MAX_TITLE = 256;
 const MAX_DESCRIPTION = 8192;
 const MAX_DEPTH = 32;
-const UNSEEN =
+const CONTROL_CHARACTERS =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\u{e0000}-\u{e007f}]/u;
 const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 
@@ -25,7 +25,7 @@ const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 
 export class Offers {
   /** @type {Record<OfferKind, Map<string, any>>} */
-  #held = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
+  #items = { tools: new Map(), resources: new Map(), templates: new Map(), prompts: new Map() };
   /** When each was first offered, by kind and key. @type {Map<string, number>} */
   #since = new Map();
 
@@ -35,7 +35,7 @@ export class Offers {
       const name = JSON.stringify(tool?.name);
       throw new TypeError(`A tool needs a name of letters, digits, "_", "." and "-", not ${name}`);
     }
-    needsFunction(tool, "execute", `Tool "${tool.name}"`);
+    requireFunction(tool, "execute", `Tool "${tool.name}"`);
     checkCaps(tool, `Tool "${tool.name}"`);
     return this.#add("tools", tool.name, tool);
   }
@@ -46,7 +46,7 @@ export class Offers {
     if (!SCHEME.test(uri ?? "")) {
       throw new TypeError(`A resource needs a URI with a scheme, such as notes://today, not ${JSON.stringify(uri)}`);
     }
-    needsFunction(resource, "read", `Resource ${uri}`);
+    requireFunction(resource, "read", `Resource ${uri}`);
     checkCaps(resource, `Resource ${uri}`);
     return this.#add(/[{}]/.test(uri) ? "templates" : "resources", uri, resource);
   }
@@ -55,7 +55,7 @@ export class Offers {
   addPrompt(prompt) {
     if (typeof prompt?.name !== "string" || !prompt.name) throw new TypeError("A prompt needs a name");
     if (prompt.name.length > 128) throw new TypeError("A prompt's name has at most 128 characters");
-    needsFunction(prompt, "get", `Prompt "${prompt.name}"`);
+    requireFunction(prompt, "get", `Prompt "${prompt.name}"`);
     checkCaps(prompt, `Prompt "${prompt.name}"`);
     return this.#add("prompts", prompt.name, prompt);
   }
@@ -67,17 +67,17 @@ export class Offers {
    * @param {Item} item
    */
   remove(kind, key, item) {
-    if (this.#held[kind].get(key) !== item) return false;
+    if (this.#items[kind].get(key) !== item) return false;
     this.#since.delete(`${kind} ${key}`);
-    return this.#held[kind].delete(key);
+    return this.#items[kind].delete(key);
   }
 
   /** Everything, as the worker gets to know it. @returns {Offered} */
   definitions() {
-    const kinds = /** @type {OfferKind[]} */ (Object.keys(this.#held));
-    const filled = kinds.filter((kind) => this.#held[kind].size);
+    const kinds = /** @type {OfferKind[]} */ (Object.keys(this.#items));
+    const filled = kinds.filter((kind) => this.#items[kind].size);
     const all = (/** @type {OfferKind} */ kind) =>
-      [...this.#held[kind]].map(([key, item]) => this.#define(kind, key, item));
+      [...this.#items[kind]].map(([key, item]) => this.#define(kind, key, item));
     return Object.fromEntries(filled.map((kind) => [kind, all(kind)]));
   }
 
@@ -133,7 +133,7 @@ export class Offers {
     const faults = check(tool.inputSchema ?? {}, args);
     if (faults.length) throw new TypeError(`Invalid arguments for tool "${name}":\n${faults.join("\n")}`);
     const value = tool.execute(args, context);
-    return isPending(value) ? concludeLater(tool, value) : conclude(tool, value);
+    return isPending(value) ? awaitToolResult(tool, value) : toToolResult(tool, value);
   }
 
   /**
@@ -145,7 +145,7 @@ export class Offers {
   #add(kind, key, item) {
     // Made before it is kept: an item that has no definition must not stay.
     const definition = this.#define(kind, key, item);
-    this.#held[kind].set(key, item);
+    this.#items[kind].set(key, item);
     return { kind, key, offer: /** @type {Offered} */ ({ [kind]: [definition] }) };
   }
 
@@ -167,7 +167,7 @@ export class Offers {
    * @param {() => Error} problem
    */
   #get(kind, key, problem) {
-    const found = this.#held[kind].get(key);
+    const found = this.#items[kind].get(key);
     if (!found) throw problem();
     return found;
   }
@@ -176,11 +176,11 @@ export class Offers {
 /** What the worker gets to know of each kind. @type {Record<OfferKind, (item: any) => any>} */
 const DEFINE = {
   tools: (/** @type {ToolDefinition} */ { name, title, description, inputSchema, outputSchema, annotations, icons, _meta }) =>
-    plain({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, icons, _meta }),
-  resources: ({ uri, ...rest }) => plain({ uri, ...defineResource(uri, rest) }),
-  templates: ({ uri, ...rest }) => plain({ uriTemplate: uri, ...defineResource(uri, rest) }),
+    jsonCopy({ name, title, description: description ?? "", inputSchema, outputSchema, annotations, icons, _meta }),
+  resources: ({ uri, ...rest }) => jsonCopy({ uri, ...defineResource(uri, rest) }),
+  templates: ({ uri, ...rest }) => jsonCopy({ uriTemplate: uri, ...defineResource(uri, rest) }),
   prompts: (/** @type {PromptDefinition} */ { name, title, description, arguments: args, icons, _meta }) =>
-    plain({ name, title, description, arguments: args, icons, _meta }),
+    jsonCopy({ name, title, description, arguments: args, icons, _meta }),
 };
 
 /**
@@ -197,30 +197,30 @@ function defineResource(uri, { name, title, description, mimeType, size, annotat
  * @param {unknown} value
  * @returns {object | Promise<object>}
  */
-function conclude(tool, value) {
+function toToolResult(tool, value) {
   if (isInputRequired(value)) return /** @type {object} */ (value);
   if (tool.outputSchema === undefined) return resultOf(value);
   const result = resultOf(value, true);
-  return isPending(result) ? result.then((later) => keepPromise(tool, later)) : keepPromise(tool, result);
+  return isPending(result) ? result.then((later) => checkOutput(tool, later)) : checkOutput(tool, result);
 }
 
 /**
  * @param {Tool} tool
  * @param {unknown} value
  */
-async function concludeLater(tool, value) {
-  return conclude(tool, await value);
+async function awaitToolResult(tool, value) {
+  return toToolResult(tool, await value);
 }
 
 /**
  * @param {Tool} tool
  * @param {Record<string, any>} result
  */
-function keepPromise({ name, outputSchema }, result) {
+function checkOutput({ name, outputSchema }, result) {
   if (!outputSchema || result.isError) return result;
-  const broken = check(outputSchema, plain(result.structuredContent), "result", "property");
-  if (!broken.length) return result;
-  throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${broken.join("\n")}`);
+  const faults = check(outputSchema, jsonCopy(result.structuredContent), "result", "property");
+  if (!faults.length) return result;
+  throw new TypeError(`Tool "${name}" returned what its output schema does not allow:\n${faults.join("\n")}`);
 }
 
 /**
@@ -263,11 +263,11 @@ function withdrawn(noun, name) {
  * @param {string} label
  */
 function checkCaps(item, label) {
-  for (const [key, most] of /** @type {[string, number][]} */ ([["title", MAX_TITLE], ["description", MAX_DESCRIPTION]])) {
+  for (const [key, max] of /** @type {[string, number][]} */ ([["title", MAX_TITLE], ["description", MAX_DESCRIPTION]])) {
     const text = item[key];
     if (typeof text !== "string") continue;
-    if (text.length > most) throw new TypeError(`${label}: its ${key} has ${text.length} characters; at most ${most} are passed on`);
-    if (UNSEEN.test(text)) throw new TypeError(`${label}: its ${key} has control or direction characters, which are never passed on`);
+    if (text.length > max) throw new TypeError(`${label}: its ${key} has ${text.length} characters; at most ${max} are passed on`);
+    if (CONTROL_CHARACTERS.test(text)) throw new TypeError(`${label}: its ${key} has control or direction characters, which are never passed on`);
   }
   for (const key of ["inputSchema", "outputSchema"]) {
     if (isDeeper(item[key], MAX_DEPTH)) throw new TypeError(`${label}: its ${key} nests deeper than ${MAX_DEPTH} levels`);
@@ -289,6 +289,6 @@ function isDeeper(value, levels) {
  * @param {string} member
  * @param {string} label
  */
-function needsFunction(item, member, label) {
+function requireFunction(item, member, label) {
   if (typeof item[member] !== "function") throw new TypeError(`${label} has no function \`${member}\``);
 }

@@ -30,9 +30,9 @@ export function isPaired() {
 }
 
 /** As long as the relay takes a proof, and a little less. */
-const PROOF_MS = 30_000;
-/** The proof that was made last. @type {{ bearer: string, since: number } | undefined} */
-let shown;
+const PROOF_LIFETIME_MS = 30_000;
+/** The proof that was made last. @type {{ bearer: string, made_ms: number } | undefined} */
+let lastProof;
 
 /**
  * A request of a page of the relay, once the relay has proved itself. Throws Unproven, as `prove` does.
@@ -42,12 +42,12 @@ let shown;
  */
 export async function askRelay(path, init) {
   for (let attempt = 1; ; attempt++) {
-    if (!shown || performance.now() - shown.since > PROOF_MS || attempt > 1) {
+    if (!lastProof || performance.now() - lastProof.made_ms > PROOF_LIFETIME_MS || attempt > 1) {
       const keys = await findKeys(TOKEN_KEY);
       const bearer = keys ? (await prove(location.origin, keys.page, init.signal)).bearer : "";
-      shown = { bearer, since: performance.now() };
+      lastProof = { bearer, made_ms: performance.now() };
     }
-    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${shown.bearer}` };
+    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${lastProof.bearer}` };
     const answer = await fetch(path, { ...init, headers });
     if (answer.status !== 401 || attempt > 1) return answer;
   }
@@ -84,7 +84,7 @@ async function redeem(relay, code) {
     const answer = await response.json();
     if (!response.ok) return String(answer.message ?? `The relay refused the pairing code (${response.status}).`);
     await keepKeys(TOKEN_KEY, String(answer.token));
-    shown = undefined;
+    lastProof = undefined;
     return undefined;
   } catch (error) {
     return `The pairing code could not be redeemed: ${error instanceof Error ? error.message : error}`;

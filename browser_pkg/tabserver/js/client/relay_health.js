@@ -13,12 +13,12 @@ const PERMISSIONS = ["loopback-network", "local-network-access"];
  * user's permission to reach the local network can show its question only there.
  *
  * @param {string} relay
- * @param {AbortSignal} given_up
+ * @param {AbortSignal} cancelled
  * @returns {Promise<string | undefined>}
  */
-export async function askHealth(relay, given_up) {
+export async function askHealth(relay, cancelled) {
   try {
-    const signal = AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), given_up]);
+    const signal = AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), cancelled]);
     const response = await fetch(`${relay}/-/healthz`, { cache: "no-store", signal });
     return response.ok ? String((await response.json()).build) : undefined;
   } catch {

@@ -12,13 +12,13 @@ import { tokenKey } from "./redeem_code.js";
 import { showPanel } from "./corner_panel.js";
 import { pause } from "./locks.js";
 
-const ANSWER_MS = 30_000; // the relay answers after 20 s at the latest
-const BREATH_MS = 1_000;
+const REQUEST_TIMEOUT_MS = 30_000; // the relay answers after 20 s at the latest
+const POLL_PAUSE_MS = 1_000;
 /** Busy, going away, or its disk is full: the request is still good. */
-const LATER = [429, 503, 507];
-const LATER_MS = 3_000;
-const ARRIVAL_MS = 2_000; // what another tab stored is seen here a few ms later, on a busy machine more
-const LOOK_MS = 20;
+const RETRY_STATUSES = [429, 503, 507];
+const RETRY_MS = 3_000;
+const STORAGE_DELAY_MS = 2_000; // what another tab stored is seen here a few ms later, on a busy machine more
+const STORAGE_POLL_MS = 20;
 
 /**
  * The keys that this page has or gets; or why it gets none. One tab asks at a time: the others have what it gets.
@@ -26,24 +26,24 @@ const LOOK_MS = 20;
  * @param {string} relay
  * @param {string} server
  * @param {AbortSignal} signal
- * @param {(detail: Pairing) => boolean} tell the code to show; true if the page shows it itself
+ * @param {(detail: Pairing) => boolean} onCode the code to show; true if the page shows it itself
  * @param {string} [refused] the id of a key that the relay does not know; it stays until there is another
  * @returns {Promise<{ keys?: Keys, problem?: string }>}
  */
-export async function askToPair(relay, server, signal, tell, refused) {
+export async function requestPairing(relay, server, signal, onCode, refused) {
   const key = tokenKey(relay, server);
   const lock = `tabrelay-asking:${relay}`;
-  /** @param {number} arrival_ms */
-  const findOrAsk = async (arrival_ms) => {
-    const known = await stored(key, arrival_ms, signal, refused);
+  /** @param {number} delay_ms */
+  const findOrAsk = async (delay_ms) => {
+    const known = await waitForKeys(key, delay_ms, signal, refused);
     if (known) return { keys: known };
-    const { token, problem } = await ask(relay, server, signal, tell);
+    const { token, problem } = await sendRequest(relay, server, signal, onCode);
     return token ? { keys: await keepKeys(key, token) } : { problem };
   };
   try {
-    const alone = await navigator.locks.request(lock, { ifAvailable: true }, (got) => (got ? findOrAsk(0) : undefined));
+    const first = await navigator.locks.request(lock, { ifAvailable: true }, (got) => (got ? findOrAsk(0) : undefined));
     // Another tab asks, and may get what this one needs.
-    return alone ?? (await navigator.locks.request(lock, { signal }, () => findOrAsk(ARRIVAL_MS)));
+    return first ?? (await navigator.locks.request(lock, { signal }, () => findOrAsk(STORAGE_DELAY_MS)));
   } catch (error) {
     if (signal.aborted) return {};
     return { problem: `The relay could not be asked: ${error instanceof Error ? error.message : error}` };
@@ -54,19 +54,19 @@ export async function askToPair(relay, server, signal, tell, refused) {
  * The keys in this origin's storage. A lock passes between two tabs faster than what the first has stored.
  *
  * @param {string} key
- * @param {number} arrival_ms how long to look for it
+ * @param {number} delay_ms how long to look for it
  * @param {AbortSignal} signal
  * @param {string | undefined} refused
  * @returns {Promise<Keys | undefined>}
  */
-async function stored(key, arrival_ms, signal, refused) {
-  const end = performance.now() + arrival_ms;
+async function waitForKeys(key, delay_ms, signal, refused) {
+  const end = performance.now() + delay_ms;
   for (;;) {
     signal.throwIfAborted();
     const known = await findKeys(key);
     const isNew = known?.worker.id !== refused;
     if ((known && isNew) || performance.now() >= end) return isNew ? known : undefined;
-    await pause(LOOK_MS, signal);
+    await pause(STORAGE_POLL_MS, signal);
   }
 }
 
@@ -74,17 +74,17 @@ async function stored(key, arrival_ms, signal, refused) {
  * @param {string} relay
  * @param {string} server
  * @param {AbortSignal} signal
- * @param {(detail: Pairing) => boolean} tell
+ * @param {(detail: Pairing) => boolean} onCode
  * @returns {Promise<{ token?: string, problem?: string }>}
  */
-async function ask(relay, server, signal, tell) {
+async function sendRequest(relay, server, signal, onCode) {
   const asked = await post(`${relay}/-/ask`, { server }, signal);
   if (asked.status !== 200) return { problem: String(asked.body.message ?? `It answered ${asked.status}.`) };
   const { request, code, expires_s } = asked.body;
   const detail = { relay, server, code: String(code), expires_ms: Date.now() + Number(expires_s) * 1000 };
-  const close = tell(detail) ? () => {} : showCode(detail);
+  const close = onCode(detail) ? () => {} : showCodePanel(detail);
   try {
-    return await answerTo(request, relay, signal);
+    return await pollAnswer(request, relay, signal);
   } finally {
     close();
   }
@@ -96,32 +96,32 @@ async function ask(relay, server, signal, tell) {
  * @param {AbortSignal} signal
  * @returns {Promise<{ token?: string, problem?: string }>}
  */
-async function answerTo(request, relay, signal) {
+async function pollAnswer(request, relay, signal) {
   for (;;) {
     signal.throwIfAborted();
     const { status, body } = await post(`${relay}/-/ask/answer`, { request }, signal);
     if (status === 200 && body.state === "approved") return { token: String(body.token) };
-    const isForNow = LATER.includes(status);
-    if (status !== 200 && !isForNow) return { problem: String(body.message ?? `It answered ${status}.`) };
-    await pause(isForNow ? LATER_MS : BREATH_MS, signal);
+    const isTemporary = RETRY_STATUSES.includes(status);
+    if (status !== 200 && !isTemporary) return { problem: String(body.message ?? `It answered ${status}.`) };
+    await pause(isTemporary ? RETRY_MS : POLL_PAUSE_MS, signal);
   }
 }
 
 /**
  * @param {string} url
  * @param {object} body
- * @param {AbortSignal} given_up
+ * @param {AbortSignal} cancelled
  * @returns {Promise<{ status: number, body: Record<string, any> }>}
  */
-async function post(url, body, given_up) {
-  const signal = AbortSignal.any([AbortSignal.timeout(ANSWER_MS), given_up]);
+async function post(url, body, cancelled) {
+  const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), cancelled]);
   const headers = { "Content-Type": "application/json" };
   const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), cache: "no-store", signal });
   return { status: response.status, body: await response.json() };
 }
 
 /** @param {Pairing} detail */
-function showCode({ relay, server, code }) {
+function showCodePanel({ relay, server, code }) {
   return showPanel({
     title: `This page wants to offer tools as “${server}”`,
     text: ["To let the AI clients of your computer use them, approve this code:"],

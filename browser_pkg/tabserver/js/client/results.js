@@ -1,7 +1,7 @@
 /** What handlers return, as MCP wants it: tools, resources, prompts and completions. */
 
 /** MCP: at most so many values in one answer. */
-const MOST_COMPLETIONS = 100;
+const MAX_COMPLETIONS = 100;
 
 /** The members that make a content block of each kind. @type {Record<string, string[]>} */
 const BLOCKS = {
@@ -17,21 +17,21 @@ const BLOCKS = {
  * a Blob a picture, sound or resource, and any other value JSON text, with an object also as structured content. With an
  * output schema every such value is structured content.
  * @param {unknown} value
- * @param {boolean} [isPromised] the tool has an output schema
+ * @param {boolean} [hasOutputSchema] the tool has an output schema
  * @returns {Promise<object>}
  */
-export async function toResult(value, isPromised) {
-  return resultOf(value, isPromised);
+export async function toResult(value, hasOutputSchema) {
+  return resultOf(value, hasOutputSchema);
 }
 
 /**
  * The same, at once unless there are blobs to be read.
  * @param {unknown} value
- * @param {boolean} [isPromised]
+ * @param {boolean} [hasOutputSchema]
  * @returns {object | Promise<object>}
  */
-export function resultOf(value, isPromised = false) {
-  if (typeof value === "string" && !isPromised) return { content: [text(value)] };
+export function resultOf(value, hasOutputSchema = false) {
+  if (typeof value === "string" && !hasOutputSchema) return { content: [text(value)] };
   if (value === undefined) return { content: [] };
   if (isRecord(value) && Array.isArray(value.content)) return value;
   if (value instanceof Blob) return toBlocks([value]);
@@ -39,7 +39,7 @@ export function resultOf(value, isPromised = false) {
   const json = toJson(value, "tool");
   const content = [text(typeof value === "string" ? value : json)];
   // Decided by what was written, not by what was returned: a Date, for one, is written as a string.
-  return isPromised || json.startsWith("{") ? { content, structuredContent: value } : { content };
+  return hasOutputSchema || json.startsWith("{") ? { content, structuredContent: value } : { content };
 }
 
 /** @param {unknown} value */
@@ -118,8 +118,8 @@ export function toMessage(item) {
  */
 export function toCompletion(found) {
   const values = [...found].map(String);
-  const hasMore = values.length > MOST_COMPLETIONS;
-  return { completion: { values: values.slice(0, MOST_COMPLETIONS), total: values.length, hasMore } };
+  const hasMore = values.length > MAX_COMPLETIONS;
+  return { completion: { values: values.slice(0, MAX_COMPLETIONS), total: values.length, hasMore } };
 }
 
 /**
@@ -181,6 +181,6 @@ export function isPending(value) {
  * @param {T} value
  * @returns {T}
  */
-export function plain(value) {
+export function jsonCopy(value) {
   return JSON.parse(JSON.stringify(value) ?? "null");
 }

@@ -7,23 +7,23 @@
  */
 
 import { describe, McpError } from "./errors.js";
-import { isInputRequired, questions, toRequired } from "./client_requests.js";
-import { isPending, plain } from "./results.js";
+import { isInputRequired, clientRequests, toInputRequired } from "./client_requests.js";
+import { isPending, jsonCopy } from "./results.js";
 
 /**
  * Runs what a call is for, and gives the result that MCP wants for it.
- * @typedef {(message: CallMessage, context: CallContext) => object | Promise<object>} Work
+ * @typedef {(message: CallMessage, context: CallContext) => object | Promise<object>} RunHandler
  * @typedef {(reply: FromPage) => void} Post
  */
 
-export class Calls {
-  /** @type {Map<string, Running>} */
+export class RunningCalls {
+  /** @type {Map<string, RunningCall>} */
   #running = new Map();
-  #work;
+  #handler;
 
-  /** @param {Work} work */
-  constructor(work) {
-    this.#work = work;
+  /** @param {RunHandler} handler */
+  constructor(handler) {
+    this.#handler = handler;
   }
 
   /**
@@ -32,10 +32,10 @@ export class Calls {
    * @param {Post} post
    */
   run(message, post) {
-    const running = new Running(message, post);
+    const running = new RunningCall(message, post);
     this.#running.set(message.call, running);
     try {
-      const result = this.#work(message, running.context());
+      const result = this.#handler(message, running.context());
       if (isPending(result)) return void this.#wait(running, result);
       running.finish(result);
     } catch (error) {
@@ -45,7 +45,7 @@ export class Calls {
   }
 
   /**
-   * @param {Running} running
+   * @param {RunningCall} running
    * @param {PromiseLike<object>} result
    */
   async #wait(running, result) {
@@ -57,7 +57,7 @@ export class Calls {
     this.#end(running);
   }
 
-  /** @param {Running} running */
+  /** @param {RunningCall} running */
   #end(running) {
     running.end();
     if (this.#running.get(running.call) === running) this.#running.delete(running.call);
@@ -84,17 +84,17 @@ export class Calls {
 }
 
 /** One call, and the questions of it that are open. */
-class Running {
+class RunningCall {
   /** Made when the tool asks for its signal: most never do. @type {AbortController | undefined} */
   #abort;
   /** @type {DOMException | undefined} */
   #reason;
   #message;
   #post;
-  #isOver = false;
+  #hasEnded = false;
   /** Made with the first question. @type {Map<number, PromiseWithResolvers<Record<string, unknown>>> | undefined} */
-  #asked;
-  #asks = 0;
+  #pending;
+  #lastAsk = 0;
 
   /**
    * @param {CallMessage} message
@@ -134,14 +134,14 @@ class Running {
       requestState: state,
       progress: (progress, total, message) => {
         const more = { ...(total == null ? {} : { total }), ...(message ? { message } : {}) };
-        this.#say({ t: "progress", call, progress, ...more });
+        this.#notify({ t: "progress", call, progress, ...more });
       },
       log: (level, data, logger) => {
-        this.#say({ t: "log", call, level, data: plain(data), ...(logger ? { logger } : {}) });
+        this.#notify({ t: "log", call, level, data: jsonCopy(data), ...(logger ? { logger } : {}) });
       },
       can: (capability) => typeof caller.capabilities?.[capability] === "object",
       ask: (method, params, { key } = {}) => this.#ask(method, params, key),
-      ...questions((method, params, key) => this.#ask(method, params, key)),
+      ...clientRequests((method, params, key) => this.#ask(method, params, key)),
     };
   }
 
@@ -149,7 +149,7 @@ class Running {
   finish(result) {
     if (this.isAborted) return;
     const { call } = this.#message;
-    if (isInputRequired(result)) this.#post({ t: "required", call, ...toRequired(result) });
+    if (isInputRequired(result)) this.#post({ t: "required", call, ...toInputRequired(result) });
     else this.#post({ t: "result", call, json: JSON.stringify(result) });
   }
 
@@ -160,8 +160,8 @@ class Running {
 
   /** @param {AnswerMessage} message */
   answer(message) {
-    const waiting = this.#asked?.get(message.ask);
-    this.#asked?.delete(message.ask);
+    const waiting = this.#pending?.get(message.ask);
+    this.#pending?.delete(message.ask);
     if (!waiting) return;
     if ("answer" in message) return waiting.resolve(message.answer);
     const { name, message: text, code = 0, data } = message.error;
@@ -178,8 +178,8 @@ class Running {
   }
 
   end() {
-    this.#isOver = true;
-    if (this.#asked) this.#rejectAll(new DOMException("The call is over.", "AbortError"));
+    this.#hasEnded = true;
+    if (this.#pending) this.#rejectAll(new DOMException("The call is over.", "AbortError"));
   }
 
   /**
@@ -189,28 +189,28 @@ class Running {
    */
   async #ask(method, params, key) {
     this.signal.throwIfAborted();
-    if (this.#isOver) throw new DOMException("The call is over: nobody can be asked any more.", "InvalidStateError");
-    const ask = ++this.#asks;
+    if (this.#hasEnded) throw new DOMException("The call is over: nobody can be asked any more.", "InvalidStateError");
+    const ask = ++this.#lastAsk;
     const waiting = /** @type {PromiseWithResolvers<Record<string, unknown>>} */ (Promise.withResolvers());
-    this.#asked ??= new Map();
-    this.#asked.set(ask, waiting);
+    this.#pending ??= new Map();
+    this.#pending.set(ask, waiting);
     const { call } = this.#message;
-    this.#post({ t: "ask", call, ask, method, params: plain(params), ...(key ? { key } : {}) });
+    this.#post({ t: "ask", call, ask, method, params: jsonCopy(params), ...(key ? { key } : {}) });
     return waiting.promise;
   }
 
   /** @param {FromPage} message */
-  #say(message) {
-    if (!this.#isOver && !this.isAborted) this.#post(message);
+  #notify(message) {
+    if (!this.#hasEnded && !this.isAborted) this.#post(message);
   }
 
   /** @param {unknown} reason */
   #rejectAll(reason) {
-    for (const waiting of this.#asked?.values() ?? []) {
+    for (const waiting of this.#pending?.values() ?? []) {
       waiting.promise.catch(() => {}); // a question that its handler no longer waits for is no unhandled rejection
       waiting.reject(reason);
     }
-    this.#asked?.clear();
+    this.#pending?.clear();
   }
 }
 
@@ -219,5 +219,5 @@ function toError(error) {
   const message = describe(error);
   if (!error?.isProtocolError || !Number.isInteger(error.code)) return { message };
   const { name, code, data } = error;
-  return { message, name, code, ...(data === undefined ? {} : { data: plain(data) }) };
+  return { message, name, code, ...(data === undefined ? {} : { data: jsonCopy(data) }) };
 }

@@ -5,15 +5,15 @@
  * @import { TabInfo } from "../ports.js"
  */
 
-import { hold } from "./locks.js";
+import { holdLock } from "./locks.js";
 
 const TAB_KEY = "tabrelay.tab";
 // Characters; the worker and the relay take no longer id (MAX_TAB_ID in wire/notes.py).
 const MAX_ID = 64;
 const BROWSER_KEY = "tabrelay.browser";
 // How long an id that somebody holds is waited for. After a reload that is the page before, which is on its way out.
-const RELOAD_MS = 2_000;
-const OTHERWISE_MS = 250;
+const RELOAD_CLAIM_MS = 2_000;
+const CLAIM_MS = 250;
 // A navigation that has not begun another page by then has come to nothing.
 const NAVIGATION_MS = 30_000;
 
@@ -38,30 +38,30 @@ export function claimTab() {
 async function findId() {
   // Not the stored one if this page had one before: it comes out of the back/forward cache.
   const stored = shared.id ?? storage()?.getItem(storageKey());
-  const kept = stored && stored.length <= MAX_ID ? stored : undefined;
-  const release = kept && (await hold(lockOf(kept), waitFor()));
-  const id = release ? kept : crypto.randomUUID().slice(0, 8);
-  const letGo = release || (await hold(lockOf(id)));
+  const usable = stored && stored.length <= MAX_ID ? stored : undefined;
+  const release = usable && (await holdLock(lockName(usable), lockWait_ms()));
+  const id = release ? usable : crypto.randomUUID().slice(0, 8);
+  const releaseLock = release || (await holdLock(lockName(id)));
   shared.id = id;
   storage()?.setItem(storageKey(), id);
   // In the back/forward cache it keeps no lock: the tab's next page has the same id, and the cache keeps no page whose
   // locks another one wants.
   addEventListener("pagehide", () => {
     shared.claim = undefined;
-    letGo?.();
+    releaseLock?.();
   }, { once: true });
   return id;
 }
 
 /** @param {string} id */
-function lockOf(id) {
+function lockName(id) {
   return `tabrelay-tab:${id}`;
 }
 
-function waitFor() {
+function lockWait_ms() {
   const [navigation] = performance.getEntriesByType("navigation");
   const { type } = /** @type {PerformanceNavigationTiming} */ (navigation ?? {});
-  return type === "reload" ? RELOAD_MS : OTHERWISE_MS;
+  return type === "reload" ? RELOAD_CLAIM_MS : CLAIM_MS;
 }
 
 /**
@@ -91,9 +91,9 @@ function storage() {
 function storageKey() {
   let key = TAB_KEY;
   for (let frame = /** @type {Window} */ (window); frame !== frame.parent; frame = frame.parent) {
-    let place = 0;
-    while (frame.parent[place] !== frame) place++;
-    key += `.${place}`;
+    let index = 0;
+    while (frame.parent[index] !== frame) index++;
+    key += `.${index}`;
   }
   return key;
 }
@@ -101,16 +101,16 @@ function storageKey() {
 /**
  * The Web Lock that says this page lives: the worker waits for it.
  *
- * @typedef {{ lock: string, release: () => void }} Life
+ * @typedef {{ lock: string, release: () => void }} PageLock
  */
 
 /**
  * @param {string} server
- * @returns {Promise<Life>}
+ * @returns {Promise<PageLock>}
  */
-export async function beginLife(server) {
+export async function holdPageLock(server) {
   const lock = `tabrelay-page:${server}:${crypto.randomUUID()}`;
-  const release = await hold(lock);
+  const release = await holdLock(lock);
   if (!release) throw new Error("The browser does not give out its locks.");
   return { lock, release };
 }
@@ -132,22 +132,22 @@ export function tabInfo() {
  * @param {AbortSignal} signal
  * @param {object} on
  * @param {(info: TabInfo) => void} on.changed
- * @param {(whither: Whither) => void} on.left for good, or into the back/forward cache
+ * @param {(next: NextPage) => void} on.left for good, or into the back/forward cache
  * @param {() => void} on.returned from the back/forward cache
  */
 export function watchTab(signal, { changed, left, returned }) {
-  const tell = () => changed(tabInfo());
-  document.addEventListener("visibilitychange", tell, { signal });
-  addEventListener("focus", tell, { signal });
+  const report = () => changed(tabInfo());
+  document.addEventListener("visibilitychange", report, { signal });
+  addEventListener("focus", report, { signal });
   document.addEventListener("freeze", () => changed({ ...tabInfo(), frozen: true }), { signal });
-  document.addEventListener("resume", tell, { signal });
-  const titles = new MutationObserver(tell);
+  document.addEventListener("resume", report, { signal });
+  const titles = new MutationObserver(report);
   const title = document.querySelector("title");
   if (title) titles.observe(title, { childList: true });
   signal.addEventListener("abort", () => titles.disconnect());
-  const whither = watchNavigation(signal);
+  const nextPage = watchNavigation(signal);
   // A page in the back/forward cache keeps its lock, so it has to say that it left, and that it is back.
-  addEventListener("pagehide", () => left(whither()), { signal });
+  addEventListener("pagehide", () => left(nextPage()), { signal });
   addEventListener("pageshow", (event) => event.persisted && returned(), { signal });
 }
 
@@ -155,26 +155,26 @@ export function watchTab(signal, { changed, left, returned }) {
  * Where a page goes that is left: to another page of this origin, or itself again; elsewhere; or nobody knows. A browser
  * tells of links, forms and scripts, but not of its own buttons: closed and reloaded look the same then.
  *
- * @typedef {"here" | "elsewhere" | "unknown"} Whither
+ * @typedef {"same_origin" | "other_origin" | "unknown"} NextPage
  *
  * @param {AbortSignal} signal
- * @returns {() => Whither}
+ * @returns {() => NextPage}
  */
 function watchNavigation(signal) {
-  /** @type {Whither} */
-  let whither = "unknown";
+  /** @type {NextPage} */
+  let next = "unknown";
   let since = 0;
   // Not all browsers have it, and TypeScript does not know it.
   const navigation = /** @type {EventTarget | undefined} */ (/** @type {any} */ (globalThis).navigation);
   navigation?.addEventListener("navigate", (event) => {
     const { destination, downloadRequest } = /** @type {any} */ (event);
     if (destination.sameDocument || typeof downloadRequest === "string" || !/^https?:/.test(destination.url)) return;
-    whither = new URL(destination.url).origin === location.origin ? "here" : "elsewhere";
+    next = new URL(destination.url).origin === location.origin ? "same_origin" : "other_origin";
     since = performance.now();
   }, { signal });
   return () => {
-    const told = performance.now() - since < NAVIGATION_MS ? whither : "unknown";
-    whither = "unknown"; // a page that comes back out of the cache may leave another way
-    return told;
+    const known = performance.now() - since < NAVIGATION_MS ? next : "unknown";
+    next = "unknown"; // a page that comes back out of the cache may leave another way
+    return known;
   };
 }

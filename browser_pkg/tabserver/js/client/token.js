@@ -9,7 +9,7 @@
  * @import { Key } from "../proof.js"
  */
 
-import { askToPair } from "./request_pairing.js";
+import { requestPairing } from "./request_pairing.js";
 import { dropKeys, findKeys } from "./key_store.js";
 import { pair, tokenKey } from "./redeem_code.js";
 import { isAccessToken, keyOf, keysFrom, prove, Unproven } from "../proof.js";
@@ -43,7 +43,7 @@ export class Credential {
    * For the worker: a key and its id. An id without a key is a token that is shown as it is; an empty one is none.
    * @returns {{ token: string, key?: CryptoKey | string }}
    */
-  show() {
+  forWorker() {
     if (this.#key) return { token: this.#key.id, key: this.#key.key };
     return { token: this.given ?? "" };
   }
@@ -51,11 +51,11 @@ export class Credential {
   /**
    * Get a key if there is none. Gives back what is in the way, if anything is.
    * @param {AbortSignal} signal
-   * @param {(detail: Pairing) => boolean} tell of the code to approve; true if the page shows it itself
+   * @param {(detail: Pairing) => boolean} onCode of the code to approve; true if the page shows it itself
    * @param {string} [refused] the id of a key that the relay does not know
    * @returns {Promise<string | undefined>}
    */
-  async obtain(signal, tell, refused) {
+  async obtain(signal, onCode, refused) {
     if (this.given) {
       this.#key = isAccessToken(this.given) ? undefined : (await keysFrom(await keyOf(this.given))).worker;
       if (this.#key || this.#relay.startsWith("https:")) return undefined;
@@ -63,20 +63,20 @@ export class Credential {
     }
     const { keys, problem } = this.isOwn
       ? await pair(this.#relay)
-      : await askToPair(this.#relay, this.#server, signal, tell, refused);
+      : await requestPairing(this.#relay, this.#server, signal, onCode, refused);
     this.#key = keys?.worker;
     return keys ? undefined : (problem ?? "This page is not paired with the relay. Run: tabrelay pair");
   }
 
   /**
    * Is it the relay that answers there? Gives back what speaks against it.
-   * @param {AbortSignal} given_up
+   * @param {AbortSignal} cancelled
    * @returns {Promise<Unproven | undefined>}
    */
-  async check(given_up) {
+  async checkRelay(cancelled) {
     if (!this.#key) return undefined;
     try {
-      await prove(this.#relay, this.#key, AbortSignal.any([AbortSignal.timeout(PROOF_TIMEOUT_MS), given_up]));
+      await prove(this.#relay, this.#key, AbortSignal.any([AbortSignal.timeout(PROOF_TIMEOUT_MS), cancelled]));
       return undefined;
     } catch (error) {
       if (error instanceof Unproven) return error;

@@ -12,46 +12,46 @@ import { Candidate } from "./elected_worker.js";
 import { startShared } from "./shared_worker.js";
 import { whenFree } from "./locks.js";
 
-const SILENCE_MS = 20_000;
+const START_TIMEOUT_MS = 20_000;
 // So often must the worker have found no relay while this page did: a relay that was just started is found the next time.
-const DOUBTS = 3;
+const MAX_UNREACHED = 3;
 
 /**
- * @typedef {object} Listeners
- * @property {() => void} greeted the worker is there and listens
+ * @typedef {object} HostListeners
+ * @property {() => void} opened the worker is there and listens
  * @property {(message: FromWorker) => void} message
- * @property {(reason: string) => void} left there is no way to the worker any more
+ * @property {(reason: string) => void} disconnected there is no way to the worker any more
  * @property {() => void} died the worker ended by itself
  * @property {(problem: string) => void} failed it does not start
- * @property {(problem: string) => void} silent it says nothing at all
- * @property {() => Promise<boolean>} reaches does the relay answer this page?
+ * @property {(problem: string) => void} unresponsive it says nothing at all
+ * @property {() => Promise<boolean>} canReachRelay does the relay answer this page?
  */
 
-export class Host {
+export class WorkerHost {
   #name;
   #wanted;
-  #on;
-  #isSharedTried = false;
-  #doubts = 0;
+  #listeners;
+  #hasTriedShared = false;
+  #unreachedCount = 0;
   /** @type {URL | undefined} */
   #url;
   /** @type {Port | undefined} */
   #port;
   /** @type {(message: FromPage) => void} */
-  #reply = () => {};
-  #isGreeted = false;
+  #replyTo = () => {};
+  #isOpen = false;
   /** @type {AbortController} */
   #watch = new AbortController();
 
   /**
    * @param {string} server
    * @param {"shared" | "elected" | undefined} wanted if it must be one of the two
-   * @param {Listeners} on
+   * @param {HostListeners} on
    */
   constructor(server, wanted, on) {
     this.#name = `tabrelay:${server}`;
     this.#wanted = wanted;
-    this.#on = on;
+    this.#listeners = on;
   }
 
   /** Why nothing can run here, if so. */
@@ -63,7 +63,7 @@ export class Host {
   /** @returns {"shared" | "elected"} */
   get mode() {
     if (this.#wanted) return this.#wanted;
-    return this.#isSharedTried || !("SharedWorker" in globalThis) ? "elected" : "shared";
+    return this.#hasTriedShared || !("SharedWorker" in globalThis) ? "elected" : "shared";
   }
 
   /** Does the worker run in this very tab? */
@@ -80,8 +80,8 @@ export class Host {
       if (!watch.signal.aborted) this.#fail(problem);
     };
     const timer = setTimeout(() => {
-      this.#on.silent("The worker does not answer. Close all tabs of this site and open it again.");
-    }, SILENCE_MS);
+      this.#listeners.unresponsive("The worker does not answer. Close all tabs of this site and open it again.");
+    }, START_TIMEOUT_MS);
     watch.signal.addEventListener("abort", () => clearTimeout(timer));
     /** @type {Port} */
     let port;
@@ -92,7 +92,7 @@ export class Host {
     }
     let isSilent = true;
     this.#port = port;
-    this.#reply = (message) => port.postMessage(message);
+    this.#replyTo = (message) => port.postMessage(message);
     port.onmessage = ({ data }) => {
       if (isSilent) clearTimeout(timer);
       isSilent = false;
@@ -109,8 +109,8 @@ export class Host {
     this.#watch.abort();
     this.#port.close();
     this.#port = undefined;
-    this.#isGreeted = false;
-    this.#on.left(reason);
+    this.#isOpen = false;
+    this.#listeners.disconnected(reason);
   }
 
   /**
@@ -118,27 +118,27 @@ export class Host {
    * @param {FromPage} message
    */
   post(message) {
-    if (this.#isGreeted) this.#port?.postMessage(message);
+    if (this.#isOpen) this.#port?.postMessage(message);
   }
 
   /** A reply belongs to the worker that asked, not to the one that took its place. */
   get reply() {
-    return this.#reply;
+    return this.#replyTo;
   }
 
   /** @param {FromWorker} message */
   #receive(message) {
-    if (message.t === "call") return this.#on.message(message);
+    if (message.t === "call") return this.#listeners.message(message);
     if (message.t === "worker") {
-      this.#isGreeted = true;
+      this.#isOpen = true;
       void this.#watchLock(message.lock);
-      return this.#on.greeted();
+      return this.#listeners.opened();
     }
     if (message.t === "boot" && message.stage === "failed") return void this.#bootFailed(message);
-    this.#on.message(message);
+    this.#listeners.message(message);
     if (message.t !== "state") return undefined;
-    if (message.state === "waiting") void this.#doubt();
-    else if (message.state === "connected") this.#doubts = 0;
+    if (message.state === "waiting") void this.#checkReach();
+    else if (message.state === "connected") this.#unreachedCount = 0;
   }
 
   /**
@@ -148,7 +148,7 @@ export class Host {
   async #watchLock(lock) {
     if (!(await whenFree(lock, this.#watch.signal))) return;
     this.end("The worker ended");
-    this.#on.died();
+    this.#listeners.died();
   }
 
   /**
@@ -157,33 +157,33 @@ export class Host {
    */
   async #bootFailed(message) {
     const { signal } = this.#watch;
-    const isReached = await this.#on.reaches();
-    if (signal.aborted || (isReached && this.#fallBack())) return;
-    this.#on.message(message);
+    const isReachable = await this.#listeners.canReachRelay();
+    if (signal.aborted || (isReachable && this.#fallBack())) return;
+    this.#listeners.message(message);
   }
 
   /** @param {string} problem */
   #fail(problem) {
     if (this.#fallBack()) return;
     this.end("The worker could not start");
-    this.#isSharedTried = false;
-    this.#on.failed(problem);
+    this.#hasTriedShared = false;
+    this.#listeners.failed(problem);
   }
 
   /** A browser may keep a shared worker from what it allows a page, such as this computer's own ports. */
-  async #doubt() {
+  async #checkReach() {
     const { signal } = this.#watch;
-    const isReached = await this.#on.reaches();
+    const isReachable = await this.#listeners.canReachRelay();
     if (signal.aborted) return;
-    this.#doubts = isReached ? this.#doubts + 1 : 0;
-    if (this.#doubts >= DOUBTS) this.#fallBack();
+    this.#unreachedCount = isReachable ? this.#unreachedCount + 1 : 0;
+    if (this.#unreachedCount >= MAX_UNREACHED) this.#fallBack();
   }
 
   /** Run the worker in a tab instead, if that has not been tried. */
   #fallBack() {
     if (this.#wanted || this.mode === "elected" || !this.#url) return false;
-    this.#isSharedTried = true;
-    this.#doubts = 0;
+    this.#hasTriedShared = true;
+    this.#unreachedCount = 0;
     this.post({ t: "detach" });
     this.start(this.#url);
     return true;

@@ -10,10 +10,10 @@
  * @param {any} value what JSON can say
  * @returns {boolean} false: perhaps it does all the same
  */
-export function fitsAtAGlance(schema, value) {
+export function certainlyValid(schema, value) {
   if (typeof schema !== "object" || schema === null) return schema === true;
   for (const keyword in schema) {
-    if (!keeps(schema, keyword, value)) return false;
+    if (!satisfies(schema, keyword, value)) return false;
   }
   return true;
 }
@@ -23,7 +23,7 @@ export function fitsAtAGlance(schema, value) {
  * @param {string} keyword
  * @param {any} value
  */
-function keeps(schema, keyword, value) {
+function satisfies(schema, keyword, value) {
   const wanted = schema[keyword];
   switch (keyword) {
     case "type":
@@ -35,7 +35,7 @@ function keeps(schema, keyword, value) {
     case "additionalProperties":
       return wanted === true || !isObject(value) || (wanted === false && isWithin(schema.properties, value));
     case "items":
-      return !Array.isArray(value) || value.every((item) => fitsAtAGlance(wanted, item));
+      return !Array.isArray(value) || value.every((item) => certainlyValid(wanted, item));
     case "enum":
       return Array.isArray(wanted) && wanted.includes(value);
     case "minimum":
@@ -83,7 +83,7 @@ function isOfType(type, value) {
  */
 function hasProperties(properties, value) {
   for (const key in properties) {
-    if (Object.hasOwn(value, key) && !fitsAtAGlance(/** @type {Schema} */ (properties[key]), value[key])) return false;
+    if (Object.hasOwn(value, key) && !certainlyValid(/** @type {Schema} */ (properties[key]), value[key])) return false;
   }
   return true;
 }

@@ -6,13 +6,13 @@
  * are let pass. Python tools are checked in Python, with the same words.
  */
 
-import { fitsAtAGlance } from "./quick_check.js";
+import { certainlyValid } from "./quick_check.js";
 import { isSame, kindOf, label, show, at } from "./describe.js";
 
 /** @typedef {import("./describe.js").Schema} Schema */
 
 // References that lead in a circle, and values that nest without end, have an end here.
-const DEEPEST = 128;
+const MAX_DEPTH = 128;
 
 /**
  * @param {Schema | boolean} schema
@@ -22,7 +22,7 @@ const DEEPEST = 128;
  * @returns {string[]} what is wrong, one line each
  */
 export function check(schema, value, path = "arguments", noun = "argument") {
-  if (fitsAtAGlance(schema, value)) return [];
+  if (certainlyValid(schema, value)) return [];
   return new Checker(schema).check(schema, value, path, noun, 0);
 }
 
@@ -45,7 +45,7 @@ class Checker {
   check(schema, value, path, noun, depth) {
     if (schema === false) return [`${path}: not allowed`];
     if (typeof schema !== "object" || schema === null) return [];
-    if (depth > DEEPEST) return [`${path}: nested too deeply`];
+    if (depth > MAX_DEPTH) return [`${path}: nested too deeply`];
     if (!fits(schema, value)) return [`${path}: expected ${label(schema)}, got ${show(value)}`];
     return [
       ...this.#ownFaults(schema, value, path, noun, depth + 1),
@@ -160,7 +160,7 @@ class Checker {
 
   /** A schema without a reference around it. @param {Schema | boolean | undefined} schema @returns {Schema} */
   #plain(schema) {
-    for (let step = 0; step < DEEPEST && typeof schema === "object" && typeof schema.$ref === "string"; step++) {
+    for (let step = 0; step < MAX_DEPTH && typeof schema === "object" && typeof schema.$ref === "string"; step++) {
       schema = this.#find(schema.$ref);
     }
     return typeof schema === "object" ? schema : {};
@@ -257,15 +257,15 @@ class Checker {
  * @param {string} path
  */
 function ofNumber(schema, value, path) {
-  const said = show(value);
-  const faults = bounds(path, "", value, schema.minimum, schema.maximum, said);
+  const shown = show(value);
+  const faults = bounds(path, "", value, schema.minimum, schema.maximum, shown);
   const { exclusiveMinimum: above, exclusiveMaximum: below, multipleOf: step } = schema;
-  if (typeof above === "number" && value <= above) faults.push(`${path}: expected more than ${above}, got ${said}`);
-  if (typeof below === "number" && value >= below) faults.push(`${path}: expected less than ${below}, got ${said}`);
+  if (typeof above === "number" && value <= above) faults.push(`${path}: expected more than ${above}, got ${shown}`);
+  if (typeof below === "number" && value >= below) faults.push(`${path}: expected less than ${below}, got ${shown}`);
   // 0.3 is a multiple of 0.1, although no computer's division says so.
   const times = typeof step === "number" && step > 0 ? value / step : 0;
   if (Math.abs(times - Math.round(times)) > 1e-9 * Math.max(1, Math.abs(times))) {
-    faults.push(`${path}: expected a multiple of ${step}, got ${said}`);
+    faults.push(`${path}: expected a multiple of ${step}, got ${shown}`);
   }
   return faults;
 }
@@ -290,11 +290,11 @@ function ofString(schema, value, path) {
  * @param {number} size
  * @param {unknown} least
  * @param {unknown} most
- * @param {string} [said] the size in words
+ * @param {string} [shown] the size in words
  */
-function bounds(path, unit, size, least, most, said = String(size)) {
-  if (typeof least === "number" && size < least) return [`${path}: expected at least ${least}${unit}, got ${said}`];
-  if (typeof most === "number" && size > most) return [`${path}: expected at most ${most}${unit}, got ${said}`];
+function bounds(path, unit, size, least, most, shown = String(size)) {
+  if (typeof least === "number" && size < least) return [`${path}: expected at least ${least}${unit}, got ${shown}`];
+  if (typeof most === "number" && size > most) return [`${path}: expected at most ${most}${unit}, got ${shown}`];
   return [];
 }
 

@@ -38,13 +38,13 @@ const POLL_MS = 2_000;
  * @param {Map<string, Held>} held the tools whose own functions are known
  */
 export function offerModelContext(connection, context, held) {
-  const bridge = new Bridge(connection, context, held);
-  bridge.watch();
-  bridge.update();
-  return () => bridge.update();
+  const offers = new ContextOffers(connection, context, held);
+  offers.watch();
+  offers.update();
+  return () => offers.update();
 }
 
-class Bridge {
+class ContextOffers {
   #connection;
   #context;
   #held;
@@ -92,7 +92,7 @@ class Bridge {
       const own = listed.filter(isOwn);
       return new Map([...listed, ...own].map((tool) => [tool.name, tool]));
     } catch (error) {
-      this.#complain(`the page's tools can't be listed: ${error instanceof Error ? error.message : error}`);
+      this.#logOnce(`the page's tools can't be listed: ${error instanceof Error ? error.message : error}`);
       return new Map();
     }
   }
@@ -114,7 +114,7 @@ class Bridge {
         this.#connection.offerTool({ ...definition, execute: (args, call) => this.#run(name, args, call) }, end);
         this.#offered.set(name, { text, end });
       } catch (error) {
-        this.#complain(`"${name}" can't be offered: ${error instanceof Error ? error.message : error}`);
+        this.#logOnce(`"${name}" can't be offered: ${error instanceof Error ? error.message : error}`);
       }
     }
   }
@@ -136,7 +136,7 @@ class Bridge {
   }
 
   /** @param {string} problem */
-  #complain(problem) {
+  #logOnce(problem) {
     if (problem !== this.#problem) console.error(`tabrelay: ${problem}`);
     this.#problem = problem;
   }

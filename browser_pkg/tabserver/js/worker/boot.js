@@ -8,16 +8,16 @@
  * @import { BootMessage, Manifest, Pyodide, PyodideModule } from "../ports.js"
  */
 
-import { Meter } from "./download_progress.js";
+import { DownloadProgress } from "./download_progress.js";
 import { expand } from "./snapshot.js";
 
 /** How long a start may stand still before the next way is tried, or given up. */
-const PATIENCE_MS = 30_000;
+const STALL_MS = 30_000;
 
 const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 
 /**
- * @typedef {object} Way
+ * @typedef {object} BootMethod
  * @property {NonNullable<BootMessage["from"]>} from
  * @property {(attempt: Attempt, index: string) => Promise<Pyodide>} load
  */
@@ -28,17 +28,17 @@ const scope = /** @type {SharedWorkerGlobalScope} */ (/** @type {unknown} */ (se
  * @template T
  * @param {string} relay
  * @param {(python: Pyodide, manifest: Manifest) => T} use
- * @param {(message: BootMessage) => void} tell
- * @param {number} [patience_ms]
- * @returns {Promise<{ made: T, from: Way["from"], detail?: string }>}
+ * @param {(message: BootMessage) => void} report
+ * @param {number} [stall_ms]
+ * @returns {Promise<{ made: T, from: BootMethod["from"], detail?: string }>}
  */
-export async function boot(relay, use, tell, patience_ms = PATIENCE_MS) {
-  const manifest = await readManifest(relay, patience_ms);
-  const attempt = (/** @type {Way} */ way, /** @type {boolean} */ isCounted) =>
-    new Attempt(relay, manifest, tell, patience_ms, isCounted).run(way, use);
+export async function boot(relay, use, report, stall_ms = STALL_MS) {
+  const manifest = await readManifest(relay, stall_ms);
+  const attempt = (/** @type {BootMethod} */ method, /** @type {boolean} */ isCounted) =>
+    new Attempt(relay, manifest, report, stall_ms, isCounted).run(method, use);
   const first = manifest.snapshot ? SNAPSHOT : FILES;
   try {
-    return { made: await attempt(first, !isNear(relay)), from: first.from };
+    return { made: await attempt(first, !isRelayLocal(relay)), from: first.from };
   } catch (error) {
     console.warn(`tabrelay: Python did not start from ${first.from}; starting it the slow way`, error);
     // Counted, however near: the relay may be at the far end of a tunnel, where slow must not look like stuck.
@@ -57,12 +57,12 @@ export function lastLine(error) {
 
 /**
  * @param {string} relay
- * @param {number} patience_ms
+ * @param {number} stall_ms
  * @returns {Promise<Manifest>}
  */
-async function readManifest(relay, patience_ms) {
+async function readManifest(relay, stall_ms) {
   const url = new URL("/-/manifest.json", relay).href;
-  const response = await fetch(url, { cache: "no-cache", signal: AbortSignal.timeout(patience_ms) });
+  const response = await fetch(url, { cache: "no-cache", signal: AbortSignal.timeout(stall_ms) });
   if (!response.ok) throw new Error(`Could not load ${url}: the relay answered ${response.status}.`);
   return response.json();
 }
@@ -71,7 +71,7 @@ async function readManifest(relay, patience_ms) {
  * On this very computer a download is over before anybody could watch it, and watching would take a tenth of the boot.
  * @param {string} relay
  */
-function isNear(relay) {
+function isRelayLocal(relay) {
   const { hostname } = new URL(relay);
   return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127[.]/.test(hostname);
 }
@@ -80,7 +80,7 @@ function isNear(relay) {
  * @param {ArrayBuffer} file
  * @param {string} integrity
  */
-async function check(file, integrity) {
+async function checkDigest(file, integrity) {
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", file));
   if (integrity !== `sha256-${btoa(String.fromCharCode(...digest))}`) throw new Error("The memory snapshot is damaged.");
 }
@@ -88,43 +88,43 @@ async function check(file, integrity) {
 /** One start of Python, with the browser's functions that it replaces meanwhile. */
 class Attempt {
   manifest;
-  meter;
+  progress;
   #relay;
-  #tell;
+  #report;
   #isOver = false;
 
   /**
    * @param {string} relay
    * @param {Manifest} manifest
-   * @param {(message: BootMessage) => void} tell
-   * @param {number} patience_ms
+   * @param {(message: BootMessage) => void} report
+   * @param {number} stall_ms
    * @param {boolean} isCounted are the bytes of its downloads?
    */
-  constructor(relay, manifest, tell, patience_ms, isCounted) {
+  constructor(relay, manifest, report, stall_ms, isCounted) {
     this.#relay = relay;
-    this.#tell = tell;
+    this.#report = report;
     this.manifest = manifest;
-    this.meter = new Meter(patience_ms, isCounted ? (loaded, total) => {
-      tell({ t: "boot", stage: "download", loaded, ...(total ? { total } : {}) });
+    this.progress = new DownloadProgress(stall_ms, isCounted ? (loaded, total) => {
+      report({ t: "boot", stage: "download", loaded, ...(total ? { total } : {}) });
     } : undefined);
   }
 
   /**
    * @template T
-   * @param {Way} way
+   * @param {BootMethod} method
    * @param {(python: Pyodide, manifest: Manifest) => T} use
    * @returns {Promise<T>}
    */
-  async run(way, use) {
+  async run(method, use) {
     const realFetch = scope.fetch;
     const realInstantiate = WebAssembly.instantiateStreaming;
     try {
       const index = this.address(this.manifest.pyodide);
-      const python = await Promise.race([this.meter.failed, way.load(this, index)]);
+      const python = await Promise.race([this.progress.failed, method.load(this, index)]);
       return use(python, this.manifest);
     } finally {
       this.#isOver = true;
-      this.meter.stop();
+      this.progress.stop();
       scope.fetch = realFetch;
       WebAssembly.instantiateStreaming = realInstantiate;
     }
@@ -137,7 +137,7 @@ class Attempt {
 
   /** @param {string} url */
   async bytes(url) {
-    return (await this.meter.fetch(url)).arrayBuffer();
+    return (await this.progress.fetch(url)).arrayBuffer();
   }
 
   /**
@@ -145,8 +145,8 @@ class Attempt {
    * @template T
    * @param {Promise<T>} promise
    */
-  needs(promise) {
-    promise.catch((error) => this.meter.fail(error)).catch(() => {});
+  mustSucceed(promise) {
+    promise.catch((error) => this.progress.fail(error)).catch(() => {});
     return promise;
   }
 
@@ -156,52 +156,52 @@ class Attempt {
    * @param {typeof fetch} get
    * @param {typeof WebAssembly.instantiateStreaming} instantiate
    */
-  lend(get, instantiate) {
+  replaceLoaders(get, instantiate) {
     if (this.#isOver) throw new Error("given up");
     scope.fetch = get;
     WebAssembly.instantiateStreaming = async (source, imports) => {
-      const made = await instantiate(source, imports).catch((error) => this.meter.fail(error));
+      const made = await instantiate(source, imports).catch((error) => this.progress.fail(error));
       if (this.#isOver) return new Promise(() => {});
-      this.meter.arrived();
-      this.#tell({ t: "boot", stage: "start" });
+      this.progress.arrived();
+      this.#report({ t: "boot", stage: "start" });
       return made;
     };
   }
 }
 
-/** @type {Way} */
+/** @type {BootMethod} */
 const SNAPSHOT = {
   from: "snapshot",
   async load(attempt, index) {
     const { url, integrity } = /** @type {NonNullable<Manifest["snapshot"]>} */ (attempt.manifest.snapshot);
     const memory = attempt.bytes(attempt.address(url)).then(async (file) => {
       // Both at once: the browser computes the hash on another thread. (With `integrity` for fetch it would be this one.)
-      const [whole] = await Promise.all([expand(file), check(file, integrity)]);
+      const [whole] = await Promise.all([expand(file), checkDigest(file, integrity)]);
       return whole;
     });
-    const python = await loadAtOnce(attempt, index, { _loadSnapshot: attempt.needs(memory) });
+    const python = await loadInParallel(attempt, index, { _loadSnapshot: attempt.mustSucceed(memory) });
     setTimeZone(python);
     return python;
   },
 };
 
-/** @type {Way} */
+/** @type {BootMethod} */
 const FILES = {
   from: "files",
   async load(attempt, index) {
-    const archive = attempt.needs(attempt.bytes(attempt.address(attempt.manifest.tabserver)));
-    const python = await loadAtOnce(attempt, index, {});
+    const archive = attempt.mustSucceed(attempt.bytes(attempt.address(attempt.manifest.tabserver)));
+    const python = await loadInParallel(attempt, index, {});
     python.unpackArchive(await archive, "zip");
     return python;
   },
 };
 
-/** By nothing but public options, with the library that Pyodide brings. @type {Way} */
+/** By nothing but public options, with the library that Pyodide brings. @type {BootMethod} */
 const STOCK = {
   from: "stock",
   async load(attempt, index) {
-    attempt.lend((input, init) => attempt.meter.fetch(input, init), WebAssembly.instantiateStreaming);
-    const archive = attempt.needs(attempt.bytes(attempt.address(attempt.manifest.tabserver)));
+    attempt.replaceLoaders((input, init) => attempt.progress.fetch(input, init), WebAssembly.instantiateStreaming);
+    const archive = attempt.mustSucceed(attempt.bytes(attempt.address(attempt.manifest.tabserver)));
     const { loadPyodide } = /** @type {PyodideModule} */ (await import(`${index}pyodide.mjs`));
     const python = await loadPyodide({ indexURL: index, stdLibURL: `${index}python_stdlib_source.zip` });
     python.unpackArchive(await archive, "zip");
@@ -226,18 +226,18 @@ function setTimeZone({ _module: c }) {
  * @param {string} index
  * @param {{ _loadSnapshot?: Promise<Uint8Array> }} more
  */
-async function loadAtOnce(attempt, index, more) {
+async function loadInParallel(attempt, index, more) {
   const wasm = `${index}pyodide.asm.wasm`;
-  const compiled = attempt.needs(WebAssembly.compileStreaming(attempt.meter.fetch(wasm)));
+  const compiled = attempt.mustSucceed(WebAssembly.compileStreaming(attempt.progress.fetch(wasm)));
   const names = ["python_stdlib.zip", "pyodide-lock.json"];
   /** @type {Map<string, Promise<Response>>} */
-  const coming = new Map(names.map((name) => [index + name, attempt.needs(attempt.meter.fetch(index + name))]));
-  coming.set(wasm, new Promise(() => {})); // asked for once more, and not waited for
+  const downloads = new Map(names.map((name) => [index + name, attempt.mustSucceed(attempt.progress.fetch(index + name))]));
+  downloads.set(wasm, new Promise(() => {})); // asked for once more, and not waited for
   const [{ default: createPyodideModule }, { loadPyodide }] = /** @type {[{ default: Create }, PyodideModule]} */ (
     await Promise.all([import(`${index}pyodide.asm.mjs`), import(`${index}pyodide.mjs`)])
   );
-  attempt.lend(
-    (input, init) => coming.get(String(input)) ?? attempt.meter.fetch(input, init),
+  attempt.replaceLoaders(
+    (input, init) => downloads.get(String(input)) ?? attempt.progress.fetch(input, init),
     async (_, imports) => {
       const module = await compiled;
       return { module, instance: await WebAssembly.instantiate(module, imports) };

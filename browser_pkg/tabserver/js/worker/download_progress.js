@@ -3,19 +3,19 @@
  * It tells; what to do about it is the business of boot.js.
  */
 
-const TELL_EVERY_MS = 100;
+const REPORT_EVERY_MS = 100;
 
-export class Meter {
+export class DownloadProgress {
   /** Rejects when the boot can't succeed any more; never resolves. @type {Promise<never>} */
   failed;
 
-  #patience_ms;
-  #tell;
+  #stall_ms;
+  #report;
   #fetch = self.fetch.bind(self);
   #loaded = 0;
   #total = 0;
   #isTotalKnown = true;
-  #toldAt = 0;
+  #reportedAt = 0;
   #isDownloading = true;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
@@ -23,12 +23,12 @@ export class Meter {
   #reject = () => {};
 
   /**
-   * @param {number} patience_ms
-   * @param {(loaded: number, total: number | undefined) => void} [tell] without it, bytes are not counted: that takes time
+   * @param {number} stall_ms
+   * @param {(loaded: number, total: number | undefined) => void} [report] without it, bytes are not counted: that takes time
    */
-  constructor(patience_ms, tell) {
-    this.#patience_ms = patience_ms;
-    this.#tell = tell;
+  constructor(stall_ms, report) {
+    this.#stall_ms = stall_ms;
+    this.#report = report;
     this.failed = new Promise((_, reject) => {
       this.#reject = reject;
     });
@@ -68,7 +68,7 @@ export class Meter {
     );
     if (!response.ok) this.fail(new Error(`Could not load ${url}: the relay answered ${response.status}.`));
     this.#rearm();
-    const reader = this.#tell && response.clone().body?.getReader();
+    const reader = this.#report && response.clone().body?.getReader();
     if (reader) this.#count(reader, response.headers).catch((error) => this.#reject(error));
     return response;
   }
@@ -88,24 +88,24 @@ export class Meter {
       this.#loaded += value.byteLength;
       if (!this.#isDownloading) continue;
       this.#rearm();
-      this.#report();
+      this.#reportProgress();
     }
   }
 
-  #report() {
+  #reportProgress() {
     const now = performance.now();
-    if (now - this.#toldAt < TELL_EVERY_MS) return;
-    this.#toldAt = now;
+    if (now - this.#reportedAt < REPORT_EVERY_MS) return;
+    this.#reportedAt = now;
     const isTotalKnown = this.#isTotalKnown && this.#loaded <= this.#total;
-    this.#tell?.(this.#loaded, isTotalKnown ? this.#total : undefined);
+    this.#report?.(this.#loaded, isTotalKnown ? this.#total : undefined);
   }
 
   /** The time-out counts from the last sign of progress: a slow network is not a failure. */
   #rearm() {
     clearTimeout(this.#timer);
     this.#timer = setTimeout(
-      () => this.#reject(new Error(`Python did not start: no progress for ${this.#patience_ms / 1000} s.`)),
-      this.#patience_ms,
+      () => this.#reject(new Error(`Python did not start: no progress for ${this.#stall_ms / 1000} s.`)),
+      this.#stall_ms,
     );
   }
 }

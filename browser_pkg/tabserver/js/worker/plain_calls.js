@@ -6,14 +6,14 @@
  */
 
 /** Letters of a frame; the time of longer ones goes elsewhere. */
-const LONGEST = 64 * 1024;
+const MAX_FRAME_CHARACTERS = 64 * 1024;
 /** Arrays and objects: of more, Python wants to know how deep they are nested. */
-const MOST_BRACKETS = 256;
+const MAX_BRACKETS = 256;
 /** How a request begins that opens its channel: number, acknowledgement, channel and id, up to its caller. See requests.py. Names are short. */
 const OPENING =
   /^\{"t":"msg","s":([1-9][0-9]{0,14}),"a":(0|[1-9][0-9]{0,14}),"c":"([ !#-[\]-~]{0,256})","k":"req","i":(0|[1-9][0-9]{0,14}|"[ !#-[\]-~]{0,256}"),"o":/;
 /** A piece of JSON: a string, a bracket, or a word. */
-const PIECE = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/g;
+const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{}:,]|[^\s"[\]{}:,]+/g;
 /** By which a call names its tab: see statics.py. */
 const TAB_ARGUMENT = "_tab";
 /** Half of a surrogate pair, as JSON spells it. A whole pair looks the same: what fits is only looked at more closely. */
@@ -36,7 +36,7 @@ const SURROGATE = /\\u[dD][89a-fA-F]/;
  * @returns {Opening | undefined}
  */
 export function readOpening(frame) {
-  const opening = frame.length > LONGEST ? null : OPENING.exec(frame);
+  const opening = frame.length > MAX_FRAME_CHARACTERS ? null : OPENING.exec(frame);
   const end = frame.indexOf("\n");
   if (!opening || end < 0) return undefined;
   const [beginning, seq, upto, channel = "", id = ""] = opening;
@@ -57,11 +57,11 @@ export function readOpening(frame) {
  * @returns {Pattern | undefined}
  */
 export function patternOf({ id, request }) {
-  const said = parsed(request);
-  if (!isRecord(said) || said.jsonrpc !== "2.0" || said.method !== "tools/call" || !isRecord(said.params)) return undefined;
-  const { name, arguments: given, _meta: meta } = said.params;
+  const message = parsed(request);
+  if (!isRecord(message) || message.jsonrpc !== "2.0" || message.method !== "tools/call" || !isRecord(message.params)) return undefined;
+  const { name, arguments: given, _meta: meta } = message.params;
   // defence: calls that JavaScript carries out: nothing else is said
-  if (typeof name !== "string" || !isRecord(given) || !isRecord(meta) || Object.keys(said.params).length !== 3) return undefined;
+  if (typeof name !== "string" || !isRecord(given) || !isRecord(meta) || Object.keys(message.params).length !== 3) return undefined;
   const spans = spansOf(request);
   const [numbers, values] = [spans?.get("id"), spans?.get("params/arguments")];
   if (!numbers || !values || request.slice(...numbers) !== id) return undefined;
@@ -87,7 +87,7 @@ export function argumentsOf({ texts: [first, second, third], isIdFirst }, { id, 
   const given = parsed(json);
   // defence: calls that JavaScript carries out: a tab by name
   // defence: calls that JavaScript carries out: arguments that are JSON
-  if (!isRecord(given) || Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\n") || hasMany(json)) return undefined;
+  if (!isRecord(given) || Object.hasOwn(given, TAB_ARGUMENT) || request.includes("\n") || hasManyBrackets(json)) return undefined;
   return json;
 }
 
@@ -100,9 +100,9 @@ export function isPlainResult(json) {
   if (!json.startsWith('{"') || !json.endsWith("}") || json.includes("\n") || !json.isWellFormed() || SURROGATE.test(json)) {
     return false;
   }
-  const said = parsed(json);
-  if (!isRecord(said)) return false;
-  const { content, structuredContent, ...rest } = said;
+  const message = parsed(json);
+  if (!isRecord(message)) return false;
+  const { content, structuredContent, ...rest } = message;
   return Array.isArray(content) && content.every(isBlock) && Object.keys(rest).length === 0;
 }
 
@@ -122,22 +122,22 @@ function spansOf(json) {
   /** The keys that lead to where we are, and where the values behind them begin. @type {{ key: string, start: number }[]} */
   const path = [];
   let [last, end] = ["", 0];
-  for (const { 0: piece, index } of json.matchAll(PIECE)) {
+  for (const { 0: token, index } of json.matchAll(TOKEN)) {
     const here = path.at(-1);
     if (here?.start === -1) here.start = index;
-    if (piece === "{" || piece === "[") path.push({ key: "", start: 0 });
-    else if (piece === ":" && here) {
+    if (token === "{" || token === "[") path.push({ key: "", start: 0 });
+    else if (token === ":" && here) {
       Object.assign(here, { key: last.slice(1, -1), start: -1 });
       if (last.includes("\\")) return undefined;
-    } else if ((piece === "," || piece === "}" || piece === "]") && here) {
+    } else if ((token === "," || token === "}" || token === "]") && here) {
       const name = path.map(({ key }) => key).join("/");
       // defence: calls that JavaScript carries out: a key that stands there twice
       if (here.key !== "" && spans.has(name)) return undefined;
       if (here.key !== "") spans.set(name, [here.start, end]);
       here.key = "";
-      if (piece !== ",") path.pop();
+      if (token !== ",") path.pop();
     }
-    [last, end] = [piece, index + piece.length];
+    [last, end] = [token, index + token.length];
   }
   return spans;
 }
@@ -163,12 +163,12 @@ function isRecord(value) {
 }
 
 /** @param {string} json */
-function hasMany(json) {
-  if (json.length <= MOST_BRACKETS) return false;
+function hasManyBrackets(json) {
+  if (json.length <= MAX_BRACKETS) return false;
   let count = 0;
-  for (let at = 0; at < json.length && count <= MOST_BRACKETS; at++) {
-    const letter = json.charCodeAt(at);
-    if (letter === 0x5b || letter === 0x7b) count++;
+  for (let at = 0; at < json.length && count <= MAX_BRACKETS; at++) {
+    const code = json.charCodeAt(at);
+    if (code === 0x5b || code === 0x7b) count++;
   }
-  return count > MOST_BRACKETS;
+  return count > MAX_BRACKETS;
 }

@@ -5,25 +5,25 @@
  * until then: see express.js. It is a real file because the worker's content security policy forbids
  * `eval`; and it splits and serialises here because a string crosses into Python cheaper than an object does.
  *
- * @import { Books } from "./granted_calls.js"
+ * @import { PythonCalls } from "./granted_calls.js"
  * @import { Port } from "../client/broadcast_port.js"
  * @import { FromPage, Memory } from "../ports.js"
  */
 
-import { Express } from "./granted_calls.js";
+import { GrantedCalls } from "./granted_calls.js";
 import { isPlainResult } from "./plain_calls.js";
-import { isAccessToken, keyOf, keysFrom, prove as proveWith, reach, Unproven } from "../proof.js";
+import { isAccessToken, keyOf, keysFrom, prove as proveWith, checkHealth, Unproven } from "../proof.js";
 
 /** Python's memory for texts: see slate.py. @type {Memory} */
-let slate;
+let buffer;
 /** @type {ReturnType<Memory["getBuffer"]>} */
 let view;
 const encoder = new TextEncoder();
 
 /** @param {Memory} memory */
 export function useSharedBuffer(memory) {
-  slate = memory;
-  view = slate.getBuffer("u8");
+  buffer = memory;
+  view = buffer.getBuffer("u8");
 }
 
 /**
@@ -31,17 +31,17 @@ export function useSharedBuffer(memory) {
  * not survive.
  * @param {string} text
  */
-function written(text) {
+function passText(text) {
   if (view.data.length === 0) { // Python's memory has grown, and is elsewhere now
     view.release();
-    view = slate.getBuffer("u8");
+    view = buffer.getBuffer("u8");
   }
   if (text.length > view.data.length) return text;
   const { read, written } = encoder.encodeInto(text, view.data);
   return read === text.length ? written : text;
 }
 
-const express = new Express(written);
+const grantedCalls = new GrantedCalls(passText);
 
 /** How a call to a page begins, up to its name, and what a ping is, as Python writes them. */
 const CALL = '{"t":"call","call":"';
@@ -52,21 +52,21 @@ const PING = '{"t":"ping"}';
  * @param {Port | undefined} port
  * @param {number} number
  * @param {string} channel
- * @param {string} words
+ * @param {string} members
  * @param {string} meta
  * @param {boolean} hasRivals
  */
-export function allow(port, number, channel, words, meta, hasRivals) {
-  express.allow({ port, number, channel, words, meta, hasRivals });
+export function allow(port, number, channel, members, meta, hasRivals) {
+  grantedCalls.allow({ port, number, channel, members, meta, hasRivals });
 }
 
 export function revoke() {
-  express.revoke();
+  grantedCalls.revoke();
 }
 
 /** What Python has not been told of yet. */
-export function unbooked() {
-  return express.unbooked();
+export function unrecorded() {
+  return grantedCalls.unrecorded();
 }
 
 /**
@@ -78,13 +78,13 @@ export function unbooked() {
  */
 export function listen(port, receive, receivePlain) {
   port.onmessage = (/** @type {MessageEvent<FromPage>} */ { data }) => {
-    express.heard(port, data.t, "call" in data ? data.call : undefined);
-    if (data.t === "result" && express.answer(port, data.call, data.json)) return undefined;
+    grantedCalls.messageReceived(port, data.t, "call" in data ? data.call : undefined);
+    if (data.t === "result" && grantedCalls.answer(port, data.call, data.json)) return undefined;
     // defence: calls that JavaScript carries out: told before a page
-    express.settle();
+    grantedCalls.sync();
     if (data.t === "attach" || data.t === "token") return receive(JSON.stringify(withoutKey(data)));
     if (data.t !== "result" || !isPlainResult(data.json) || String(data.call).includes("\n")) return receive(JSON.stringify(data));
-    return receivePlain(written(`${data.call}\n${data.json}`));
+    return receivePlain(passText(`${data.call}\n${data.json}`));
   };
 }
 
@@ -99,8 +99,8 @@ export function poster(port, asText) {
   const post = asText ? (/** @type {string} */ json) => port.postMessage(json)
     : (/** @type {string} */ json) => port.postMessage(JSON.parse(json));
   return (json) => {
-    if (json.startsWith(CALL)) express.callSent(port, json.slice(CALL.length, json.indexOf('"', CALL.length)));
-    else if (json === PING) express.pingSent(port);
+    if (json.startsWith(CALL)) grantedCalls.callSent(port, json.slice(CALL.length, json.indexOf('"', CALL.length)));
+    else if (json === PING) grantedCalls.pingSent(port);
     post(json);
   };
 }
@@ -127,7 +127,7 @@ export async function prove(relay, token, signal) {
   try {
     if (isAccessToken(token)) {
       if (!relay.startsWith("https:")) throw new Unproven("forbidden", "An access token is sent over https only.");
-      await reach(new URL(relay).origin, signal);
+      await checkHealth(new URL(relay).origin, signal);
       return JSON.stringify({ bearer: token, socket: "" });
     }
     // defence: another program on the port: the worker's key is derived
@@ -147,32 +147,32 @@ export async function prove(relay, token, signal) {
  * @param {() => void} opened
  * @param {(frame: string | number) => number} received
  * @param {(code: number, reason: string) => void} closed
- * @param {Books["book"]} book
- * @param {Books["run"]} run
- * @param {Books["finish"]} finish
- * @param {Books["turn"]} turn
+ * @param {PythonCalls["record"]} record
+ * @param {PythonCalls["run"]} run
+ * @param {PythonCalls["finish"]} finish
+ * @param {PythonCalls["nextSeq"]} nextSeq
  */
-export function openSocket(url, protocols, signature, opened, received, closed, book, run, finish, turn) {
+export function openSocket(url, protocols, signature, opened, received, closed, record, run, finish, nextSeq) {
   const socket = new WebSocket(url, protocols);
-  express.use(socket, { book, run, finish, turn });
-  let awaited = signature;
+  grantedCalls.useSocket(socket, { record, run, finish, nextSeq });
+  let expected = signature;
   socket.onopen = () => {
-    if (!awaited) opened();
+    if (!expected) opened();
   };
   socket.onclose = (event) => {
     // defence: calls that JavaScript carries out: told before the end
-    express.settle();
+    grantedCalls.sync();
     closed(event.code, event.reason);
   };
   socket.onmessage = ({ data }) => {
-    if (awaited) {
+    if (expected) {
       // defence: another program on the port: a worker's socket is signed
-      if (data !== awaited) return socket.close();
-      awaited = "";
+      if (data !== expected) return socket.close();
+      expected = "";
       return opened();
     }
     const frame = typeof data === "string" ? data : ""; // the link has no binary frames: an empty header is a violation
-    if (!express.take(frame)) express.pass(frame, () => received(written(frame)));
+    if (!grantedCalls.carryOut(frame)) grantedCalls.passToPython(frame, () => received(passText(frame)));
   };
   return socket;
 }
@@ -190,30 +190,30 @@ export function sender(socket) {
 }
 
 /** The goodbye of a page may be under way when its lock is free already: they do not come the same way. */
-const GOODBYE_MS = 50;
+const DETACH_MS = 50;
 
 /**
  * Tell when a Web Lock becomes free: whoever held it is gone. Returns a function that stops the watch.
  * @param {string} name
- * @param {() => void} tell
+ * @param {() => void} notify
  */
-export function whenFree(name, tell) {
+export function whenFree(name, notify) {
   const watch = new AbortController();
-  const told = () => {
+  const notifyUnlessStopped = () => {
     if (watch.signal.aborted) return;
-    express.settle();
-    tell();
+    grantedCalls.sync();
+    notify();
   };
-  navigator.locks.request(name, { signal: watch.signal }, () => void setTimeout(told, GOODBYE_MS)).catch((error) => {
+  navigator.locks.request(name, { signal: watch.signal }, () => void setTimeout(notifyUnlessStopped, DETACH_MS)).catch((error) => {
     if (!watch.signal.aborted) console.error("tabrelay: the watch on a tab failed", error);
   });
   return () => watch.abort();
 }
 
-/** @param {() => void} tell */
-export function whenOnline(tell) {
+/** @param {() => void} notify */
+export function whenOnline(notify) {
   self.addEventListener("online", () => {
-    express.settle();
-    tell();
+    grantedCalls.sync();
+    notify();
   });
 }

@@ -66,9 +66,9 @@ function browserRow(id) {
 /** @param {Instance} instance */
 function describe({ state, last_seen_s, browser, tabs, last_used_s }) {
   const whole = (/** @type {number} */ s) => duration(Math.floor(s) * 1000 || 1000);
-  const said = [state === "online" ? "online" : `offline, last seen ${whole(last_seen_s ?? 0)} ago`];
-  if (browser) said.push(browser);
-  if (state === "online") said.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
-  if (last_used_s !== null) said.push(`used ${whole(last_used_s)} ago`);
-  return said.join(", ");
+  const parts = [state === "online" ? "online" : `offline, last seen ${whole(last_seen_s ?? 0)} ago`];
+  if (browser) parts.push(browser);
+  if (state === "online") parts.push(tabs.length === 1 ? "1 tab" : `${tabs.length} tabs`);
+  if (last_used_s !== null) parts.push(`used ${whole(last_used_s)} ago`);
+  return parts.join(", ");
 }

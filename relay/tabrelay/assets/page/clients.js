@@ -186,8 +186,8 @@ export function clientPanel(host, label) {
 
 /** @param {Step} step @returns {HTMLElement[]} */
 function stepNodes({ text, code }) {
-  const said = element("p", {}, text);
-  return code === undefined ? [said] : [said, command(code)];
+  const paragraph = element("p", {}, text);
+  return code === undefined ? [paragraph] : [paragraph, command(code)];
 }
 
 /**

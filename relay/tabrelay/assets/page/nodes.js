@@ -50,10 +50,10 @@ export function nodesPanel() {
  * @param {string} version
  */
 function about(node, version) {
-  const said = node.is_this ? ["this one"] : [];
-  said.push(`${node.browsers ?? 0} ${node.browsers === 1 ? "browser" : "browsers"}`);
-  said.push(`${node.in_flight ?? 0} under way`);
-  if (node.since) said.push(`up for ${duration(Math.max(1, Date.now() - node.since * 1000))}`);
-  if (node.version && node.version !== version) said.push(`version ${node.version}`);
-  return said.join(" · ");
+  const parts = node.is_this ? ["this one"] : [];
+  parts.push(`${node.browsers ?? 0} ${node.browsers === 1 ? "browser" : "browsers"}`);
+  parts.push(`${node.in_flight ?? 0} under way`);
+  if (node.since) parts.push(`up for ${duration(Math.max(1, Date.now() - node.since * 1000))}`);
+  if (node.version && node.version !== version) parts.push(`version ${node.version}`);
+  return parts.join(" · ");
 }

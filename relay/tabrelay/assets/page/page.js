@@ -25,7 +25,7 @@ const POLL_MS = 2000;
 const ANSWER_MS = 5000;
 
 const section = byId("relay", HTMLElement);
-const house = byId("house", HTMLElement);
+const content = byId("house", HTMLElement);
 const list = byId("servers", HTMLElement);
 /** @type {Map<string, ReturnType<typeof serverCard>>} */
 const cards = new Map();
@@ -41,7 +41,7 @@ let problem;
 let timer;
 
 /** @param {Notice} notice */
-function say(notice) {
+function showNotice(notice) {
   section.dataset.state = notice.state;
   byId("relay-lamp", HTMLElement).dataset.lamp = notice.lamp;
   setText(byId("relay-title", HTMLElement), notice.title);
@@ -53,12 +53,12 @@ function say(notice) {
   }
 }
 
-function sayNotPaired() {
-  house.hidden = true;
+function showNotPaired() {
+  content.hidden = true;
   pairs.hide();
   calls.hide();
   nodes.hide();
-  say({
+  showNotice({
     lamp: "stop",
     state: "not_paired",
     title: "This browser is not paired",
@@ -67,9 +67,9 @@ function sayNotPaired() {
   });
 }
 
-function sayDown() {
-  house.classList.add("stale");
-  say({
+function showDown() {
+  content.classList.add("stale");
+  showNotice({
     lamp: "stop",
     state: "relay_down",
     title: "The relay is not running",
@@ -79,9 +79,9 @@ function sayDown() {
 }
 
 /** @param {string} text */
-function sayOther(text) {
-  house.classList.add("stale");
-  say({ lamp: "stop", state: "unproven", title: "This is not your relay", text });
+function showUnproven(text) {
+  content.classList.add("stale");
+  showNotice({ lamp: "stop", state: "unproven", title: "This is not your relay", text });
 }
 
 /** @param {Status} status */
@@ -89,14 +89,14 @@ function showStatus(status) {
   tokenCommand = status.token_command;
   const online = status.servers.filter(({ state }) => state === "online").length;
   const total = status.servers.length;
-  say({
+  showNotice({
     lamp: "clear",
     state: "running",
     title: "The relay is running",
     text: total === 0 ? `At ${status.url}.` : `At ${status.url}, with ${online} of ${total} servers online.`,
   });
-  house.hidden = false;
-  house.classList.remove("stale");
+  content.hidden = false;
+  content.classList.remove("stale");
   setText(byId("version", HTMLElement), `Tabrelay ${status.version} · ${status.build}`);
   byId("servers-empty", HTMLElement).hidden = total > 0;
   showServers(status);
@@ -126,7 +126,7 @@ function showServers({ servers, token_command }) {
  * @param {string} path
  * @param {object} [body] what to POST
  */
-function ask(path, body) {
+function request(path, body) {
   const signal = AbortSignal.timeout(ANSWER_MS);
   return askRelay(path, body ? { method: "POST", signal, body: JSON.stringify(body) } : { signal });
 }
@@ -134,7 +134,7 @@ function ask(path, body) {
 /** @param {import("./pairs.js").Decision} decision */
 async function decide(decision) {
   try {
-    const answer = await ask("/-/pairs", decision);
+    const answer = await request("/-/pairs", decision);
     const problem = answer.ok ? undefined : String((await answer.json()).message);
     void keepPolling();
     return problem;
@@ -146,47 +146,47 @@ async function decide(decision) {
 /** @param {string} name */
 async function accept(name) {
   // What went wrong shows by itself: the note stays.
-  await ask("/-/drift", { accept: name }).catch(() => undefined);
+  await request("/-/drift", { accept: name }).catch(() => undefined);
   void keepPolling();
 }
 
 /** @param {string} name */
 async function reconnect(name) {
   // How it went shows by itself, too.
-  await ask(`/-/upstreams/${encodeURIComponent(name)}/reconnect`, {}).catch(() => undefined);
+  await request(`/-/upstreams/${encodeURIComponent(name)}/reconnect`, {}).catch(() => undefined);
   void keepPolling();
 }
 
 async function showPairs() {
-  const answer = await ask("/-/pairs");
+  const answer = await request("/-/pairs");
   // A token of an earlier version may not look: then there is nothing to show.
   if (answer.ok) pairs.update(await answer.json());
   else pairs.hide();
 }
 
 async function showCalls() {
-  const answer = await ask(`/-/calls?since=${encodeURIComponent(calls.mark)}`);
+  const answer = await request(`/-/calls?since=${encodeURIComponent(calls.mark)}`);
   if (answer.ok) calls.update(await answer.json());
   else calls.hide();
 }
 
 async function poll() {
-  if (!isPaired()) return sayNotPaired();
+  if (!isPaired()) return showNotPaired();
   try {
-    const answer = await ask("/-/status");
+    const answer = await request("/-/status");
     if (answer.ok) {
       showStatus(await answer.json());
       await showPairs();
       return await showCalls();
     }
-    if (answer.status === 401 || answer.status === 403) return sayNotPaired();
+    if (answer.status === 401 || answer.status === 403) return showNotPaired();
     const text = `It answered with status ${answer.status}.`;
-    say({ lamp: "stop", state: "error", title: "The relay is in trouble", text });
+    showNotice({ lamp: "stop", state: "error", title: "The relay is in trouble", text });
   } catch (error) {
     const why = error instanceof Unproven ? error.why : "";
-    if (why === "unauthorized") sayNotPaired();
-    else if (why === "unproven") sayOther(String(/** @type {Error} */ (error).message));
-    else sayDown();
+    if (why === "unauthorized") showNotPaired();
+    else if (why === "unproven") showUnproven(String(/** @type {Error} */ (error).message));
+    else showDown();
   }
 }
 

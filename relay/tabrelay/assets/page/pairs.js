@@ -15,7 +15,7 @@ import { byId, duration, element, setText } from "./element.js";
  */
 
 /** A click that was meant for something else, in the moment that a request appeared, decides nothing. */
-const SETTLE_MS = 600;
+const ENABLE_DELAY_MS = 600;
 
 /**
  * @param {(decision: Decision) => Promise<string | undefined>} decide tells the relay; gives back what went wrong
@@ -30,7 +30,7 @@ export function pairsPanel(decide) {
   const paired = new Map();
 
   /** @param {Decision} decision */
-  const tell = async (decision) => {
+  const send = async (decision) => {
     const problem = await decide(decision);
     const note = byId("pairs-problem", HTMLElement);
     note.hidden = !problem;
@@ -44,23 +44,23 @@ export function pairsPanel(decide) {
 
     /** @param {Pairs} pairs */
     update(pairs) {
-      const strangers = pairs.paired.filter(({ own }) => !own);
-      section.hidden = pairs.asking.length + strangers.length === 0;
-      keep(asking, new Set(pairs.asking.map(key)), (row) => row);
+      const others = pairs.paired.filter(({ own }) => !own);
+      section.hidden = pairs.asking.length + others.length === 0;
+      prune(asking, new Set(pairs.asking.map(key)), (row) => row);
       for (const request of pairs.asking) {
         if (asking.has(key(request))) continue;
-        const row = askingRow(request, tell);
+        const row = askingRow(request, send);
         asking.set(key(request), row);
         askingList.append(row);
       }
-      keep(paired, new Set(strangers.map(({ id }) => id)), ({ root }) => root);
-      for (const page of strangers) {
-        const row = paired.get(page.id) ?? pairedRow(page, tell);
+      prune(paired, new Set(others.map(({ id }) => id)), ({ root }) => root);
+      for (const page of others) {
+        const row = paired.get(page.id) ?? pairedRow(page, send);
         if (!paired.has(page.id)) pairedList.append(row.root);
         paired.set(page.id, row);
         row.update(page);
       }
-      byId("paired-title", HTMLElement).hidden = strangers.length === 0;
+      byId("paired-title", HTMLElement).hidden = others.length === 0;
     },
   };
 }
@@ -76,7 +76,7 @@ function key({ code, origin, server }) {
  * @param {Set<string>} wanted
  * @param {(row: Row) => HTMLElement} root
  */
-function keep(rows, wanted, root) {
+function prune(rows, wanted, root) {
   for (const [id, row] of rows) {
     if (wanted.has(id)) continue;
     root(row).remove();
@@ -86,13 +86,13 @@ function keep(rows, wanted, root) {
 
 /**
  * @param {Asking} request
- * @param {(decision: Decision) => Promise<void>} tell
+ * @param {(decision: Decision) => Promise<void>} send
  */
-function askingRow({ code, origin, server, others }, tell) {
-  const allow = button("Allow", "button", () => tell({ approve: code }));
-  const refuse = button("Refuse", "copy", () => tell({ refuse: code }));
+function askingRow({ code, origin, server, others }, send) {
+  const allow = button("Allow", "button", () => send({ approve: code }));
+  const refuse = button("Refuse", "copy", () => send({ refuse: code }));
   allow.disabled = true;
-  setTimeout(() => (allow.disabled = false), SETTLE_MS);
+  setTimeout(() => (allow.disabled = false), ENABLE_DELAY_MS);
   const also = others.length ? `“${server}” is offered by ${others.join(", ")} too.` : "";
   return element(
     "li",
@@ -111,15 +111,15 @@ function askingRow({ code, origin, server, others }, tell) {
 
 /**
  * @param {Paired} page
- * @param {(decision: Decision) => Promise<void>} tell
+ * @param {(decision: Decision) => Promise<void>} send
  */
-function pairedRow({ id, origin }, tell) {
+function pairedRow({ id, origin }, send) {
   const about = element("p", { class: "about" });
   const root = element(
     "li",
     { class: "pairing", "data-origin": origin },
     element("div", {}, element("p", { class: "name" }, origin), about),
-    button("Revoke", "copy", () => tell({ revoke: id })),
+    button("Revoke", "copy", () => send({ revoke: id })),
   );
   return {
     root,
@@ -137,7 +137,7 @@ function pairedRow({ id, origin }, tell) {
  * @param {() => void} run
  */
 function button(label, look, run) {
-  const made = element("button", { type: "button", class: look }, label);
-  made.addEventListener("click", run);
-  return made;
+  const button = element("button", { type: "button", class: look }, label);
+  button.addEventListener("click", run);
+  return button;
 }

@@ -32,12 +32,12 @@ import { duration, element, setText } from "./element.js";
  */
 
 /**
- * @typedef {object} Deeds what a card's buttons do
+ * @typedef {object} CardActions what a card's buttons do
  * @property {(name: string) => void} accept the tools are fine as they are
  * @property {(name: string) => void} reconnect connect to a server elsewhere now
  *
  * @param {string} name
- * @param {Deeds} deeds
+ * @param {CardActions} actions
  */
 export function serverCard(name, { accept, reconnect }) {
   const lamp = element("span", { class: "lamp" });
@@ -153,8 +153,8 @@ function presenceOf({ state, since_s, last_seen_s, title, connection }) {
 /** @param {NonNullable<Server["drift"]>} drift */
 function driftOf({ changed, added, removed }) {
   const kinds = /** @type {[string, string[]][]} */ ([["changed", changed], ["added", added], ["removed", removed]]);
-  const said = kinds.filter(([, names]) => names.length).map(([what, names]) => `${what}: ${names.join(", ")}`);
-  return `Its tools are not those that were first used. ${said.join("; ")}.`;
+  const parts = kinds.filter(([, names]) => names.length).map(([what, names]) => `${what}: ${names.join(", ")}`);
+  return `Its tools are not those that were first used. ${parts.join("; ")}.`;
 }
 
 /**

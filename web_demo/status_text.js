@@ -18,7 +18,7 @@ import { ACTIONS, bootNotice, noticeOf } from "./state.js";
 const SECOND_MS = 1000;
 
 /** @param {(action: NonNullable<Notice["action"]>) => void} onAction */
-export function signal(onAction) {
+export function statusText(onAction) {
   const section = byId("state", HTMLElement);
   const lamp = byId("state-lamp", HTMLElement);
   const title = byId("state-title", HTMLElement);
@@ -37,21 +37,21 @@ export function signal(onAction) {
   button.addEventListener("click", () => action && onAction(action));
 
   /** @param {Notice} notice @param {string | null} message */
-  function say(notice, message) {
+  function showNotice(notice, message) {
     lamp.dataset.lamp = notice.lamp;
     setText(title, notice.title);
     setText(text, notice.text);
-    const adds = notice.tellsDetail && message;
-    detail.hidden = !adds;
-    setText(detail, adds ? message : "");
+    const isDetailShown = notice.hasDetail && message;
+    detail.hidden = !isDetailShown;
+    setText(detail, isDetailShown ? message : "");
     action = notice.action;
     button.hidden = !action;
     if (action) setText(button, ACTIONS[action]);
-    sayTodo(notice);
+    showTodo(notice);
   }
 
   /** @param {Notice} notice */
-  function sayTodo(notice) {
+  function showTodo(notice) {
     todo.hidden = !notice.command;
     const [label, place] = todo.children;
     if (!notice.command || !label || !place) return;
@@ -69,12 +69,12 @@ export function signal(onAction) {
     next.hidden = retryInMs === null;
     if (retryInMs === null) return;
     const due = Date.now() + retryInMs;
-    const tell = () => {
+    const update = () => {
       const left = Math.ceil((due - Date.now()) / SECOND_MS);
       setText(next, left > 0 ? `next try in ${left} s` : "trying…");
     };
-    tell();
-    countdown = setInterval(tell, SECOND_MS / 4);
+    update();
+    countdown = setInterval(update, SECOND_MS / 4);
   }
 
   return {
@@ -84,7 +84,7 @@ export function signal(onAction) {
       section.dataset.why = state.why ?? "";
       boot.hidden = true;
       const notice = noticeOf(state, place);
-      say(notice, state.message);
+      showNotice(notice, state.message);
       count(state.state === "waiting" ? state.retry_in_ms : null);
       return notice.lamp;
     },
@@ -95,7 +95,7 @@ export function signal(onAction) {
         boot.hidden = true;
         return;
       }
-      say(bootNotice(message), null);
+      showNotice(bootNotice(message), null);
       boot.hidden = false;
       const label = boot.querySelector("label");
       const { loaded, total } = message;

@@ -1,4 +1,4 @@
-// Which texts the worker's shim would pass on unread: [text, …] in a file, a list of booleans out.
+// Prints which results the worker passes on without parsing them in Python: [text, …] in a file, a list of booleans out.
 import { readFileSync } from "node:fs";
 import { isPlainResult } from "../../browser_pkg/tabserver/js/worker/plain_calls.js";
 

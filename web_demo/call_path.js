@@ -11,7 +11,7 @@ import { byId, setText } from "/-/page/element.js";
  * @typedef {"client" | "relay" | "worker" | "tabs"} Stop
  */
 
-export function line() {
+export function callPath() {
   const host = byId("line", HTMLElement);
 
   /** @param {Stop} stop */
@@ -19,13 +19,13 @@ export function line() {
 
   return {
     /** @param {Stop} stop @param {string} text */
-    tell(stop, text) {
+    setLabel(stop, text) {
       const label = at(stop).querySelector("span");
       if (label) setText(label, text);
     },
 
     /** @param {Stop} stop @param {Track} track */
-    track(stop, track) {
+    setTrack(stop, track) {
       at(stop).dataset.track = track;
     },
 
