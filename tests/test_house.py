@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import tabrelay
+from tabrelay import mcp_headers
+from tabserver.wire import methods
 from tests import order
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,6 +102,22 @@ def test_class_names_are_unique_in_both_packages() -> None:
         if isinstance(node, ast.ClassDef) and "micropython" not in path.parts
     )
     assert {name for name, count in found.items() if count > 1} == SHARED_CLASS_NAMES
+
+
+def test_method_and_header_names_are_defined_once() -> None:
+    """`initialize` is also a method of ACP and a key of a state file, and `ping` a message between tab and worker."""
+    names = {str(value) for value in vars(methods).values() if isinstance(value, str) and "/" in value}
+    names |= {str(value) for name, value in vars(mcp_headers).items() if name.isupper() and not name.startswith("RAW_")}
+    repeated = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
+        for folder in (RELAY, BROWSER)
+        for path in modules(folder, "*.py")
+        if path not in (RELAY / "mcp_headers.py", BROWSER / "wire" / "methods.py") and "micropython" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and (node.value.decode() if isinstance(node.value, bytes) and node.value.isascii() else node.value) in names
+    ]
+    assert repeated == []
 
 
 def test_every_package_states_its_purpose() -> None:

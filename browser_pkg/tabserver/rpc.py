@@ -14,10 +14,9 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 from .schema.shapes import show
+from .wire import methods
 from .wire.frames import depth
 from .wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, RequestId
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 MAX_DEPTH: Final = 256
 
@@ -86,8 +85,8 @@ def parse_answer(payload: str) -> tuple[str, dict[str, Any] | Refusal] | None:
 
 
 def read_level(value: object, path: str) -> str:
-    if not isinstance(value, str) or value not in LEVELS:
-        raise Refusal(INVALID_PARAMS, f"{path}: expected one of {', '.join(LEVELS)}, got {show(value)}")
+    if not isinstance(value, str) or value not in methods.LOG_LEVELS:
+        raise Refusal(INVALID_PARAMS, f"{path}: expected one of {', '.join(methods.LOG_LEVELS)}, got {show(value)}")
     return value
 
 

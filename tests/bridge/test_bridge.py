@@ -295,10 +295,12 @@ def test_before_the_first_byte_nothing_heavy_is_loaded() -> None:
         "tabrelay.errors",
         "tabrelay.http.addresses",
         "tabrelay.http.param_headers",
+        "tabrelay.mcp_headers",
         "tabrelay.observe.log_setup",
         "tabrelay.payloads.printable_text",
         "tabrelay.system.pipe_lines",
         "tabserver.wire.eras",
         "tabserver.wire.jsonrpc",
         "tabserver.wire.limits",
+        "tabserver.wire.methods",
     }

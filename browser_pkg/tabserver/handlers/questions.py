@@ -15,6 +15,7 @@ from ..rpc import Refusal
 from ..schema.compounds import Record
 from ..schema.shapes import Reading, Schema, SchemaError, Shape, show, summary
 from ..schema.types import Shapes
+from ..wire import methods
 from ..wire.jsonrpc import MISSING_CAPABILITY
 from .content import Block, Message, Role
 
@@ -98,7 +99,7 @@ class Elicit(Generic[T]):
 
     message: str
     schema: type[T] | Schema
-    method: str = field(default="elicitation/create", init=False)
+    method: str = field(default=methods.ELICITATION_CREATE, init=False)
     kind: str = field(default="elicit", init=False)
 
     def params(self) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class ElicitUrl:
 
     message: str
     url: str
-    method: str = field(default="elicitation/create", init=False)
+    method: str = field(default=methods.ELICITATION_CREATE, init=False)
     kind: str = field(default="elicit", init=False)
 
     def params(self) -> dict[str, Any]:
@@ -209,7 +210,7 @@ class Sample:
     metadata: dict[str, Any] | None = None
     tools: Sequence[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
-    method: str = field(default="sampling/createMessage", init=False)
+    method: str = field(default=methods.SAMPLING_CREATE_MESSAGE, init=False)
     kind: str = field(default="sample", init=False)
 
     def params(self) -> dict[str, Any]:
@@ -265,7 +266,7 @@ class Root:
 class ListRoots:
     """Which folders and files does the client work on?"""
 
-    method: str = field(default="roots/list", init=False)
+    method: str = field(default=methods.ROOTS_LIST, init=False)
     kind: str = field(default="roots", init=False)
 
     def params(self) -> dict[str, Any]:
@@ -310,17 +311,17 @@ def read_question(method: object, params: object) -> Asked:
     if not isinstance(params, dict):
         raise ValueError(f"params: expected object, got {show(params)}")
     plain: Question[Any]
-    if method == "elicitation/create":
+    if method == methods.ELICITATION_CREATE:
         _need(params, "message", str)
         if params.get("mode") == "url":
             plain = ElicitUrl("", _need(params, "url", str))
         else:
             plain = Elicit("", _need(params, "requestedSchema", dict))
-    elif method == "sampling/createMessage":
+    elif method == methods.SAMPLING_CREATE_MESSAGE:
         _need(params, "messages", list)
         _need(params, "maxTokens", int)
         plain = Sample("", tools=params.get("tools"), tool_choice=params.get("toolChoice"))
-    elif method == "roots/list":
+    elif method == methods.ROOTS_LIST:
         plain = ListRoots()
     else:
         raise ValueError(

@@ -22,7 +22,8 @@ from ..handlers.context import Cancel, Done, Outcome, Request, Result, Written
 from ..handlers.questions import Answer, InputRequired, MissingCapability, Question, new_key, wire_form
 from ..handlers.target import Target
 from ..handlers.tools import text_result
-from ..rpc import LEVELS, Refusal, is_finite, loggable
+from ..rpc import Refusal, is_finite, loggable
+from ..wire import methods
 from ..wire.control_messages import CLOSE_STREAM, PIN
 from ..wire.eras import Era
 from ..wire.frames import Acp, Caller
@@ -193,7 +194,7 @@ class RunningCall:
         if session.era is Era.MODERN or not isinstance(outcome, Refusal) or outcome.code != MISSING_CAPABILITY:
             return outcome
         # Handshake revisions have no code for this. A tool can tell the model instead.
-        if self._kind.method == "tools/call":
+        if self._kind.method == methods.TOOLS_CALL:
             return text_result(outcome.message, is_error=True)
         return Refusal(INVALID_REQUEST, outcome.message)
 
@@ -229,20 +230,20 @@ class RunningCall:
             params["total"] = total
         if message is not None:
             params["message"] = str(message)
-        self._office.outbox.notify(seat.session, "notifications/progress", params, seat.id)
+        self._office.outbox.notify(seat.session, methods.PROGRESS, params, seat.id)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
-        if level not in LEVELS:
-            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+        if level not in methods.LOG_LEVELS:
+            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(methods.LOG_LEVELS)}")
         seat = self._seat
         if self.is_over or seat is None:
             return
         # A session may change its level while the call runs; a modern caller says it with the request.
         floor = seat.level if seat.session.era is Era.MODERN else seat.session.level
-        if floor is None or LEVELS.index(level) < LEVELS.index(floor):
+        if floor is None or methods.LOG_LEVELS.index(level) < methods.LOG_LEVELS.index(floor):
             return
         params = {"level": level} | ({"logger": str(logger)} if logger else {}) | {"data": loggable(data)}
-        self._office.outbox.notify(seat.session, "notifications/message", params, seat.id)
+        self._office.outbox.notify(seat.session, methods.LOG_MESSAGE, params, seat.id)
 
     def close_stream(self, retry_ms: int | None) -> None:
         """Said to the relay, which keeps it to itself."""
@@ -299,7 +300,7 @@ class RunningCall:
 
     def _withdraw(self, session: CallerSession, id: str, related: RequestId, reason: str) -> None:
         params = {"requestId": id, "reason": reason}
-        self._office.outbox.notify(session, "notifications/cancelled", params, related)
+        self._office.outbox.notify(session, methods.CANCELLED, params, related)
 
     # -- waiting for the client's next request ------------------------------------------------------------------------
 

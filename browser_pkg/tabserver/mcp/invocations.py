@@ -17,6 +17,7 @@ from ..handlers.target import Target, read_target
 from ..handlers.tools import UnknownTool, failure, text_result
 from ..rpc import Refusal, read_level, unknown
 from ..schema.shapes import show
+from ..wire import methods
 from ..wire.eras import META_LOG_LEVEL, Era
 from ..wire.frames import META_ACP, Acp
 from ..wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RequestId, is_request_id
@@ -59,7 +60,7 @@ class Invocations:
     def __init__(self, name: str, catalogue: ToolCatalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
         self._office = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
-        self._tool_kind = MethodKind("tools/call", self._dress_tool, failure)
+        self._tool_kind = MethodKind(methods.TOOLS_CALL, self._dress_tool, failure)
         # What the last request wished for in its `_meta`: most clients say the same every time.
         self._wished: tuple[Params, RequestMeta] = {}, RequestMeta(None, None, None, None, None)
 
@@ -128,7 +129,7 @@ class Invocations:
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
         wishes = self._wishes(session, params)
         seat = WaitingRequest(session, id, *wishes)
-        if session.era is Era.LEGACY or kind.method == "completion/complete":
+        if session.era is Era.LEGACY or kind.method == methods.COMPLETION_COMPLETE:
             RunningCall(self._office, kind, seat, params).begin(start, {})
             return
         answers, state = _answers(params), params.get("requestState")
@@ -180,7 +181,7 @@ class Invocations:
 
     def _is_safe(self, kind: MethodKind, params: Params) -> bool:
         """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
-        if kind.method != "tools/call":
+        if kind.method != methods.TOOLS_CALL:
             return True  # reading a resource or a prompt changes nothing
         tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == params.get("name")), {})
         hints = tool.get("annotations", {})
@@ -218,9 +219,9 @@ def _fail(error: BaseException) -> Outcome:
     return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
-_PROMPT: Final = MethodKind("prompts/get", _dress_messages, _fail)
-_RESOURCE: Final = MethodKind("resources/read", _dress_contents, _fail)
-_COMPLETION: Final = MethodKind("completion/complete", _as_it_is, _fail)
+_PROMPT: Final = MethodKind(methods.PROMPTS_GET, _dress_messages, _fail)
+_RESOURCE: Final = MethodKind(methods.RESOURCES_READ, _dress_contents, _fail)
+_COMPLETION: Final = MethodKind(methods.COMPLETION_COMPLETE, _as_it_is, _fail)
 
 
 def _nothing_to_cancel(reason: str) -> None:

@@ -17,6 +17,7 @@ from ..handlers.questions import ClientError
 from ..handlers.resources import ResourceNotFound
 from ..rpc import Refusal, parse, parse_answer, read_level
 from ..schema.shapes import show
+from ..wire import methods
 from ..wire.control_messages import RELAY, TABS
 from ..wire.eras import META_SUBSCRIPTION, MODERN_VERSIONS, Era, negotiate
 from ..wire.events import Closed, Opened, Received
@@ -85,25 +86,25 @@ class Server:
         self.outbox = Outbox(self._info, self._sessions, send)
         self._desk = desk = Invocations(name, catalogue, self.outbox, clock)
         shared: dict[str, _Method] = {
-            "tools/list": self._list_tools,
-            "tools/call": desk.call_tool,
-            "resources/list": self._list_resources,
-            "resources/templates/list": self._list_templates,
-            "resources/read": desk.read_resource,
-            "prompts/list": self._list_prompts,
-            "prompts/get": desk.get_prompt,
-            "completion/complete": desk.complete,
+            methods.TOOLS_LIST: self._list_tools,
+            methods.TOOLS_CALL: desk.call_tool,
+            methods.RESOURCES_LIST: self._list_resources,
+            methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
+            methods.RESOURCES_READ: desk.read_resource,
+            methods.PROMPTS_LIST: self._list_prompts,
+            methods.PROMPTS_GET: desk.get_prompt,
+            methods.COMPLETION_COMPLETE: desk.complete,
         }
         # What a version removed is simply absent from its table, and so answered as unknown.
         self._methods: dict[Era, dict[str, _Method]] = {
-            Era.MODERN: shared | {"server/discover": self._discover, "subscriptions/listen": self._listen},
+            Era.MODERN: shared | {methods.SERVER_DISCOVER: self._discover, methods.SUBSCRIPTIONS_LISTEN: self._listen},
             Era.LEGACY: shared
             | {
-                "initialize": self._initialize,
-                "ping": self._ping,
-                "logging/setLevel": self._set_level,
-                "resources/subscribe": self._subscribe,
-                "resources/unsubscribe": self._unsubscribe,
+                methods.INITIALIZE: self._initialize,
+                methods.PING: self._ping,
+                methods.LOGGING_SET_LEVEL: self._set_level,
+                methods.RESOURCES_SUBSCRIBE: self._subscribe,
+                methods.RESOURCES_UNSUBSCRIBE: self._unsubscribe,
             },
         }
 
@@ -151,7 +152,7 @@ class Server:
 
     def resource_updated(self, uri: str) -> None:
         """Tell everybody who subscribed to it."""
-        method = "notifications/resources/updated"
+        method = methods.RESOURCES_UPDATED
         for session in self._sessions:
             if session.era is Era.LEGACY and uri in session.subscribed:
                 self.outbox.notify(session, method, {"uri": uri})
@@ -185,7 +186,7 @@ class Server:
             handler = self._methods[session.era].get(method)
             if handler is None:
                 raise Refusal(METHOD_NOT_FOUND, f"Method not found: {method}")
-            if not session.is_greeted and method not in ("initialize", "ping"):
+            if not session.is_greeted and method not in (methods.INITIALIZE, methods.PING):
                 raise Refusal(INVALID_REQUEST, f"{method} came before initialize")
             result = handler(session, id, params)
         except Refusal as refusal:
@@ -212,11 +213,11 @@ class Server:
             return  # a notification has no answer, not even a bad one
         if session.era is Era.MODERN:
             return  # closing the channel is how a modern caller cancels
-        if method == "notifications/initialized":
+        if method == methods.INITIALIZED:
             session.is_ready = session.is_greeted
             if session.caller.principal == RELAY:
                 self.outbox.notify(session, TABS, self.census())
-        elif method == "notifications/cancelled":
+        elif method == methods.CANCELLED:
             id, reason = params.get("requestId"), params.get("reason")
             call = session.running.get(id) if is_request_id(id) else None
             if call is not None and is_request_id(id):
@@ -297,7 +298,7 @@ class Server:
         wanted = read_wanted(params)
         session.listening[id] = wanted
         said = {"notifications": wanted.honoured(), "_meta": {META_SUBSCRIPTION: id}}
-        self.outbox.notify(session, "notifications/subscriptions/acknowledged", said, id)
+        self.outbox.notify(session, methods.SUBSCRIPTIONS_ACKNOWLEDGED, said, id)
 
 
 def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], params: Params) -> Result:

@@ -28,6 +28,7 @@ from ..tabs.plain_call import PlainCall
 from ..tabs.routing import Destination, about
 from ..tabs.run import CallerJson
 from ..tabs.tab import PagePort, Tab
+from ..wire import methods
 from ..wire.control_messages import RELAY
 from ..wire.eras import Era
 from ..wire.errors import MessageTooLarge
@@ -96,7 +97,7 @@ class WorkerFastPath:
             method, params = parse(event.payload, id)
         except Refusal:
             return False
-        if method != "tools/call" or params.keys() != _MEMBERS:
+        if method != methods.TOOLS_CALL or params.keys() != _MEMBERS:
             return False
         name, arguments, meta = params["name"], params["arguments"], params["_meta"]
         if meta != self._meta and not self._is_plain(meta):

@@ -22,14 +22,13 @@ from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable, Room, SentRequest
 from tabrelay.bridge.messages import Key, elements, key
 from tabrelay.errors import Busy
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.acp")
 
 MAX_RUNNING: Final = 128
 MAX_ASKED: Final = 256
 """Questions of the peer's that the MCP program has not answered: as many as the bridge to a browser's server takes."""
-CANCEL: Final = "notifications/cancelled"
 
 # Names that only one of the two has which connect alike.
 _SHOWS: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
@@ -70,7 +69,7 @@ class AcpConnection:
             await say_parts(line, self.say, self._write)
         elif frame.is_request:
             await self._turns.enter(frame)
-        elif frame.method == CANCEL:
+        elif frame.method == methods.CANCELLED:
             await self._cancel(frame)
         elif frame.method is not None:
             await self._peer.notify(self.profile.notification, self._params(frame.method, frame.part("params")))
@@ -125,7 +124,7 @@ class AcpConnection:
             if asked is None:
                 return
             params = {**frame.params, "requestId": asked.id}
-            await self._peer.notify(self.profile.notification, self._params(CANCEL, json.dumps(params)))
+            await self._peer.notify(self.profile.notification, self._params(methods.CANCELLED, json.dumps(params)))
             await self._peer.cancel(asked)
 
     def _params(self, method: str, params: str | None) -> str:
@@ -150,7 +149,7 @@ class AcpConnection:
             id = f"acp-{next(self._ids)}"
             self._inbound[id] = (frame.key, frame.id_text)
             await self._write(frames.request(id, method, params))
-        elif method == CANCEL and self.is_asked(about):
+        elif method == methods.CANCELLED and self.is_asked(about):
             await self.cancelled(about)
         else:
             await self._write(frames.notification(method, params))
@@ -164,7 +163,7 @@ class AcpConnection:
         for inner, (one, outer) in list(self._inbound.items()):
             if one == key(request):
                 del self._inbound[inner]
-                await self._write(frames.notification(CANCEL, json.dumps({"requestId": inner})))
+                await self._write(frames.notification(methods.CANCELLED, json.dumps({"requestId": inner})))
                 await self._peer.refuse(outer, CANCELLED, "The request was cancelled.")
 
     async def close(self) -> None:

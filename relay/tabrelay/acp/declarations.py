@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from tabrelay import mcp_headers
 from tabrelay.acp.stdio_shim import NONCE
 
 # The relay puts calls that carry it down to the session which the server was declared in.
-HEADER: Final = "Tabrelay-Acp"
 _KEYS: Final = ("serverId", "acpId", "id")  # what drafts have called it
 
 
@@ -72,7 +72,7 @@ def stdio(name: str, program: Sequence[str], port: int, nonce: str, *, is_typed:
 
 def http(name: str, url: str, token: str | None, server_id: str) -> str:
     headers = [{"name": "Authorization", "value": f"Bearer {token}"}] if token is not None else []
-    headers.append({"name": HEADER, "value": server_id})
+    headers.append({"name": mcp_headers.TABRELAY_ACP, "value": server_id})
     return json.dumps({"type": "http", "name": name, "url": url, "headers": headers})
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from tabrelay.acp import dialects as profiles
 from tabrelay.acp import message as frames
 from tabrelay.acp.concurrency import OrderedDelivery
-from tabrelay.acp.connection import CANCEL, AcpConnection, Write, disconnect, say_parts
+from tabrelay.acp.connection import AcpConnection, Write, disconnect, say_parts
 from tabrelay.acp.declarations import DeclaredServer
 from tabrelay.acp.dialects import G1, G3, G4, MAX_ACTIVE, Dialect
 from tabrelay.acp.envelope_requests import NOT_CARRIED, EnvelopeRequest, EnvelopeRequests
@@ -25,7 +25,7 @@ from tabrelay.acp.line_writer import LineWriter
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.requests import ConnectionGone, RequestTable
 from tabrelay.bridge.messages import Key, key, parse
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.acp")
 
@@ -245,7 +245,7 @@ class ForwardedRequest:
             await self._write(frames.answer(frame.id_text, error=NOT_CARRIED))
         elif frame.is_request:
             await self._turns.enter(frame)
-        elif frame.method == CANCEL:
+        elif frame.method == methods.CANCELLED:
             await self._cancel(frame)
         elif self._interpreting is not None:
             self._interpreting.say(frame)

@@ -21,7 +21,7 @@ from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BadRequest, RelayError
 from tabrelay.translation import messages
 from tabrelay.translation.to_modern import LegacyToModern
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -82,7 +82,7 @@ class LegacyAgent:
             """Nothing is announced before there is a session."""
 
         params = json.dumps(messages.modern_params({}, modern, None))
-        errand = await self._carrier.begin('"discover"', "server/discover", params, told)
+        errand = await self._carrier.begin('"discover"', methods.SERVER_DISCOVER, params, told)
         await asyncio.wait((errand.asked.answer,), timeout=DISCOVER_S)
         if not errand.asked.answer.done():
             await self._carrier.give_up(errand)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import httpx2
 
-from tabrelay.acp.declarations import HEADER
+from tabrelay import mcp_headers
 from tabrelay.admission.token_store import PASSING
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
@@ -60,7 +60,10 @@ class RelayClient:
         """The way to a browser's server. The relay tells its tools which session calls by the header."""
         target = NameTarget(server, self.base)
         return Outbound(
-            HttpEndpoint(target), self._credentials, {HEADER.lower(): f"{server_id} {connection}"}, OutboundLimits()
+            HttpEndpoint(target),
+            self._credentials,
+            {mcp_headers.TABRELAY_ACP: f"{server_id} {connection}"},
+            OutboundLimits(),
         )
 
     def token(self, server: str) -> tuple[str, Callable[[], None]]:

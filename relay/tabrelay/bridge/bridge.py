@@ -16,12 +16,12 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.forwarder import Forwarder
 from tabrelay.bridge.inbound import InboundQueue
 from tabrelay.bridge.messages import BridgeMessage, Key, Malformed, MessageKind, answered, error_reply, key, load, parse
-from tabrelay.bridge.outbound import UNENDING, Outbound
+from tabrelay.bridge.outbound import Outbound
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
 from tabrelay.bridge.server_stream import ServerStream
 from tabrelay.bridge.session import ClientSession
 from tabrelay.system.pipe_lines import LineSplitter, LineTooLong
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -30,8 +30,6 @@ MAX_QUEUED: Final = 64 << 20  # bytes that wait for their turn
 MAX_RUNNING: Final = 256
 WRITTEN_S: Final = 1.0
 FINISH_S: Final = 2.0
-CANCELLED: Final = "notifications/cancelled"
-INITIALIZED: Final = "notifications/initialized"
 
 
 class Output(Protocol):
@@ -103,7 +101,7 @@ class Bridge:
         """The client has said everything. What is on its way may arrive; what never ends need not."""
         self._queue.put_nowait(None)
         for running in list(self._pending.values()):
-            if running.message.method == UNENDING:
+            if running.message.method == methods.SUBSCRIPTIONS_LISTEN:
                 running.task.cancel()
 
         async def rest() -> None:
@@ -150,7 +148,7 @@ class Bridge:
             log.warning("%s", problem)
             await self._output.write(error_reply(problem.id, problem.code, str(problem)))
             return
-        if self._is_serial and (message.kind is MessageKind.RESPONSE or message.method == CANCELLED):
+        if self._is_serial and (message.kind is MessageKind.RESPONSE or message.method == methods.CANCELLED):
             # What a call waits for must not wait for the call.
             self._start(message)
             return
@@ -171,7 +169,7 @@ class Bridge:
                 await self._refuse(message.ids, f"{MAX_RUNNING} requests are on their way already.")
                 continue
             task, written = self._start(message)
-            if self._is_serial or message.method in ("initialize", INITIALIZED):
+            if self._is_serial or message.method in (methods.INITIALIZE, methods.INITIALIZED):
                 await asyncio.wait([task])
             else:
                 # The next one sets out when this one has; a server that does not read must not hold up everything.
@@ -189,7 +187,7 @@ class Bridge:
             if not written.done():
                 written.set_result(None)
 
-        work = self._cancel if message.method == CANCELLED else self._carry
+        work = self._cancel if message.method == methods.CANCELLED else self._carry
         task = asyncio.create_task(work(message, on_written))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -201,7 +199,7 @@ class Bridge:
         return task, written
 
     async def _carry(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
-        if message.method == "initialize":
+        if message.method == methods.INITIALIZE:
             self._listener.stop()
             self._session.open(message)
         try:
@@ -214,7 +212,7 @@ class Bridge:
             return
         finally:
             self._forget(message)
-        if message.method == INITIALIZED and fault is None:
+        if message.method == methods.INITIALIZED and fault is None:
             self._listen()
 
     def _forget(self, message: BridgeMessage) -> None:

@@ -18,7 +18,7 @@ from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.payloads.list_checks import read_about
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import (
     META_CAPABILITIES,
     META_CLIENT,
@@ -97,7 +97,7 @@ class McpClient:
             META_CLIENT: INFO,
         }
         try:
-            found = await self.request("server/discover")
+            found = await self.request(methods.SERVER_DISCOVER)
         except RequestFailed as error:
             is_about_token = isinstance(error.data, dict) and error.data.get("status") in (401, 403)
             if error.code == errors.FAILED or is_about_token:
@@ -109,8 +109,8 @@ class McpClient:
                 return _greeting(MODERN_VERSIONS[0], server, about)
         self._meta = {}
         params = {"protocolVersion": NEWEST_LEGACY, "capabilities": self._capabilities, "clientInfo": INFO}
-        found = await self.request("initialize", params)
-        await self._send(jsonrpc.notification("notifications/initialized"))
+        found = await self.request(methods.INITIALIZE, params)
+        await self._send(jsonrpc.notification(methods.INITIALIZED))
         about = read_about(found)
         return _greeting(str(about.get("protocolVersion")), about, about)
 
@@ -131,7 +131,7 @@ class McpClient:
         """A tool's result; questions of the server's are answered on the way. Raises ClientError."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         for _ in range(MAX_ROUNDS):
-            result: dict[str, Any] = await self.request("tools/call", params, on_step)
+            result: dict[str, Any] = await self.request(methods.TOOLS_CALL, params, on_step)
             if result.get("resultType") != "input_required":
                 return result
             params = {"name": tool, "arguments": arguments, "inputResponses": await self._responses(result)}
@@ -151,7 +151,7 @@ class McpClient:
         try:
             answer = await self._waiting[id]
         except asyncio.CancelledError:
-            await self._send(jsonrpc.notification("notifications/cancelled", {"requestId": id}))
+            await self._send(jsonrpc.notification(methods.CANCELLED, {"requestId": id}))
             raise
         finally:
             self._waiting.pop(id, None)
@@ -185,14 +185,14 @@ class McpClient:
             task = asyncio.create_task(self._reply(message["id"], method, params))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif method == "notifications/progress" and isinstance(token := params.get("progressToken"), int):
+        elif method == methods.PROGRESS and isinstance(token := params.get("progressToken"), int):
             self._steps.get(token, _ignore)(params)
 
     async def _reply(self, id: Any, method: str, params: dict[str, Any]) -> None:
         """A question of the handshake era."""
-        if method == "ping":
+        if method == methods.PING:
             await self._send(jsonrpc.result_message(id, {}))
-        elif method == "elicitation/create" and self._answer is not None:
+        elif method == methods.ELICITATION_CREATE and self._answer is not None:
             await self._send(jsonrpc.result_message(id, await self._answer(method, params)))
         else:
             text = f"This client does not know {method}."
@@ -204,10 +204,10 @@ class McpClient:
         asked = result.get("inputRequests")
         for key, question in (asked if isinstance(asked, dict) else {}).items():
             question = question if isinstance(question, dict) else {}
-            if question.get("method") != "elicitation/create" or self._answer is None:
+            if question.get("method") != methods.ELICITATION_CREATE or self._answer is None:
                 text = f"It asks for {question.get('method')}, which this client can't give."
                 raise RequestFailed({"code": jsonrpc.MISSING_CAPABILITY, "message": text})
-            found[key] = await self._answer("elicitation/create", question.get("params") or {})
+            found[key] = await self._answer(methods.ELICITATION_CREATE, question.get("params") or {})
         return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tabrelay.bridge.messages import BridgeMessage, Key, MessageKind
 from tabrelay.bridge.session import SessionSnapshot
+from tabserver.wire import methods
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ def is_session_gone(message: BridgeMessage, ticket: SessionSnapshot, status: int
 
     Many that were restarted say 400 instead, and that no valid session id was given.
     """
-    if message.is_modern or message.method == "initialize":
+    if message.is_modern or message.method == methods.INITIALIZE:
         return False
     if status == 404:
         return ticket.id is not None

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from tabrelay import mcp_headers
 from tabrelay.bridge import errors
 from tabrelay.bridge.backoff import RetryAfter, read_retry_after
 from tabrelay.bridge.clock import Clock
@@ -24,10 +25,9 @@ from tabrelay.bridge.http import HttpAnswer
 from tabrelay.bridge.inbound import InboundQueue
 from tabrelay.bridge.messages import BridgeMessage, load, make
 from tabrelay.bridge.outbound import Outbound, Sent
-from tabrelay.bridge.request_headers import SESSION
 from tabrelay.bridge.response_stream import ResponseStreams
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import META_PREFIX
 
 log = logging.getLogger("tabrelay.bridge")
@@ -65,7 +65,7 @@ class Forwarder:
         fault = await self._carry(exchange, on_written)
         if fault is None:
             return None
-        if message.method == "initialize":
+        if message.method == methods.INITIALIZE:
             self._session.is_lost = True
         if not exchange.wants_answer:
             log.warning("%s was not taken: %s", message.method or "An answer", fault.text)
@@ -129,7 +129,7 @@ class Forwarder:
         async with self._outbound.post(exchange.message, ticket, on_written) as sent:
             answer = sent.answer
             if answer.is_success:
-                self._session.heard(ticket, answer.header(SESSION))
+                self._session.heard(ticket, answer.header(mcp_headers.SESSION_ID))
                 return await self._success(exchange, answer, ticket)
             body, _ = await answer.read(errors.ERROR_BODY)
         await self._refused(exchange, sent)
@@ -177,7 +177,12 @@ class Forwarder:
                 return fault
             if self._session.opening is not None and may_repeat_in_new_session(message):
                 raise _TryAgain
-        if message.method == "tools/call" and message.is_modern and not exchange.was_taught and _is_mismatch(body):
+        if (
+            message.method == methods.TOOLS_CALL
+            and message.is_modern
+            and not exchange.was_taught
+            and _is_mismatch(body)
+        ):
             exchange.was_taught = True
             await self._learn(message)
             raise _TryAgain
@@ -193,7 +198,7 @@ class Forwarder:
         if answer.status == 401:
             return errors.of_token(body, where, self._outbound.hint)
         hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
-        if exchange.message.method == "initialize" and answer.status in NO_STREAMABLE:
+        if exchange.message.method == methods.INITIALIZE and answer.status in NO_STREAMABLE:
             hint = OLD_TRANSPORT
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
         return errors.of_status(answer.status, body, where, hint, retry_after_s)
@@ -203,7 +208,7 @@ class Forwarder:
     @staticmethod
     def _stands_alone(exchange: Delivery) -> bool:
         """Needs no session, or makes one."""
-        return exchange.is_own or exchange.message.is_modern or exchange.message.method == "initialize"
+        return exchange.is_own or exchange.message.is_modern or exchange.message.method == methods.INITIALIZE
 
     async def _renew(self, ticket: SessionSnapshot | None = None) -> BridgeFault | None:
         """Open a session in the place of the ticket's, or of one that is lost already. All who miss it share it."""
@@ -221,7 +226,7 @@ class Forwarder:
                 return BridgeFault(
                     error["code"], f"No new session could be opened: {error['message']}", error.get("data")
                 )
-            await self._carry(Delivery(make(jsonrpc.notification("notifications/initialized")), is_own=True))
+            await self._carry(Delivery(make(jsonrpc.notification(methods.INITIALIZED)), is_own=True))
             for message in self._session.kept():
                 await self.ask(json.loads(message.raw))
         self.on_renewed()
@@ -232,7 +237,7 @@ class Forwarder:
         meta = {name: value for name, value in call.params["_meta"].items() if name.startswith(META_PREFIX)}
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
-            answer = await self.ask(jsonrpc.request(0, "tools/list", {"_meta": meta, **cursor}))
+            answer = await self.ask(jsonrpc.request(0, methods.TOOLS_LIST, {"_meta": meta, **cursor}))
             result = answer.get("result")
             if not isinstance(result, dict) or result.get("nextCursor") is None:
                 return

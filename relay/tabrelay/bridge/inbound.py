@@ -16,6 +16,7 @@ from tabrelay.bridge.parsing import parsed
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
 from tabrelay.bridge.sse_parser import SseEvent
 from tabrelay.bridge.tool_headers import ToolHeaders
+from tabserver.wire import methods
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -75,10 +76,10 @@ class InboundQueue:
         """What the bridge must know of an answer. Gives the answer as the client may see it."""
         if "result" not in value:
             return raw
-        if message.method == "initialize":
+        if message.method == methods.INITIALIZE:
             if self._session.is_current(ticket):
                 self._session.agreed(value["result"])
-        elif message.method == "tools/list" and message.is_modern:
+        elif message.method == methods.TOOLS_LIST and message.is_modern:
             raw, hidden = self._params.learn(raw, value)
             for name in hidden:
                 log.warning("The tool %.80r is left out: its x-mcp-header breaks the rules", name)

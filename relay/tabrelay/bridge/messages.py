@@ -14,25 +14,25 @@ from typing import Any, Final
 
 import orjson
 
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import LEGACY_VERSIONS, META_VERSION
 
 # What a client may send twice without harm: it asks, or says again what it said. Above all not `tools/call`.
 REPEATABLE: Final = frozenset(
     {
-        "initialize",
-        "ping",
-        "server/discover",
-        "tools/list",
-        "prompts/list",
-        "prompts/get",
-        "resources/list",
-        "resources/templates/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "completion/complete",
-        "logging/setLevel",
+        methods.INITIALIZE,
+        methods.PING,
+        methods.SERVER_DISCOVER,
+        methods.TOOLS_LIST,
+        methods.PROMPTS_LIST,
+        methods.PROMPTS_GET,
+        methods.RESOURCES_LIST,
+        methods.RESOURCES_TEMPLATES_LIST,
+        methods.RESOURCES_READ,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+        methods.COMPLETION_COMPLETE,
+        methods.LOGGING_SET_LEVEL,
     }
 )
 

@@ -16,9 +16,9 @@ from tabrelay.bridge.http import HttpAnswer, HttpEndpoint
 from tabrelay.bridge.messages import BridgeMessage
 from tabrelay.bridge.session import SessionSnapshot
 from tabrelay.bridge.tool_headers import ToolHeaders
+from tabserver.wire import methods
 
 END_MS: Final = 1000
-UNENDING: Final = "subscriptions/listen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Outbound:
     async def post(
         self, message: BridgeMessage, ticket: SessionSnapshot, on_written: Callable[[], None] | None = None
     ) -> AsyncIterator[Sent]:
-        idle_ms = None if message.method == UNENDING else self.limits.timeout_ms
+        idle_ms = None if message.method == methods.SUBSCRIPTIONS_LISTEN else self.limits.timeout_ms
         authorization = await self._credentials.header()
         wanted = request_headers.for_post(self._with(authorization), message, ticket, self.params)
         async with self._upstream.open(

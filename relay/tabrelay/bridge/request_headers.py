@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tabrelay import mcp_headers
 from tabrelay.bridge.messages import BridgeMessage
 from tabrelay.bridge.session import SessionSnapshot
 from tabrelay.bridge.tool_headers import ToolHeaders
 from tabrelay.http.param_headers import encode
-
-SESSION: Final = "mcp-session-id"
-VERSION: Final = "mcp-protocol-version"
-LAST_EVENT: Final = "last-event-id"
+from tabserver.wire import methods
 
 _BODY: Final = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 # The parameter that names what a request is about.
 _NAMES: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
+    methods.TOOLS_CALL: "name",
+    methods.PROMPTS_GET: "name",
+    methods.RESOURCES_READ: "uri",
+    methods.TASKS_GET: "taskId",
+    methods.TASKS_UPDATE: "taskId",
+    methods.TASKS_CANCEL: "taskId",
 }
 
 
@@ -33,9 +31,9 @@ def for_post(
     headers = {**given, **_BODY}
     if message.is_modern:
         return headers | _envelope(message, params)
-    if message.method == "initialize":
+    if message.method == methods.INITIALIZE:
         # The version is what this request is about, and the session what comes of it.
-        headers.pop(VERSION, None)
+        headers.pop(mcp_headers.PROTOCOL_VERSION, None)
         return headers
     return headers | _place(ticket)
 
@@ -43,7 +41,7 @@ def for_post(
 def for_stream(given: Mapping[str, str], ticket: SessionSnapshot, last_id: str | None = None) -> dict[str, str]:
     headers = {**given, "accept": "text/event-stream", "cache-control": "no-store", **_place(ticket)}
     if last_id is not None:
-        headers[LAST_EVENT] = last_id
+        headers[mcp_headers.LAST_EVENT_ID] = last_id
     return headers
 
 
@@ -52,16 +50,16 @@ def for_end(given: Mapping[str, str], ticket: SessionSnapshot) -> dict[str, str]
 
 
 def _place(ticket: SessionSnapshot) -> dict[str, str]:
-    found = {SESSION: ticket.id, VERSION: ticket.version}
+    found = {mcp_headers.SESSION_ID: ticket.id, mcp_headers.PROTOCOL_VERSION: ticket.version}
     return {name: value for name, value in found.items() if value is not None}
 
 
 def _envelope(message: BridgeMessage, params: ToolHeaders) -> dict[str, str]:
     assert message.version is not None
-    headers = {VERSION: encode(message.version), "mcp-method": encode(message.method or "")}
+    headers = {mcp_headers.PROTOCOL_VERSION: encode(message.version), mcp_headers.METHOD: encode(message.method or "")}
     name = message.params.get(_NAMES.get(message.method or "", ""))
     if isinstance(name, str):
-        headers["mcp-name"] = encode(name)
-    if message.method == "tools/call":
+        headers[mcp_headers.NAME] = encode(name)
+    if message.method == methods.TOOLS_CALL:
         headers |= params.headers(message)
     return headers

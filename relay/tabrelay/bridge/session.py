@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.bridge.messages import BridgeMessage, MessageKind
+from tabserver.wire import methods
 
 MAX_KEPT: Final = 256
 
@@ -68,11 +69,11 @@ class ClientSession:
         if message.kind is not MessageKind.REQUEST or message.is_modern:
             return
         uri = f"resource {message.params.get('uri')}"
-        if message.method == "logging/setLevel":
+        if message.method == methods.LOGGING_SET_LEVEL:
             self._kept["level"] = message
-        elif message.method == "resources/subscribe" and len(self._kept) < MAX_KEPT:
+        elif message.method == methods.RESOURCES_SUBSCRIBE and len(self._kept) < MAX_KEPT:
             self._kept[uri] = message
-        elif message.method == "resources/unsubscribe":
+        elif message.method == methods.RESOURCES_UNSUBSCRIBE:
             self._kept.pop(uri, None)
 
     def kept(self) -> tuple[BridgeMessage, ...]:

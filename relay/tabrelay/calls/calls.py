@@ -23,7 +23,7 @@ from tabrelay.errors import (
     UpstreamGone,
 )
 from tabrelay.payloads.sliced import Body, Payload, SlicedPayload, text_of
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.memory_budget import MemoryBudget
@@ -37,15 +37,22 @@ MAX_UNREAD_TOGETHER: Final = 64 * 1024 * 1024
 LITTLE: Final = 64 * 1024
 # The methods whose answers are lists that may change. The two of resources change together.
 LISTS: Final = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resources",
-    "prompts/list": "prompts",
+    methods.TOOLS_LIST: "tools",
+    methods.RESOURCES_LIST: "resources",
+    methods.RESOURCES_TEMPLATES_LIST: "resources",
+    methods.PROMPTS_LIST: "prompts",
 }
 # What a server answers at once, without running anything: one that is full of calls has room for these.
 QUICK_ROOM: Final = 64
 QUICK: Final = frozenset(LISTS) | {
-    *("initialize", "server/discover", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"),
+    *(
+        methods.INITIALIZE,
+        methods.SERVER_DISCOVER,
+        methods.PING,
+        methods.LOGGING_SET_LEVEL,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+    ),
 }
 # How a call ended that was answered with a result like any other: no error code, and no text that somebody must read.
 PLAIN: Final = (None, "")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tabrelay.cli import connect, flags
 from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabserver.wire import methods
 
 UNREACHABLE: Final = 3
 ERROR: Final = 4
@@ -107,7 +108,7 @@ def _talk(args: argparse.Namespace, work: Any) -> Any:
 
 
 async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await client.all("tools/list", "tools")
+    found: list[dict[str, Any]] = await client.all(methods.TOOLS_LIST, "tools")
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tabrelay.cli import connect
 from tabrelay.cli.outcome import FAILED, OK
 from tabrelay.cli.render import printable
+from tabserver.wire import methods
 
 SHOWN_TOOLS = 12
 
@@ -28,7 +29,7 @@ async def check(args: argparse.Namespace, outbound: Any, credentials: Any) -> in
             name, version = greeting.server.get("name", "?"), greeting.server.get("version", "")
             _row("server", f"{greeting.server.get('title') or name} {version}")
             _row("offers", ", ".join(sorted(greeting.capabilities)) or "nothing")
-            tools = await client.all("tools/list", "tools") if "tools" in greeting.capabilities else []
+            tools = await client.all(methods.TOOLS_LIST, "tools") if "tools" in greeting.capabilities else []
     except RequestFailed as error:
         _row("failed", str(error))
         print("\nIt does not work.")

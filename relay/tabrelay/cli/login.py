@@ -8,6 +8,7 @@ from typing import Any
 
 from tabrelay.cli import flags, running_relay, sign_in
 from tabrelay.cli.outcome import FAILED, OK, ExitWith
+from tabserver.wire import methods
 
 TIMEOUT_S = 30.0
 
@@ -71,7 +72,7 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
     oauth = sign_in.elsewhere(spec, home, opens=opens)
     where = parse_url(spec.url, allows_plain=True).shown
     headers = {**dict(spec.headers), "Accept": "application/json, text/event-stream"}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": methods.PING}
     try:
         async with httpx2.AsyncClient(headers=headers, timeout=TIMEOUT_S) as http:
             for is_last in (False, True):

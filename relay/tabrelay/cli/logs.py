@@ -15,8 +15,9 @@ from typing import Any, Final
 from tabrelay.cli import flags, running_relay
 from tabrelay.cli.outcome import FAILED, OK, ExitWith
 from tabrelay.cli.render import printable
+from tabrelay.config.settings import LOG_LEVELS
 
-LEVELS: Final = ("trace", "debug", "info", "warning", "error", "critical")
+LEVELS: Final = (*LOG_LEVELS, "critical")
 SPAN: Final = re.compile(r"(\d+)\s*(s|min|m|h|d)")
 SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 GLANCE_S: Final = 0.2

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from tabrelay import mcp_headers
 from tabrelay.config.mistakes import KeyPath
 from tabrelay.config.specs import (
     BROWSER_OPTIONS,
@@ -59,11 +60,11 @@ GENERATED: Final = frozenset(
         "content-length",
         "content-type",
         "host",
-        "last-event-id",
-        "mcp-method",
-        "mcp-name",
-        "mcp-protocol-version",
-        "mcp-session-id",
+        mcp_headers.LAST_EVENT_ID,
+        mcp_headers.METHOD,
+        mcp_headers.NAME,
+        mcp_headers.PROTOCOL_VERSION,
+        mcp_headers.SESSION_ID,
         "transfer-encoding",
     }
 )
@@ -292,7 +293,7 @@ class ServerReader:
 
 
 def is_generated(header: str) -> bool:
-    return header.lower() in GENERATED or header.lower().startswith("mcp-param-")
+    return header.lower() in GENERATED or header.lower().startswith(mcp_headers.PARAM_PREFIX)
 
 
 def check_path(path: str, place: KeyPath) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tabrelay import mcp_headers
 from tabrelay.errors import BadRequest
 from tabserver.wire import jsonrpc
 
 KEY: Final = "x-mcp-header"
-PREFIX: Final = "mcp-param-"
 TYPES: Final = ("string", "integer", "boolean")
 TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 PLAIN: Final = re.compile(r"[\x20-\x7e]*")
@@ -58,7 +58,12 @@ def read(schema: Any) -> tuple[ParamHeader, ...] | None:
             name, type = node[KEY], node.get("type")
             if not path or not is_named or type not in TYPES or not isinstance(name, str) or not TOKEN.fullmatch(name):
                 return None
-            if found.setdefault(name.lower(), mirror := ParamHeader(PREFIX + name.lower(), path, type)) is not mirror:
+            if (
+                found.setdefault(
+                    name.lower(), mirror := ParamHeader(mcp_headers.PARAM_PREFIX + name.lower(), path, type)
+                )
+                is not mirror
+            ):
                 return None
         properties = node.get("properties")
         if isinstance(properties, dict):

@@ -31,6 +31,7 @@ from tabrelay.errors import RelayError
 from tabrelay.observe.log_file import PrivateRotatingFile
 from tabrelay.observe.log_setup import plain, redact, secrets_known
 from tabrelay.system.private_files import NO_LINK, NO_WAIT
+from tabserver.wire import methods
 from tabserver.wire.frames import well_formed
 
 PAUSE_S: Final = 0.1  # lines are written together
@@ -247,7 +248,7 @@ class CallLog:
     def _row(self, ended: EndedCall) -> Row:
         call = ended.call
         params = _params(call.payload) if self.with_arguments or call.name is None else {}
-        name = call.name or params.get("uri" if call.method == "resources/read" else "name")
+        name = call.name or params.get("uri" if call.method == methods.RESOURCES_READ else "name")
         caller = call.caller
         row: Row = {
             "time": _time(ended.at),

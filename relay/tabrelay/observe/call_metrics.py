@@ -18,12 +18,20 @@ import orjson
 from tabrelay.calls.calls import LISTS, PLAIN, QUICK, Call
 from tabrelay.errors import RelayError
 from tabrelay.observe.prometheus import MetricFamily, MetricSample, counter, histogram
+from tabserver.wire import methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.names import server_of
 
-LISTEN: Final = "subscriptions/listen"  # lasts as long as somebody listens, which is no latency
 METHODS: Final = (
-    frozenset(LISTS) | QUICK | {"tools/call", "resources/read", "prompts/get", "completion/complete", LISTEN}
+    frozenset(LISTS)
+    | QUICK
+    | {
+        methods.TOOLS_CALL,
+        methods.RESOURCES_READ,
+        methods.PROMPTS_GET,
+        methods.COMPLETION_COMPLETE,
+        methods.SUBSCRIPTIONS_LISTEN,
+    }
 )
 OTHER: Final = "other"
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -66,7 +74,8 @@ class CallMetrics:
             return
         how = "ok" if outcome is PLAIN else outcome_of(outcome)
         series.outcomes[how] += 1
-        if call.method != LISTEN:
+        # A subscription lasts as long as its client listens: its duration is no latency.
+        if call.method != methods.SUBSCRIPTIONS_LISTEN:
             series.buckets[bisect_left(BOUNDS_S, took_s)] += 1
             series.total_s += took_s
 

@@ -18,7 +18,7 @@ from tabrelay.payloads.confusables import skeleton
 from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
 from tabrelay.payloads.json_depth import is_deeper_than
 from tabrelay.payloads.printable_text import shown
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 MAX_NAME: Final = 128  # characters; MCP's own limit for tools
 MAX_TITLE: Final = 256
@@ -35,14 +35,14 @@ MAX_ARGUMENTS: Final = 256  # of a prompt
 
 # method -> the list's key in the result
 KEYS: Final = {
-    "tools/list": "tools",
-    "resources/list": "resources",
-    "resources/templates/list": "resourceTemplates",
-    "prompts/list": "prompts",
+    methods.TOOLS_LIST: "tools",
+    methods.RESOURCES_LIST: "resources",
+    methods.RESOURCES_TEMPLATES_LIST: "resourceTemplates",
+    methods.PROMPTS_LIST: "prompts",
 }
 # The answers that are checked before clients get them: lists, and what a server says of itself.
 # defence: hidden text: discovery
-SIFTED: Final = frozenset({*KEYS, "server/discover"})
+SIFTED: Final = frozenset({*KEYS, methods.SERVER_DISCOVER})
 # Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
 _TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
 # In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.

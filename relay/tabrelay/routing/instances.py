@@ -14,11 +14,11 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.calls.calls import QUICK, Call
+from tabserver.wire import methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.static_tools import META_TAB, STATIC_NAMES, TAB_ARGUMENT
 
-LISTEN: Final = "subscriptions/listen"
 MAX_TABS: Final = 64  # of one browser; more of them tell nobody who is who
 MAX_TEXT: Final = 200
 
@@ -111,7 +111,7 @@ class SharedName:
 
 def counts_as_use(call: Call) -> bool:
     """Does it do something in the browser, for somebody? To ask what there is does not."""
-    return call.method not in QUICK and call.method != LISTEN and call.caller.principal != RELAY
+    return call.method not in QUICK and call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY
 
 
 def read_tabs(params: object) -> tuple[tuple[TabInfo, ...], int] | None:

@@ -25,14 +25,13 @@ from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import ServerEntry
 from tabrelay.routing.list_filter import ListFilter
 from tabrelay.routing.registry import Registry
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.frames import Caller
 from tabserver.wire.memory_budget import MemoryBudget
 
 log = logging.getLogger(__name__)
 
-LISTEN: Final = "subscriptions/listen"
 # A page that was reloaded offers its tools a moment after its browser is there: lists wait for that, but not longer.
 LIST_WAIT_S: Final = 1.0
 # What is remembered of a server is given to its clients when it says nothing for this long: a browser that is stuck or
@@ -41,7 +40,7 @@ DISCOVERY_S: Final = 3.0
 # Characters of a call that is written by its face and started by its peer in two turns of the event loop.
 LARGE: Final = 64 * 1024
 # What a server does for somebody: these calls are written down.
-NOTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+NOTED: Final = frozenset({methods.TOOLS_CALL, methods.RESOURCES_READ, methods.PROMPTS_GET})
 # Asked for with each call. In Python 3.11 a member of an enum is found by a function, each time anew.
 LEGACY: Final = eras.Era.LEGACY
 
@@ -203,7 +202,7 @@ class Switch:
         if pending.rescue is not None and self.registry.recall(server) is not None:
             soon_s = min(self._settings.call_deadline_s, DISCOVERY_S)
             hurry = asyncio.get_running_loop().call_later(soon_s, self._deadline_passed, pending, soon_s)
-        elif call.method != LISTEN:  # stays open for as long as somebody listens
+        elif call.method != methods.SUBSCRIPTIONS_LISTEN:  # stays open for as long as somebody listens
             self._deadlines.add(pending)
         self._running[pending] = server, entry.name, started, cost, hurry
         if pending.is_done:
@@ -230,7 +229,7 @@ class Switch:
         self._cancel(place, pending, "timeout")
 
     def _count(self, call: Call, entry: ServerEntry) -> None:
-        if call.method == "tools/call":
+        if call.method == methods.TOOLS_CALL:
             entry.calls += 1
         elif call.method in LISTS:
             entry.listings += 1
@@ -324,7 +323,7 @@ class Switch:
         """The relay stops: no new call, and calls that would never end are ended in their own way."""
         self.registry.close()
         for pending, (_, place, *_) in list(self._running.items()):
-            if pending.call.method == LISTEN:
+            if pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
                 result = {"resultType": "complete", "_meta": {eras.META_SUBSCRIPTION: pending.call.id}}
                 pending.finish(Reply(orjson.dumps(jsonrpc.result_message(pending.call.id, result)).decode()))
                 self._cancel(place, pending, "the relay is restarting")

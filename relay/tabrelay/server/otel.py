@@ -34,13 +34,14 @@ from tabrelay.calls.trace_context import Header, context_in_headers, context_of,
 from tabrelay.errors import RelayError
 from tabrelay.observe.call_metrics import outcome_of
 from tabrelay.observe.log_setup import redact
+from tabserver.wire import methods
 from tabserver.wire.trace_context import TraceContext
 
 FAREWELL_S: Final = 3.0  # spans that were not sent yet have this long when the relay stops
 MAX_TEXT: Final = 128
 VISIT: Final = "visit"  # in a request's state
 # What a call's span is named after. The address of a resource may hold what is nobody's business, and is left out.
-TARGETS: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+TARGETS: Final = {methods.TOOLS_CALL: "gen_ai.tool.name", methods.PROMPTS_GET: "gen_ai.prompt.name"}
 METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", "PATCH"})
 FINE: Final = frozenset({"ok", "asks_client"})
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
@@ -149,7 +150,7 @@ class Tracing:
         said: dict[str, Any] = {"mcp.method.name": _text(method), "tabrelay.server": server}
         if isinstance(target, str):
             said[TARGETS[method]] = _text(target)
-        if method == "tools/call":
+        if method == methods.TOOLS_CALL:
             said["gen_ai.operation.name"] = "execute_tool"
         name = f"{_text(method)} {_text(target)}" if isinstance(target, str) else _text(method)
         parent = context_of(header, message)

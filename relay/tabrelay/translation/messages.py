@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.payloads.json_depth import is_deeper_than
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import Caller
 
 Params = dict[str, Any]
@@ -29,17 +29,31 @@ ANSWERS: Final = ("inputResponses", "requestState")
 # What only modern results have.
 MODERN_ONLY: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
-MAY_ASK: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-MAY_BE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+MAY_ASK: Final = frozenset({methods.TOOLS_CALL, methods.PROMPTS_GET, methods.RESOURCES_READ})
+MAY_BE_ASKED: Final = frozenset({methods.ELICITATION_CREATE, methods.SAMPLING_CREATE_MESSAGE, methods.ROOTS_LIST})
 CACHEABLE: Final = frozenset(
-    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+    {
+        methods.SERVER_DISCOVER,
+        methods.TOOLS_LIST,
+        methods.PROMPTS_LIST,
+        methods.RESOURCES_LIST,
+        methods.RESOURCES_TEMPLATES_LIST,
+        methods.RESOURCES_READ,
+    }
 )
 # Methods that 2026-07-28 no longer has. The face refuses them too; a peer must not depend on that.
-REMOVED: Final = frozenset({"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+REMOVED: Final = frozenset(
+    {
+        methods.INITIALIZE,
+        methods.PING,
+        methods.LOGGING_SET_LEVEL,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+    }
+)
 
 TASKS: Final = "io.modelcontextprotocol/tasks"
 
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 # Codes of the handshake era that a modern client must never see.
 RESOURCE_NOT_FOUND: Final = -32002
@@ -47,13 +61,12 @@ URL_ELICITATION_REQUIRED: Final = -32042
 
 # What `subscriptions/listen` may ask for: its key, the server's capability, the notification.
 LIST_CHANGES: Final = (
-    ("toolsListChanged", "tools", "notifications/tools/list_changed"),
-    ("promptsListChanged", "prompts", "notifications/prompts/list_changed"),
-    ("resourcesListChanged", "resources", "notifications/resources/list_changed"),
+    ("toolsListChanged", "tools", methods.TOOLS_LIST_CHANGED),
+    ("promptsListChanged", "prompts", methods.PROMPTS_LIST_CHANGED),
+    ("resourcesListChanged", "resources", methods.RESOURCES_LIST_CHANGED),
 )
 # A little less than what orjson writes.
 DEEPEST: Final = 250
-RESOURCE_UPDATED: Final = "notifications/resources/updated"
 
 
 def text(message: Mapping[str, Any]) -> str | None:
@@ -109,9 +122,9 @@ def log_level(params: Params) -> object:
 def is_loud_enough(message_params: object, wanted: str | None) -> bool:
     """May this log message go to a request that asked for `wanted`?"""
     level = message_params.get("level") if isinstance(message_params, dict) else None
-    if wanted is None or level not in LEVELS:
+    if wanted is None or level not in methods.LOG_LEVELS:
         return False
-    return LEVELS.index(level) >= LEVELS.index(wanted)
+    return methods.LOG_LEVELS.index(level) >= methods.LOG_LEVELS.index(wanted)
 
 
 def progress_token(params: Mapping[str, Any]) -> object:
@@ -136,7 +149,7 @@ def discover(about: Mapping[str, Any]) -> Result:
     }
     if isinstance(about.get("instructions"), str):
         result["instructions"] = about["instructions"]
-    return modern_result("server/discover", result, about)
+    return modern_result(methods.SERVER_DISCOVER, result, about)
 
 
 def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +167,7 @@ def visible_capabilities(about: Mapping[str, Any]) -> dict[str, Any]:
 def modern_result(method: str, result: object, about: Mapping[str, Any]) -> Result:
     """A handshake server's result, stamped. It says nothing of caching, so it is not to be cached."""
     stamped: Result = {**result} if isinstance(result, dict) else {}
-    if method == "tools/list" and isinstance(stamped.get("tools"), list):
+    if method == methods.TOOLS_LIST and isinstance(stamped.get("tools"), list):
         stamped["tools"] = [_without_execution(tool) for tool in stamped["tools"]]
     stamped["resultType"] = "complete"
     if method in CACHEABLE:
@@ -186,7 +199,9 @@ def url_elicitations(error: Mapping[str, Any]) -> list[Params] | None:
     wanted = data.get("elicitations") if isinstance(data, dict) else None
     if not isinstance(wanted, list):
         return []
-    return [modern_ask("elicitation/create", {"mode": "url", **item})["params"] for item in wanted if _is_url(item)]
+    return [
+        modern_ask(methods.ELICITATION_CREATE, {"mode": "url", **item})["params"] for item in wanted if _is_url(item)
+    ]
 
 
 def _is_url(item: object) -> bool:
@@ -215,7 +230,7 @@ def legacy_result(method: str, result: object) -> Result:
         kept["_meta"] = {key: value for key, value in meta.items() if key != eras.META_SERVER_INFO}
         if not kept["_meta"]:
             del kept["_meta"]
-    if method == "tools/list" and isinstance(kept.get("tools"), list):
+    if method == methods.TOOLS_LIST and isinstance(kept.get("tools"), list):
         kept["tools"] = [_with_object_schema(tool) for tool in kept["tools"]]
     if "structuredContent" in kept and not isinstance(kept["structuredContent"], dict):
         kept["structuredContent"] = {"result": kept["structuredContent"]}
@@ -233,7 +248,7 @@ def _with_object_schema(tool: object) -> object:
 def legacy_error(method: str, error: Mapping[str, Any]) -> dict[str, Any]:
     data = error.get("data")
     is_missing = error.get("code") == jsonrpc.INVALID_PARAMS and isinstance(data, dict) and "uri" in data
-    if method == "resources/read" and is_missing:
+    if method == methods.RESOURCES_READ and is_missing:
         return {**error, "code": RESOURCE_NOT_FOUND}
     return dict(error) if isinstance(error.get("code"), int) else {**error, "code": jsonrpc.INTERNAL_ERROR}
 
@@ -248,7 +263,7 @@ def modern_ask(method: str, params: object) -> dict[str, Any]:
     meta = kept.pop("_meta", None)
     if isinstance(meta, dict) and (rest := {key: value for key, value in meta.items() if key != "progressToken"}):
         kept["_meta"] = rest
-    if method == "elicitation/create":
+    if method == methods.ELICITATION_CREATE:
         kept.pop("elicitationId", None)
         kept.setdefault("mode", "form")
     return {"method": method, "params": kept}
@@ -259,7 +274,7 @@ def legacy_ask(method: str, params: object) -> Params | None:
     if not isinstance(params, dict):
         return None
     asked = dict(params)
-    if method == "elicitation/create":
+    if method == methods.ELICITATION_CREATE:
         if asked.get("mode") == "url":
             # Nobody will say that it is done, but the form wants one.
             asked.setdefault("elicitationId", secrets.token_hex(8))
@@ -271,9 +286,9 @@ def legacy_ask(method: str, params: object) -> Params | None:
 def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dict[str, Any] | None:
     """What a client would have to be capable of to be asked this, if it is not; None if it may be asked."""
     asked = params if isinstance(params, dict) else {}
-    if method == "roots/list":
+    if method == methods.ROOTS_LIST:
         return None if isinstance(capabilities.get("roots"), dict) else {"roots": {}}
-    if method == "sampling/createMessage":
+    if method == methods.SAMPLING_CREATE_MESSAGE:
         sampling = capabilities.get("sampling")
         if not isinstance(sampling, dict):
             return {"sampling": {}}
@@ -290,9 +305,9 @@ def lacking(capabilities: Mapping[str, Any], method: str, params: object) -> dic
 
 def fits(method: str, params: object, answer: Mapping[str, Any]) -> bool:
     """Can this be the answer to that question?"""
-    if method == "roots/list":
+    if method == methods.ROOTS_LIST:
         return isinstance(answer.get("roots"), list)
-    if method == "sampling/createMessage":
+    if method == methods.SAMPLING_CREATE_MESSAGE:
         return "role" in answer and "content" in answer
     content = answer.get("content")
     if answer.get("action") != "accept" or not isinstance(content, dict):
@@ -329,7 +344,7 @@ def honoured(wanted: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, A
 def is_wanted(message: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
     """Does this notification belong on a listen stream with that filter?"""
     method, params = message.get("method"), message.get("params")
-    if method == RESOURCE_UPDATED:
+    if method == methods.RESOURCES_UPDATED:
         uri = params.get("uri") if isinstance(params, dict) else None
         return isinstance(uri, str) and covers(kept.get("resourceSubscriptions", ()), uri)
     return any(method == name and kept.get(key) is True for key, _capability, name in LIST_CHANGES)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tabrelay.calls.calls import Notice
 from tabrelay.payloads.list_checks import MAX_URI
 from tabrelay.translation import messages
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 MAX_SUBSCRIPTIONS: Final = 256  # of one caller
 MAX_URIS: Final = 4096  # of all callers of one server
@@ -31,7 +31,7 @@ class Subscribers:
     @property
     def level(self) -> str | None:
         """The most talkative level that a caller asked for."""
-        return min(self._levels.values(), key=messages.LEVELS.index, default=None)
+        return min(self._levels.values(), key=methods.LOG_LEVELS.index, default=None)
 
     @property
     def uris(self) -> list[str]:
@@ -107,7 +107,7 @@ class Subscribers:
         if method.endswith("/list_changed"):
             channels: Set[str] = self._sinks.keys()
             brief = jsonrpc.notification(method)
-        elif method == messages.RESOURCE_UPDATED and isinstance(uri, str) and len(uri) <= MAX_URI:
+        elif method == methods.RESOURCES_UPDATED and isinstance(uri, str) and len(uri) <= MAX_URI:
             channels, brief = self._subscribed_to(uri), jsonrpc.notification(method, {"uri": uri})
         else:
             return

@@ -23,7 +23,7 @@ from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import Busy, RelayError
 from tabrelay.translation import messages
 from tabrelay.translation.parked_calls import ParkedCalls
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -120,11 +120,11 @@ class ModernToLegacy:
         message = outer.call.message()
         method, params = outer.call.method, message.get("params")
         params = params if isinstance(params, dict) else {}
-        if method == "server/discover":
+        if method == methods.SERVER_DISCOVER:
             outer.answer(messages.discover(self._peer.about))
         elif messages.is_removed(method):
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not a method of {outer.call.caller.version}.')
-        elif method == "subscriptions/listen":
+        elif method == methods.SUBSCRIPTIONS_LISTEN:
             self._listen(outer, params)
         elif method in messages.MAY_ASK and not _are_answers(params.get("inputResponses", {})):
             outer.refuse(jsonrpc.INVALID_PARAMS, "inputResponses must be an object of results.")
@@ -155,8 +155,10 @@ class ModernToLegacy:
         """`offered`: answers that came before their questions. The keys are not ours, so what they fit tells."""
         call = outer.call
         level = messages.log_level(params)
-        if level is not None and level not in messages.LEVELS:
-            outer.refuse(jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(messages.LEVELS)}.")
+        if level is not None and level not in methods.LOG_LEVELS:
+            outer.refuse(
+                jsonrpc.INVALID_PARAMS, f"{eras.META_LOG_LEVEL} must be one of {', '.join(methods.LOG_LEVELS)}."
+            )
             return
         told = messages.legacy_params(params)
         request = jsonrpc.request(call.id, call.method, told or None)
@@ -167,7 +169,7 @@ class ModernToLegacy:
         live.offered = list((offered or {}).values())
         if isinstance(level, str) and "logging" in messages.visible_capabilities(self._peer.about):
             live.level = level
-            self._say(inner, "logging/setLevel", {"level": level})
+            self._say(inner, methods.LOGGING_SET_LEVEL, {"level": level})
         self._lives[outer] = live
         try:
             self._peer.start(live)
@@ -183,15 +185,15 @@ class ModernToLegacy:
         method, params = message.get("method"), message.get("params")
         if "id" in message:
             self._asked(live, Ask(message["id"], str(method), params))
-        elif method == "notifications/cancelled":
+        elif method == methods.CANCELLED:
             withdrawn = params.get("requestId") if isinstance(params, dict) else None
             live.asks = {key: ask for key, ask in live.asks.items() if ask.id is None or ask.id != withdrawn}
-        elif live.outer is None or method == "notifications/elicitation/complete":
+        elif live.outer is None or method == methods.ELICITATION_COMPLETE:
             return
-        elif method == "notifications/message":
+        elif method == methods.LOG_MESSAGE:
             if messages.is_loud_enough(params, live.level):
                 live.outer.notify(_notice(message))
-        elif method == "notifications/progress" and isinstance(params, dict):
+        elif method == methods.PROGRESS and isinstance(params, dict):
             if live.token is not None:  # a retry may have brought another token than the request it continues
                 live.outer.notify(_notice({**message, "params": {**params, "progressToken": live.token}}))
         else:
@@ -224,7 +226,7 @@ class ModernToLegacy:
 
     def _send_to_urls(self, live: LegacyCall, outer: Pending, urls: list[messages.Params]) -> None:
         """The server wants the user elsewhere first. Its call is over; the retry will make it anew."""
-        needed = messages.lacking(outer.call.caller.capabilities, "elicitation/create", {"mode": "url"})
+        needed = messages.lacking(outer.call.caller.capabilities, methods.ELICITATION_CREATE, {"mode": "url"})
         if not urls:
             outer.refuse(
                 jsonrpc.INTERNAL_ERROR, "The server needs the user to open an address, and does not say which."
@@ -235,7 +237,9 @@ class ModernToLegacy:
         elif not self._parking.has_room(outer.call.caller.principal):
             outer.fail(Busy("Too many questions to this client are open already.", retry_after_ms=1000))
         else:
-            live.asks = {_key(live, "elicitation/create"): Ask(None, "elicitation/create", params) for params in urls}
+            live.asks = {
+                _key(live, methods.ELICITATION_CREATE): Ask(None, methods.ELICITATION_CREATE, params) for params in urls
+            }
             live.outer = outer
             self._park(live)
 
@@ -363,7 +367,7 @@ class ModernToLegacy:
             return
         kept = messages.honoured(wanted, self._peer.about)
         told = {"notifications": kept}
-        ack = jsonrpc.notification("notifications/subscriptions/acknowledged", told)
+        ack = jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, told)
         outer.notify(_notice(messages.tagged(ack, call.id)))
 
         def heard(notice: Notice) -> None:
@@ -375,7 +379,7 @@ class ModernToLegacy:
         self._listening.add(outer)
         self._peer.listen(call.channel, caller, heard)
         for uri in kept.get("resourceSubscriptions", ()):
-            self._say(Call(call.channel, call.id, call.method, "", caller), "resources/subscribe", {"uri": uri})
+            self._say(Call(call.channel, call.id, call.method, "", caller), methods.RESOURCES_SUBSCRIBE, {"uri": uri})
 
     def _say(self, beside: Call, method: str, params: dict[str, Any]) -> None:
         """A request of our own on a call's channel. What it answers changes nothing."""

@@ -21,7 +21,7 @@ from tabrelay.calls.calls import Call, Notice, Pending, Reply
 from tabrelay.errors import RelayError
 from tabrelay.translation import messages
 from tabrelay.translation.subscribers import Subscribers
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -29,7 +29,7 @@ MAX_ROUNDS: Final = 10
 MAX_QUESTIONS: Final = 64  # in one round
 RELISTEN_S: Final = 1.0
 DEFAULT_LEVEL: Final = "info"  # of a session that set none: the server decides then, and this is what most would say
-UNKNOWN: Final = frozenset({"server/discover", "subscriptions/listen"})
+UNKNOWN: Final = frozenset({methods.SERVER_DISCOVER, methods.SUBSCRIPTIONS_LISTEN})
 
 
 class ModernPeer(Protocol):
@@ -139,13 +139,13 @@ class LegacyToModern:
         """Put a legacy call on its way. Raises a RelayError when nothing was sent."""
         method, params = outer.call.method, outer.call.message().get("params")
         params = params if isinstance(params, dict) else {}
-        if method == "initialize":
+        if method == methods.INITIALIZE:
             outer.answer(messages.initialized(self._peer.discovered, outer.call.caller.version))
-        elif method == "ping":
+        elif method == methods.PING:
             outer.answer({})
-        elif method == "logging/setLevel":
+        elif method == methods.LOGGING_SET_LEVEL:
             self._set_level(outer, params.get("level"))
-        elif method in ("resources/subscribe", "resources/unsubscribe"):
+        elif method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             self._subscribe(outer, params.get("uri"))
         elif method in UNKNOWN or method.startswith("tasks/"):
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, f'"{method}" is not available here.')
@@ -173,7 +173,7 @@ class LegacyToModern:
         method, params = message.get("method"), message.get("params")
         if method is None and jsonrpc.is_request_id(message.get("id")):
             self._told(channel, message)
-        elif method == "notifications/cancelled" and isinstance(params, dict):
+        elif method == methods.CANCELLED and isinstance(params, dict):
             for outer in self.of(channel):
                 if outer.call.id == params.get("requestId"):
                     self.cancel(outer, "the client cancelled it")
@@ -297,8 +297,8 @@ class LegacyToModern:
     # -- what a session sets, and listening ---------------------------------------------------------------------------
 
     def _set_level(self, outer: Pending, level: object) -> None:
-        if level not in messages.LEVELS:
-            outer.refuse(jsonrpc.INVALID_PARAMS, f"level must be one of {', '.join(messages.LEVELS)}.")
+        if level not in methods.LOG_LEVELS:
+            outer.refuse(jsonrpc.INVALID_PARAMS, f"level must be one of {', '.join(methods.LOG_LEVELS)}.")
         elif not self._can("logging"):
             outer.refuse(jsonrpc.METHOD_NOT_FOUND, "The server has no logging.")
         else:
@@ -309,7 +309,7 @@ class LegacyToModern:
         if not isinstance(uri, str):
             outer.refuse(jsonrpc.INVALID_PARAMS, "params.uri is missing.")
             return
-        if outer.call.method == "resources/subscribe":
+        if outer.call.method == methods.RESOURCES_SUBSCRIBE:
             if (refusal := self._audience.refusal(outer.call.channel, uri)) is not None:
                 outer.refuse(jsonrpc.INVALID_PARAMS, refusal)
                 return
@@ -346,8 +346,8 @@ class LegacyToModern:
         if is_needed:
             params = messages.modern_params({"notifications": filter}, self._relay, None)
             id = next(self._ids)
-            request = jsonrpc.request(id, "subscriptions/listen", params)
-            call = Call(self._channel(), id, "subscriptions/listen", orjson.dumps(request).decode(), self._relay)
+            request = jsonrpc.request(id, methods.SUBSCRIPTIONS_LISTEN, params)
+            call = Call(self._channel(), id, methods.SUBSCRIPTIONS_LISTEN, orjson.dumps(request).decode(), self._relay)
             self._ear = NotificationSink(call, self)
             try:
                 self._peer.start(self._ear)
@@ -358,7 +358,7 @@ class LegacyToModern:
             self._peer.cancel(before, "another stream took its place")
 
     def heard(self, ear: NotificationSink, message: dict[str, Any]) -> None:
-        if ear is self._ear and message.get("method") != "notifications/subscriptions/acknowledged":
+        if ear is self._ear and message.get("method") != methods.SUBSCRIPTIONS_ACKNOWLEDGED:
             self._audience.announce(messages.untagged(message))
 
     def deaf(self, ear: NotificationSink) -> None:

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from tabrelay import mcp_headers
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.http import HttpAnswer
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn, StoreError
-from tabrelay.bridge.request_headers import VERSION
 from tabrelay.observe.log_setup import conceal
 
 if TYPE_CHECKING:
@@ -129,4 +129,6 @@ def _refusal(answer: HttpAnswer | None) -> RefusedRequest:
 
     if answer is None:
         return RefusedRequest()
-    return RefusedRequest(answer.status, answer.header("www-authenticate"), answer.asked(VERSION), is_real=True)
+    return RefusedRequest(
+        answer.status, answer.header("www-authenticate"), answer.asked(mcp_headers.PROTOCOL_VERSION), is_real=True
+    )

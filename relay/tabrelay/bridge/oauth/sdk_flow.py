@@ -35,7 +35,7 @@ from mcp.shared.auth import (
     ProtectedResourceMetadata,
 )
 
-from tabrelay import __version__
+from tabrelay import __version__, mcp_headers
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
@@ -155,7 +155,7 @@ class SignInFlow:
 
     def _request(self, refusal: RefusedRequest) -> tuple[httpx2.Request, httpx2.Response]:
         """A request as ours was, and the answer that it got."""
-        headers = {} if refusal.version is None else {"mcp-protocol-version": refusal.version}
+        headers = {} if refusal.version is None else {mcp_headers.PROTOCOL_VERSION: refusal.version}
         ours = httpx2.Request("POST", self._wish.server_url, headers=headers)
         challenge = refusal.challenge
         if self._wish.scope is not None and refusal.status == 401:

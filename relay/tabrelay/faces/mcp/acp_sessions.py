@@ -16,7 +16,6 @@ from fastapi.responses import JSONResponse
 
 from tabserver.wire.frames import META_ACP, Acp
 
-HEADER: Final = b"tabrelay-acp"
 FORGET_S: Final = 90.0
 MAX_CONDUCTORS: Final = 256
 MAX_ROWS: Final = 1024  # servers of all sessions of one conductor

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay import mcp_headers
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest
-from tabrelay.faces.mcp.acp_sessions import HEADER, AcpSessions
+from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.http.exchange import Exchange, too_large
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.payloads.json_depth import is_deeper_than
@@ -58,14 +59,14 @@ class BodyReader:
         del body
         await asyncio.sleep(0)
         self._check_depth(message)
-        self._editors.stamp(exchange.header(HEADER), message)
+        self._editors.stamp(exchange.header(mcp_headers.RAW_TABRELAY_ACP), message)
         await asyncio.sleep(0)
         return message
 
     def open(self, body: bytes, heading: RequestHeaders) -> Any:
         """The JSON of a small body that is there already. Raises BadRequest."""
         message = self.parse(body)
-        self._editors.stamp(heading.header(HEADER), message)
+        self._editors.stamp(heading.header(mcp_headers.RAW_TABRELAY_ACP), message)
         return message
 
     def parse(self, body: bytes) -> Any:

@@ -17,7 +17,7 @@ from tabrelay.faces.mcp.subscriptions import news_of
 from tabrelay.payloads.list_checks import ABOUT, read_about
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.switch import Switch
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -35,10 +35,10 @@ RETRY_S: Final = 1.0
 MAX_FAILURES: Final = 5
 # The catalogue's name of a list -> the capability it needs, the method, and its key in the result
 LISTS: Final = {
-    "tools": ("tools", "tools/list", "tools"),
-    "resources": ("resources", "resources/list", "resources"),
-    "templates": ("resources", "resources/templates/list", "resourceTemplates"),
-    "prompts": ("prompts", "prompts/list", "prompts"),
+    "tools": ("tools", methods.TOOLS_LIST, "tools"),
+    "resources": ("resources", methods.RESOURCES_LIST, "resources"),
+    "templates": ("resources", methods.RESOURCES_TEMPLATES_LIST, "resourceTemplates"),
+    "prompts": ("prompts", methods.PROMPTS_LIST, "prompts"),
 }
 
 
@@ -248,7 +248,9 @@ class CatalogueReader:
         desk = self._desks.get(server)
         if desk is None or desk.peer is not peer:
             channel = self._switch.new_channel()
-            said = await self._ask(server, channel, "initialize", _INITIALIZE | {"clientInfo": self._caller.client})
+            said = await self._ask(
+                server, channel, methods.INITIALIZE, _INITIALIZE | {"clientInfo": self._caller.client}
+            )
             read = read_about(said)
             about: dict[str, Any] = {key: read[key] for key in ABOUT if key in read}
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
@@ -287,4 +289,4 @@ class CatalogueReader:
 
 
 _INITIALIZE: Final[dict[str, Any]] = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": {}}
-_INITIALIZED: Final = orjson.dumps(jsonrpc.notification("notifications/initialized")).decode()
+_INITIALIZED: Final = orjson.dumps(jsonrpc.notification(methods.INITIALIZED)).decode()

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
+from tabrelay import mcp_headers
 from tabrelay.admission.routes import MCP
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import BEGUN, Again, StartedCall
 from tabrelay.calls.trace_context import PARENT_HEADER, Traces
 from tabrelay.config.settings import Settings
 from tabrelay.errors import BadRequest, RelayError
-from tabrelay.faces.mcp.acp_sessions import HEADER, AcpSessions
+from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.faces.mcp.body import NOTHING, BodyReader
 from tabrelay.faces.mcp.bus_sync import BusSync
 from tabrelay.faces.mcp.http_sse import SseFace
@@ -28,8 +29,6 @@ from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import NOTED, Switch
 from tabserver.wire import eras
 from tabserver.wire.memory_budget import MemoryBudget
-
-VERSION_HEADER: Final = b"mcp-protocol-version"
 
 
 class McpEndpoint:
@@ -137,7 +136,7 @@ class McpEndpoint:
                 return None
             face = self._modern if _is_modern(heading, message) else self._handshake
             # Its header says nothing that its message has to be told.
-            is_plain = HEADER not in heading and PARENT_HEADER not in heading
+            is_plain = mcp_headers.RAW_TABRELAY_ACP not in heading and PARENT_HEADER not in heading
             return face.begin(heading, server, principal, message, is_plain=is_plain)
         except RelayError:
             return None
@@ -204,7 +203,7 @@ def _is_modern(heading: RequestHeaders, message: Any) -> bool:
 
 
 def _is_modern_version(heading: RequestHeaders) -> bool:
-    version = heading.header(VERSION_HEADER)
+    version = heading.header(mcp_headers.RAW_PROTOCOL_VERSION)
     return version is not None and version not in eras.LEGACY_VERSIONS
 
 

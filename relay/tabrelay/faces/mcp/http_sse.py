@@ -24,7 +24,7 @@ from tabrelay.faces.mcp.legacy import LegacyFace
 from tabrelay.faces.mcp.sessions import Session
 from tabrelay.http.exchange import Exchange, error_body
 from tabrelay.routing.drain import Drain, unavailable
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 
 
 class SseSession:
@@ -172,7 +172,7 @@ class SseFace:
 
     async def _request(self, exchange: Exchange, pipe: SseSession, message: dict[str, Any]) -> None:
         try:
-            if message["method"] == "initialize":
+            if message["method"] == methods.INITIALIZE:
                 pipe.stream.add(await self._initialize(exchange, pipe, message))
             elif pipe.session is None:
                 raise _too_early(message)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tabrelay.errors import BadRequest
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 
 # What a client says of itself is kept for as long as its session or its call, as values: bytes of its text.
 MAX_ABOUT: Final = 16 * 1024
 # Where in the params the name of what a request is for stands.
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 
 
 def name_of(message: dict[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay import mcp_headers
 from tabrelay.calls.calls import LISTS, Call, Peer, Pending, Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import Again, StartedCall
@@ -37,14 +38,11 @@ from tabrelay.http.exchange import JSON_TYPE, Exchange, Header
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import NOTED, Switch
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import META_ACP
 
-VERSION_HEADER: Final = b"mcp-protocol-version"
-SESSION_HEADER: Final = b"mcp-session-id"
-LAST_EVENT_HEADER: Final = b"last-event-id"
 # What a session is answered from memory when its browser leaves in the middle.
-RECALLED: Final = frozenset(LISTS) | {"ping", "logging/setLevel"}
+RECALLED: Final = frozenset(LISTS) | {methods.PING, methods.LOGGING_SET_LEVEL}
 
 
 class LegacyFace:
@@ -127,7 +125,7 @@ class LegacyFace:
                 await self._batch(exchange, self._find(exchange, server, principal), message)
                 return
             check_message(message)
-            if message.get("method") == "initialize":
+            if message.get("method") == methods.INITIALIZE:
                 await self._initialize(exchange, server, principal, message)
                 return
             session = self._find(exchange, server, principal)
@@ -140,7 +138,7 @@ class LegacyFace:
             await exchange.error(error, id, server)
 
     async def _initialize(self, exchange: Exchange, server: str, principal: Principal, message: dict[str, Any]) -> None:
-        if exchange.header(SESSION_HEADER) is not None:
+        if exchange.header(mcp_headers.RAW_SESSION_ID) is not None:
             raise BadRequest("This session is initialized already.", reason="already_initialized")
         body, session = await self.initialize(exchange, server, principal, message)
         await exchange.json(200, body, _session_header(session))
@@ -161,7 +159,7 @@ class LegacyFace:
     def pass_on(self, session: Session, message: dict[str, Any]) -> None:
         self.briefing.tell(session)
         self._switch.notify(session.server, session.channel, session.caller, orjson.dumps(message).decode())
-        if self._sharing is not None and message.get("method") != "notifications/initialized":
+        if self._sharing is not None and message.get("method") != methods.INITIALIZED:
             self._sharing.say(digest(session.id), message)
 
     async def _request(self, exchange: Exchange, session: Session, message: dict[str, Any]) -> None:
@@ -342,12 +340,12 @@ class LegacyFace:
         )
 
     def _find(self, heading: RequestHeaders, server: str, principal: Principal) -> Session:
-        versions = heading.headers(VERSION_HEADER)
+        versions = heading.headers(mcp_headers.RAW_PROTOCOL_VERSION)
         if len(set(versions)) > 1:
             raise BadRequest("The header MCP-Protocol-Version is there more than once.")
         if versions and versions[0] not in eras.LEGACY_VERSIONS:
             raise BadRequest(f"Protocol version {versions[0]!r} is not supported here.", reason="unsupported_version")
-        ids = heading.headers(SESSION_HEADER)
+        ids = heading.headers(mcp_headers.RAW_SESSION_ID)
         if len(ids) > 1:
             raise BadRequest("The header Mcp-Session-Id is there more than once.")
         return self._sessions.find(ids[0] if ids else None, server, principal.id)
@@ -359,7 +357,7 @@ class LegacyFace:
         try:
             self._drain.admit()
             session = self._find(exchange, server, principal)
-            last_event = exchange.header(LAST_EVENT_HEADER)
+            last_event = exchange.header(mcp_headers.RAW_LAST_EVENT_ID)
             if await self._borrow(exchange, session, last_event):
                 return
             stream, after = _wanted(session, last_event)
@@ -412,7 +410,7 @@ def _gist(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _session_header(session: Session) -> tuple[Header, ...]:
-    return ((SESSION_HEADER, session.id.encode()),)
+    return ((mcp_headers.RAW_SESSION_ID, session.id.encode()),)
 
 
 def _ok(reply: Reply) -> int:

@@ -13,6 +13,7 @@ from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.errors import BadRequest, RelayError
 from tabrelay.faces.mcp.jsonrpc import check_message, is_request
 from tabrelay.http.exchange import Exchange, Header, error_body
+from tabserver.wire import methods
 
 MAX_BATCH: Final = 64
 
@@ -67,7 +68,7 @@ def _check(messages: list[Any]) -> list[Message]:
         raise BadRequest(f"A batch has 1 to {MAX_BATCH} messages.")
     for message in messages:
         check_message(message)
-        if message.get("method") == "initialize":
+        if message.get("method") == methods.INITIALIZE:
             raise BadRequest("initialize can't be part of a batch.")
     requests = [message for message in messages if is_request(message)]
     ids = [message["id"] for message in requests]

@@ -20,7 +20,7 @@ from tabrelay.faces.mcp.session_ids import new_nonce
 from tabrelay.http.exchange import Exchange
 from tabrelay.payloads.list_checks import read_about
 from tabrelay.routing.switch import Switch
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -44,12 +44,12 @@ class LegacyInitialize:
             nonlocal is_told
             is_told = False
             catalogue = self._switch.registry.recall(server)
-            result = recall_legacy("initialize", {"protocolVersion": caller.version}, server, catalogue)
+            result = recall_legacy(methods.INITIALIZE, {"protocolVersion": caller.version}, server, catalogue)
             return orjson.dumps(jsonrpc.result_message(message["id"], result)).decode()
 
         if is_there:
             trace = self._traces.begin(exchange.scope, exchange.header, server, message)
-            call = Call(channel, message["id"], "initialize", orjson.dumps(message).decode(), caller, trace)
+            call = Call(channel, message["id"], methods.INITIALIZE, orjson.dumps(message).decode(), caller, trace)
             message["params"] = None  # it goes on as text: a great many values must not wait for the answer too
             with suppress(Busy, ServerOffline):  # that is no reason not to begin
                 reply = await self._switch.ask(server, call, remembered)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from tabrelay import mcp_headers
 from tabrelay.calls.calls import LISTS, Call, Pending, Reply
 from tabrelay.calls.principal import Principal
 from tabrelay.calls.started import Again, StartedCall
@@ -24,33 +25,28 @@ from tabrelay.faces.mcp.modern_response import answer
 from tabrelay.faces.mcp.offline_answers import recall_modern
 from tabrelay.faces.mcp.param_header_cache import ParamHeaderCache
 from tabrelay.faces.mcp.session_store import SessionStore
-from tabrelay.faces.mcp.subscriptions import LISTEN, SubscriptionFilter, Subscriptions, farewell
+from tabrelay.faces.mcp.subscriptions import SubscriptionFilter, Subscriptions, farewell
 from tabrelay.faces.mcp.tab_pins import TabPins
 from tabrelay.http.exchange import JSON_TYPE, Exchange
 from tabrelay.http.headers import RequestHeaders
 from tabrelay.http.param_headers import ParamHeader, check, decode, mismatch
 from tabrelay.routing.drain import Drain
 from tabrelay.routing.switch import Switch
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import META_ACP, Caller
 
-VERSION_HEADER: Final = b"mcp-protocol-version"
-METHOD_HEADER: Final = b"mcp-method"
-NAME_HEADER: Final = b"mcp-name"
 REMOVED: Final = frozenset(
     {
-        "initialize",
-        "ping",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "tasks/list",
-        "tasks/result",
+        methods.INITIALIZE,
+        methods.PING,
+        methods.LOGGING_SET_LEVEL,
+        methods.RESOURCES_SUBSCRIBE,
+        methods.RESOURCES_UNSUBSCRIBE,
+        methods.TASKS_LIST,
+        methods.TASKS_RESULT,
     }
 )
-DISCOVER: Final = "server/discover"
-CALL: Final = "tools/call"
 PATIENCE_S: Final = 15.0
 JSON_ONLY: Final = (JSON_TYPE,)
 MAX_KNOWN: Final = 4096
@@ -78,7 +74,7 @@ class VerifiedEnvelope:
     caller: Caller
 
     def holds_for(self, message: Any) -> bool:
-        if type(message) is not dict or message.get("method") != CALL or message.get("jsonrpc") != "2.0":
+        if type(message) is not dict or message.get("method") != methods.TOOLS_CALL or message.get("jsonrpc") != "2.0":
             return False
         params = message.get("params")
         # defence: a call like the one before it: another tool
@@ -163,7 +159,7 @@ class ModernFace:
 
     def _rescue(self, server: str, call: Call) -> Callable[[], str | None] | None:
         """For discovery only: what a browser would have said, if it leaves before it says it."""
-        if call.method != DISCOVER and call.method not in LISTS:
+        if call.method != methods.SERVER_DISCOVER and call.method not in LISTS:
             return None
 
         def rescue() -> str | None:
@@ -205,7 +201,7 @@ class ModernFace:
             return None
         caller = self._pins.caller(server, agreed.caller)
         payload = orjson.dumps(message).decode()
-        call = Call(self._switch.new_channel(), message["id"], CALL, payload, caller, None, agreed.name)
+        call = Call(self._switch.new_channel(), message["id"], methods.TOOLS_CALL, payload, caller, None, agreed.name)
         return self._begin(server, principal, call)
 
     def _agreed(self, server: str, call: Call, meta: dict[str, Any]) -> VerifiedEnvelope | None:
@@ -248,7 +244,7 @@ class ModernFace:
     ) -> None:
         trace = self._traces.begin(exchange.scope, exchange.header, server, message)
         call = self._call(server, principal, message, meta, trace)
-        wishes = SubscriptionFilter.of(message["params"]) if call.method == LISTEN else None
+        wishes = SubscriptionFilter.of(message["params"]) if call.method == methods.SUBSCRIPTIONS_LISTEN else None
         # It goes on as text: a great many values must not wait for the answer too.
         message["params"] = None
         meta.clear()
@@ -313,7 +309,7 @@ def _status(reply: Reply) -> int:
 
 
 def _check_notification(exchange: Exchange) -> None:
-    version = exchange.header(VERSION_HEADER)
+    version = exchange.header(mcp_headers.RAW_PROTOCOL_VERSION)
     if version is not None and version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
 
@@ -325,13 +321,13 @@ def _check(
     if (meta := _agreed(heading, message)) is not None:
         check(mirrored(message["params"]["name"]), message["params"].get("arguments"), heading.headers)
         return meta
-    for header in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
+    for header in (mcp_headers.RAW_PROTOCOL_VERSION, mcp_headers.RAW_METHOD, mcp_headers.RAW_NAME):
         if heading.is_repeated(header):
             raise mismatch(f"The header {header.decode()} is there more than once.")
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict):
-        said = heading.header(VERSION_HEADER)
+        said = heading.header(mcp_headers.RAW_PROTOCOL_VERSION)
         strange = "" if said is None or said in eras.MODERN_VERSIONS else f", and {said!r} is no version spoken here"
         raise _incomplete(f"params._meta is missing{strange}")
     version = meta.get(eras.META_VERSION)
@@ -339,18 +335,18 @@ def _check(
         raise _incomplete(f"params._meta has no {eras.META_VERSION}")
     if not isinstance(meta.get(eras.META_CAPABILITIES), dict):
         raise _incomplete(f"params._meta has no {eras.META_CAPABILITIES}")
-    _compare(heading, VERSION_HEADER, version)
-    _compare(heading, METHOD_HEADER, message["method"])
+    _compare(heading, mcp_headers.RAW_PROTOCOL_VERSION, version)
+    _compare(heading, mcp_headers.RAW_METHOD, message["method"])
     assert isinstance(params, dict)
     named_by = NAMED_BY.get(message["method"])
     if named_by is not None:
         name = params.get(named_by)
         if not isinstance(name, str):
             raise _incomplete(f"params.{named_by} is missing")
-        _compare(heading, NAME_HEADER, name, encoded=True)
+        _compare(heading, mcp_headers.RAW_NAME, name, encoded=True)
     if version not in eras.MODERN_VERSIONS:
         raise _unsupported(version)
-    if message["method"] == CALL:
+    if message["method"] == methods.TOOLS_CALL:
         check(mirrored(params["name"]), params.get("arguments"), heading.headers)
     if message["method"] in REMOVED:
         raise BadRequest(
@@ -367,16 +363,16 @@ def _agreed(heading: RequestHeaders, message: dict[str, Any]) -> dict[str, Any] 
     refuse it. None for all others."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
-    if not isinstance(meta, dict) or message["method"] != CALL or heading.has_repeated:
+    if not isinstance(meta, dict) or message["method"] != methods.TOOLS_CALL or heading.has_repeated:
         return None
     assert isinstance(params, dict)
     version, name = meta.get(eras.META_VERSION), params.get("name")
     is_so = (
         version in eras.MODERN_VERSIONS
-        and heading.header(VERSION_HEADER) == version
-        and heading.header(METHOD_HEADER) == CALL
+        and heading.header(mcp_headers.RAW_PROTOCOL_VERSION) == version
+        and heading.header(mcp_headers.RAW_METHOD) == methods.TOOLS_CALL
         and isinstance(name, str)
-        and heading.header(NAME_HEADER) == name
+        and heading.header(mcp_headers.RAW_NAME) == name
         and name.isascii()
         and name.isprintable()
         and not name.startswith("=?")  # which may stand for another name

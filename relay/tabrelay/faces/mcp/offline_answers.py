@@ -6,18 +6,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tabrelay.routing.catalogue_store import Catalogue
-from tabserver.wire import eras
+from tabserver.wire import eras, methods
 
 # A server that was declared but never seen: say that tools may come, so that clients listen for them.
 UNSEEN: Final[dict[str, Any]] = {"capabilities": {"tools": {"listChanged": True}}}
 # method -> (its key in the result, the catalogue's name for it)
 LISTS: Final = {
-    "tools/list": ("tools", "tools"),
-    "resources/list": ("resources", "resources"),
-    "resources/templates/list": ("resourceTemplates", "templates"),
-    "prompts/list": ("prompts", "prompts"),
+    methods.TOOLS_LIST: ("tools", "tools"),
+    methods.RESOURCES_LIST: ("resources", "resources"),
+    methods.RESOURCES_TEMPLATES_LIST: ("resourceTemplates", "templates"),
+    methods.PROMPTS_LIST: ("prompts", "prompts"),
 }
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict[str, Any] | None:
@@ -30,7 +29,7 @@ def recall_modern(method: str, server: str, catalogue: Catalogue | None) -> dict
         "cacheScope": "private",
         "_meta": {eras.META_SERVER_INFO: _server_info(server, about)},
     }
-    if method == "server/discover":
+    if method == methods.SERVER_DISCOVER:
         shape["supportedVersions"] = list(eras.MODERN_VERSIONS)
         shape["capabilities"] = about.get("capabilities", UNSEEN["capabilities"])
         if isinstance(about.get("instructions"), str):
@@ -47,7 +46,7 @@ def recall_legacy(
 ) -> dict[str, Any] | None:
     """The result for a legacy handshake or discovery request; None for anything else."""
     about = catalogue.initialize if catalogue else UNSEEN
-    if method == "initialize":
+    if method == methods.INITIALIZE:
         result: dict[str, Any] = {
             "protocolVersion": eras.negotiate(params.get("protocolVersion")),
             "capabilities": about.get("capabilities", UNSEEN["capabilities"]),
@@ -56,12 +55,12 @@ def recall_legacy(
         if isinstance(about.get("instructions"), str):
             result["instructions"] = about["instructions"]
         return result
-    if method == "ping":
+    if method == methods.PING:
         return {}
-    if method == "logging/setLevel":
+    if method == methods.LOGGING_SET_LEVEL:
         # The session remembers it and tells the browser that comes.
         can_log = "logging" in about.get("capabilities", {})
-        return {} if can_log and params.get("level") in LEVELS else None
+        return {} if can_log and params.get("level") in methods.LOG_LEVELS else None
     return _listed(method, catalogue)
 
 

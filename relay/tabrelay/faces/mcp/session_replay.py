@@ -16,18 +16,17 @@ import orjson
 
 from tabrelay.calls.calls import Call, Peer, Pending
 from tabrelay.errors import RelayError
-from tabrelay.faces.mcp.offline_answers import LEVELS
 from tabrelay.faces.mcp.session_store import SessionRecord
 from tabrelay.faces.mcp.sessions import Session, Sessions
 from tabrelay.payloads.list_checks import MAX_URI
 from tabrelay.routing.switch import Switch
-from tabserver.wire import jsonrpc
+from tabserver.wire import jsonrpc, methods
 from tabserver.wire.names import server_of
 
 # defence: loop time: sessions that are told of a browser
 AT_ONCE: Final = 100  # sessions that are told something in one callback of the event loop
 # What a session's channel must be told again when another worker takes over.
-REMEMBERED: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+REMEMBERED: Final = frozenset({methods.LOGGING_SET_LEVEL, methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE})
 
 
 class SessionReplay:
@@ -91,8 +90,8 @@ class SessionReplay:
         session.told = peer
         if session.wants_notices:
             peer.listen(session.channel, session.caller, session.hear)
-        wishes = (("resources/subscribe", {"uri": uri}) for uri in list(session.subscriptions))
-        first = [("logging/setLevel", {"level": session.level})] if session.level else []
+        wishes = ((methods.RESOURCES_SUBSCRIBE, {"uri": uri}) for uri in list(session.subscriptions))
+        first = [(methods.LOGGING_SET_LEVEL, {"level": session.level})] if session.level else []
         if not all(self._wish(session, peer, method, params) for method, params in itertools.chain(first, wishes)):
             session.told = None
 
@@ -119,11 +118,11 @@ class SessionReplay:
     def remember(self, session: Session, method: str, params: dict[str, Any]) -> None:
         """The server agreed to this: the next browser must know it too."""
         level, uri = params.get("level"), params.get("uri")
-        if method == "logging/setLevel" and level in LEVELS:
+        if method == methods.LOGGING_SET_LEVEL and level in methods.LOG_LEVELS:
             session.level = level
-        elif method == "resources/subscribe" and isinstance(uri, str) and len(uri) <= MAX_URI:
+        elif method == methods.RESOURCES_SUBSCRIBE and isinstance(uri, str) and len(uri) <= MAX_URI:
             session.subscriptions[uri] = None
-        elif method == "resources/unsubscribe" and isinstance(uri, str):
+        elif method == methods.RESOURCES_UNSUBSCRIBE and isinstance(uri, str):
             session.subscriptions.pop(uri, None)
         else:
             return
@@ -134,7 +133,7 @@ class SessionReplay:
         before = (session.level, list(session.subscriptions))
         for uri in set(session.subscriptions) - set(page.subscriptions):
             if session.told is not None and session.told.is_up:
-                self._wish(session, session.told, "resources/unsubscribe", {"uri": uri})
+                self._wish(session, session.told, methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
         session.level, session.subscriptions = page.level, dict.fromkeys(page.subscriptions)
         session.caller = replace(session.caller, tab=page.tab)
         if before != (session.level, list(session.subscriptions)) and session.told is not None:

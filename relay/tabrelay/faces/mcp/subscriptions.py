@@ -20,10 +20,8 @@ from tabrelay.calls.calls import Call, Notice, Pending
 from tabrelay.errors import Busy
 from tabrelay.http.exchange import Exchange
 from tabrelay.routing.catalogue_store import Catalogue
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 
-LISTEN: Final = "subscriptions/listen"
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 # What a client calls the news of a list -> what the list is called.
 FLAGS: Final = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
 NEWS: Final = re.compile("notifications/(tools|prompts|resources)/list_changed")
@@ -100,7 +98,7 @@ class Subscriptions:
         exchange.watch(changed.set)
         try:
             await exchange.start_stream()
-            await exchange.event(orjson.dumps(jsonrpc.notification(ACKNOWLEDGED, said)))
+            await exchange.event(orjson.dumps(jsonrpc.notification(methods.SUBSCRIPTIONS_ACKNOWLEDGED, said)))
             del said
             while not changed.is_set() and not self._is_closed:
                 try:
@@ -169,7 +167,10 @@ class SubscriptionStream:
         """Need the client not hear it? It has one acknowledgement, and learns of lists from us."""
         if notice.is_ours:
             return False
-        if f'"{ACKNOWLEDGED}"' in notice.payload and orjson.loads(notice.payload).get("method") == ACKNOWLEDGED:
+        if (
+            f'"{methods.SUBSCRIPTIONS_ACKNOWLEDGED}"' in notice.payload
+            and orjson.loads(notice.payload).get("method") == methods.SUBSCRIPTIONS_ACKNOWLEDGED
+        ):
             was_acknowledged, self._is_acknowledged = self._is_acknowledged, True
             self.tell(frozenset())
             return was_acknowledged

@@ -18,8 +18,9 @@ from tabrelay.calls.calls import LISTS, Call, Notice, Peer, Pending, Reply
 from tabrelay.errors import BrowserGone, RelayError, UnknownServer, doubtful
 from tabrelay.payloads.sliced import SlicedPayload
 from tabrelay.routing.drain import Drain
-from tabrelay.routing.instances import LISTEN, counts_as_use
+from tabrelay.routing.instances import counts_as_use
 from tabrelay.routing.registry import Registry
+from tabserver.wire import methods
 from tabserver.wire.errors import MessageTooLarge, RemoteProtocolError
 from tabserver.wire.frames import Caller, is_channel
 from tabserver.wire.jsonrpc import RequestId, is_request_id
@@ -139,7 +140,7 @@ class Forwarding:
             self._tell(node, refused | {"op": "fail", "error": errors.to_dict(_unknown(address))})
             return
         self._calls[key] = pending
-        if call.method != LISTEN:  # which ends with the browser, and keeps nobody from stopping
+        if call.method != methods.SUBSCRIPTIONS_LISTEN:  # which ends with the browser, and keeps nobody from stopping
             self._drain.exchanges.__enter__()
         try:
             peer.start(pending)
@@ -153,7 +154,7 @@ class Forwarding:
             self._channels.setdefault(node, {})[address, call.channel] = None
         with suppress(UnknownServer):
             entry = self._registry.find(address)
-            if call.method == "tools/call":
+            if call.method == methods.TOOLS_CALL:
                 entry.calls += 1
             elif call.method in LISTS:
                 entry.listings += 1
@@ -162,7 +163,7 @@ class Forwarding:
 
     def _ended(self, key: Key) -> None:
         ended = self._calls.pop(key, None)
-        if ended is not None and ended.call.method != LISTEN:
+        if ended is not None and ended.call.method != methods.SUBSCRIPTIONS_LISTEN:
             self._drain.exchanges.__exit__()
 
     def _cancel(self, node: str, header: dict[str, Any], payload: str | None) -> None:

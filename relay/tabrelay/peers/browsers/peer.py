@@ -20,6 +20,7 @@ from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError
 from tabrelay.payloads.json_weight import is_heavy
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
+from tabserver.wire import methods
 from tabserver.wire.control_messages import CLOSE_STREAM, OURS, PIN, RELAY, TABS, is_pin
 from tabserver.wire.eras import Era
 from tabserver.wire.errors import BufferFull, MessageTooLarge
@@ -33,7 +34,6 @@ from tabserver.wire.pending_calls import PendingCalls
 
 log = logging.getLogger(__name__)
 
-LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
 # Characters of a browser's notification or request. Others parse it again, whole.
 MAX_NOTICE: Final = 4 * 1024 * 1024
@@ -126,7 +126,7 @@ class BrowserPeer:
             return not self._gone
         calls = (pending.call for pending in self._roster.values())
         # defence: take-over: a name is kept while its browser has a call
-        return any(call.method != LISTEN and call.caller.principal != RELAY for call in calls)
+        return any(call.method != methods.SUBSCRIPTIONS_LISTEN and call.caller.principal != RELAY for call in calls)
 
     @property
     def identity(self) -> str:
@@ -138,7 +138,7 @@ class BrowserPeer:
     @property
     def in_flight(self) -> int:
         """Calls that will end; a stream that a client listens on is none."""
-        return sum(pending.call.method != LISTEN for pending in self._roster.values())
+        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._roster.values())
 
     def start(self, pending: Pending) -> None:
         call, roster, asked_of = pending.call, self._roster, pending.asked_of
@@ -162,9 +162,9 @@ class BrowserPeer:
     def _check_room(self, call: Call) -> None:
         running = self.in_flight
         most = self._in_flight_limit + (QUICK_ROOM if call.method in QUICK else 0)
-        if call.method == LISTEN and len(self._roster) - running >= MAX_LISTENERS:
+        if call.method == methods.SUBSCRIPTIONS_LISTEN and len(self._roster) - running >= MAX_LISTENERS:
             raise Busy(f'{MAX_LISTENERS} callers listen to "{self.server}" already.', retry_after_ms=10_000)
-        if call.method != LISTEN and running >= most:
+        if call.method != methods.SUBSCRIPTIONS_LISTEN and running >= most:
             raise Busy(
                 f'Server "{self.server}" has {running} calls in flight already. Try again in a moment.',
                 retry_after_ms=1000,
@@ -194,7 +194,7 @@ class BrowserPeer:
         if call.caller.era is MODERN:
             self._say(lambda now: self.link.close(call.channel, why, now))
         else:
-            note = notification("notifications/cancelled", {"requestId": call.id, "reason": why})
+            note = notification(methods.CANCELLED, {"requestId": call.id, "reason": why})
             self.notify(call.channel, call.caller, orjson.dumps(note).decode())
 
     def notify(self, channel: str, caller: Caller, payload: str) -> None:

@@ -22,7 +22,7 @@ from tabrelay.translation import messages
 from tabrelay.translation.parked_calls import ParkedCalls
 from tabrelay.translation.subscribers import Subscribers
 from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
@@ -133,9 +133,9 @@ class PlainPeer:
         page = self._introduced[-1]
         level = self._audience.level
         if level is not None:
-            page.say("logging/setLevel", {"level": level})
+            page.say(methods.LOGGING_SET_LEVEL, {"level": level})
         for uri in self._audience.uris:
-            page.say("resources/subscribe", {"uri": uri})
+            page.say(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
         self._on_up(self)
 
     def displace(self, successor: str = "") -> list[tuple[str, Caller, str]]:
@@ -181,13 +181,13 @@ class PlainPeer:
         page = self._introduced[-1]
         params = call.message().get("params")
         params = params if isinstance(params, dict) else None
-        if call.method == "initialize":
+        if call.method == methods.INITIALIZE:
             pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
         elif call.method.startswith("tasks/"):
             pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
-        elif call.method == "logging/setLevel":
+        elif call.method == methods.LOGGING_SET_LEVEL:
             self._set_level(page, pending, params or {})
-        elif call.method in ("resources/subscribe", "resources/unsubscribe"):
+        elif call.method in (methods.RESOURCES_SUBSCRIBE, methods.RESOURCES_UNSUBSCRIBE):
             self._subscribe(page, pending, params or {})
         else:
             self._check(call)
@@ -221,7 +221,7 @@ class PlainPeer:
         method, params = message.get("method"), message.get("params")
         if method is None and jsonrpc.is_request_id(message.get("id")):
             any(page.answer(channel, message) for page in self._sockets)
-        elif method == "notifications/cancelled" and isinstance(params, dict):
+        elif method == methods.CANCELLED and isinstance(params, dict):
             reason = params.get("reason")
             self._stop(channel, params.get("requestId"), reason if isinstance(reason, str) else "cancelled")
         # Anything else would speak for every caller at once: the page has its own handshake, and asks for roots anew.
@@ -244,9 +244,9 @@ class PlainPeer:
         if not self._introduced:
             return
         if self._audience.level not in (None, before):
-            self._introduced[-1].say("logging/setLevel", {"level": self._audience.level})
+            self._introduced[-1].say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
         for uri in unwanted:
-            self._introduced[-1].say("resources/unsubscribe", {"uri": uri})
+            self._introduced[-1].say(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._audience.listen(channel, sink)
@@ -263,7 +263,7 @@ class PlainPeer:
     def _set_level(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         """The page has one level for all: the most talkative that a caller asked for. Each then hears its own."""
         level, before = params.get("level"), self._audience.level
-        if level in messages.LEVELS:
+        if level in methods.LOG_LEVELS:
             self._audience.set_level(pending.call.channel, level)
             if self._audience.level == before:
                 pending.answer({})
@@ -274,7 +274,7 @@ class PlainPeer:
     def _subscribe(self, page: PlainSession, pending: Pending, params: dict[str, Any]) -> None:
         uri, channel = params.get("uri"), pending.call.channel
         if isinstance(uri, str):
-            if pending.call.method == "resources/subscribe":
+            if pending.call.method == methods.RESOURCES_SUBSCRIBE:
                 # defence: bounds: subscriptions of a plain page's callers
                 if (refusal := self._audience.refusal(channel, uri)) is not None:
                     pending.refuse(jsonrpc.INVALID_PARAMS, refusal)

@@ -29,7 +29,7 @@ from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.system.loop_turns import run_in_turns
 from tabrelay.translation import messages
 from tabrelay.translation.shared_calls import SharedCalls, TrackedCall
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.jsonrpc import RequestId
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class PlainSession:
         self._greetings.append(id)
         client = {"name": "tabrelay", "version": __version__}
         params = {"protocolVersion": eras.NEWEST_LEGACY, "capabilities": CAPABILITIES, "clientInfo": client}
-        self._write(jsonrpc.request(id, "initialize", params))
+        self._write(jsonrpc.request(id, methods.INITIALIZE, params))
         self._timer = self._loop.call_later(self._repeat_s, self.greet)
         self._repeat_s = min(self._repeat_s * 2, MAX_REPEAT_S)
 
@@ -156,7 +156,7 @@ class PlainSession:
         if running is None:
             return False
         self._forget_questions(running)
-        self._write(jsonrpc.notification("notifications/cancelled", {"requestId": id, "reason": why}))
+        self._write(jsonrpc.notification(methods.CANCELLED, {"requestId": id, "reason": why}))
         return True
 
     def answer(self, channel: str, message: dict[str, Any]) -> bool:
@@ -262,18 +262,18 @@ class PlainSession:
             self.about = {"serverInfo": {"name": self.server, "version": "0"}, **read_about(result)}
             if self._timer is not None:
                 self._timer.cancel()
-            self._write(jsonrpc.notification("notifications/initialized"))
+            self._write(jsonrpc.notification(methods.INITIALIZED))
             self._owner.introduced(self)
 
     def _noticed(self, method: str, params: object, related: object) -> None:
         said = params if isinstance(params, dict) else {}
-        if method == "notifications/progress":
+        if method == methods.PROGRESS:
             running = self._roll.get(said.get("progressToken"))
             if running is not None and running.token is not None:
                 running.tell(method, {**said, "progressToken": running.token})
-        elif method == "notifications/cancelled":
+        elif method == methods.CANCELLED:
             self._withdrawn(said)
-        elif method == "notifications/message":
+        elif method == methods.LOG_MESSAGE:
             running = self._whose(related)
             if running is not None and self._owner.may_hear(running.channel, said):
                 running.tell(method, said)
@@ -287,11 +287,11 @@ class PlainSession:
         for id, question in self._questions.items():
             if question.id == said.get("requestId"):
                 self._close_question(id)
-                question.running.tell("notifications/cancelled", {**said, "requestId": id})
+                question.running.tell(methods.CANCELLED, {**said, "requestId": id})
                 return
 
     def _asked(self, id: RequestId, method: str, params: object, related: object) -> None:
-        if method == "ping":
+        if method == methods.PING:
             self._write(jsonrpc.result_message(id, {}))
             return
         if method not in messages.MAY_BE_ASKED:

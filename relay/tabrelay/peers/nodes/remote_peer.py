@@ -16,11 +16,11 @@ from tabrelay.bus.errors import unreachable
 from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Notice, PeerKind, Pending
 from tabrelay.errors import BadRequest, BrowserGone, RelayError
+from tabserver.wire import methods
 from tabserver.wire.frames import Caller
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.pending_calls import PendingCalls
 
-LISTEN: Final = "subscriptions/listen"
 # A bus that does not take as much as it is given has sent some of it after this.
 PAUSE_S: Final = 0.5
 
@@ -109,7 +109,7 @@ class RemotePeer:
 
     @property
     def in_flight(self) -> int:
-        return sum(pending.call.method != LISTEN for pending in self._roster.values())
+        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._roster.values())
 
     def start(self, pending: Pending) -> None:
         call = pending.call

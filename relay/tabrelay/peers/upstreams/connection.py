@@ -23,7 +23,7 @@ from tabrelay.peers.upstreams.question_order import QuestionQueue, named
 from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.translation import messages
 from tabrelay.translation.shared_calls import SharedCalls, TrackedCall
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 
 HOLD_S: Final = 10.0
@@ -152,17 +152,17 @@ class UpstreamConnection:
 
     def _noticed(self, method: str, params: dict[str, Any] | None, context: contextvars.Context | None) -> None:
         said = params or {}
-        if method == "notifications/tools/list_changed":
+        if method == methods.TOOLS_LIST_CHANGED:
             self._owner.tools_changed()
         running = context.get(CALL) if context is not None else None
         meta = said.get("_meta")
-        if method == "notifications/progress":
+        if method == methods.PROGRESS:
             owner = self._roll.get(_as_id(said.get("progressToken")))
             if owner is not None and owner.token is not None:
                 owner.tell(method, {**said, "progressToken": owner.token})
-        elif method == "notifications/cancelled":
+        elif method == methods.CANCELLED:
             return  # the dispatcher has stopped the question that it is about
-        elif method == "notifications/message":
+        elif method == methods.LOG_MESSAGE:
             owner = running or self._roll.speaker(self._loop.time())
             if owner is not None and self._owner.may_hear(owner.channel, said):
                 owner.tell(method, said)
@@ -170,18 +170,18 @@ class UpstreamConnection:
             owner = self._roll.get(_as_id(meta[eras.META_SUBSCRIPTION]))
             if owner is not None:
                 owner.tell(method, {**said, "_meta": {**meta, eras.META_SUBSCRIPTION: owner.pending.call.id}})
-        elif running is not None and not method.endswith("/list_changed") and method != messages.RESOURCE_UPDATED:
+        elif running is not None and not method.endswith("/list_changed") and method != methods.RESOURCES_UPDATED:
             running.tell(method, said)
         else:
             self._owner.announced(self, jsonrpc.notification(method, params))
 
     async def _asked(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
-        if method == "ping":
+        if method == methods.PING:
             return {}
         if method not in messages.MAY_BE_ASKED or (self.about is not None and self.about.era is Era.MODERN):
             raise refusal(jsonrpc.METHOD_NOT_FOUND, f'The client has no method "{method}".')
         running = CALL.get() or await self._find_call()
-        if running is None and method == "roots/list" and not self._roll.speakers():
+        if running is None and method == methods.ROOTS_LIST and not self._roll.speakers():
             return {"roots": self._owner.roots()}
         if running is None or running.pending.is_done:
             text = "Nobody can be asked: it is not clear which call this belongs to, or its caller has left."
@@ -240,7 +240,7 @@ class UpstreamConnection:
             await asyncio.wait({question.answer})
         except asyncio.CancelledError:
             # The server no longer wants to know; its caller knows the question under our id.
-            running.tell("notifications/cancelled", {"requestId": id})
+            running.tell(methods.CANCELLED, {"requestId": id})
             if self._floor is not None:
                 self._floor.withdrawn(running)
             raise

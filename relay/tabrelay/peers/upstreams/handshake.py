@@ -12,15 +12,13 @@ from typing import Any, Final, Protocol
 
 from mcp.shared.exceptions import MCPError
 
-from tabrelay import __version__
+from tabrelay import __version__, mcp_headers
 from tabrelay.config.specs import EraChoice
 from tabrelay.payloads.list_checks import read_about
 from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 
-VERSION_HEADER: Final = "mcp-protocol-version"
-METHOD_HEADER: Final = "mcp-method"
 PROBE_S: Final = 5.0
 
 CLIENT: Final = {"name": "tabrelay", "version": __version__}
@@ -89,8 +87,8 @@ async def _discover(line: HandshakeChannel, timeout_s: float | None) -> ServerAb
     params = {"_meta": envelope(version)}
     try:
         async with asyncio.timeout(timeout_s):
-            headers = {VERSION_HEADER: version, METHOD_HEADER: "server/discover"}
-            result = await line.request("server/discover", params, headers=headers)
+            headers = {mcp_headers.PROTOCOL_VERSION: version, mcp_headers.METHOD: methods.SERVER_DISCOVER}
+            result = await line.request(methods.SERVER_DISCOVER, params, headers=headers)
     except TimeoutError:
         return None
     except ConnectionFault as lost:
@@ -123,11 +121,11 @@ async def _initialize(line: HandshakeChannel, introduction: ClientIdentity) -> S
         "capabilities": introduction.capabilities,
         "clientInfo": introduction.client,
     }
-    result = await line.request("initialize", params, may_cancel=False)
+    result = await line.request(methods.INITIALIZE, params, may_cancel=False)
     version = result.get("protocolVersion")
     if version not in eras.LEGACY_VERSIONS:
         raise ConnectionFault(UpstreamFault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
-    await line.notify("notifications/initialized", headers={VERSION_HEADER: version})
+    await line.notify(methods.INITIALIZED, headers={mcp_headers.PROTOCOL_VERSION: version})
     return ServerAbout(Era.LEGACY, version, read_about(result))
 
 

@@ -31,6 +31,7 @@ from mcp_types import (
 from tabrelay.payloads.json_skeleton import weighing
 from tabrelay.peers.upstreams.event_reader import EventReader, UpstreamEvent
 from tabrelay.system.loop_turns import run_in_turns
+from tabserver.wire import methods
 from tabserver.wire.jsonrpc import INTERNAL_ERROR, RequestId
 
 # defence: loop time: large messages of upstream servers are not the SDK's
@@ -166,7 +167,7 @@ class Deposit:
 
     def put(self, message: JSONRPCMessage) -> JSONRPCMessage:
         """The message itself, or a small one in its place."""
-        if isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
+        if isinstance(message, JSONRPCNotification) and message.method == methods.CANCELLED:
             self._cancel((message.params or {}).get("requestId"))
         if isinstance(message, JSONRPCError) or not _contents(message):
             return message

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tabrelay.translation.shared_calls import TrackedCall
+from tabserver.wire import methods
 
 # Questions that are asked at once come at once. After this, a call that waits for its answer asks nothing else.
 SETTLE_S: Final = 0.25
@@ -138,7 +139,7 @@ class QuestionQueue:
 
 def named(method: str, params: dict[str, Any] | None) -> str:
     """What a call is of: a tool, a prompt or a resource."""
-    name = (params or {}).get("uri" if method == "resources/read" else "name")
+    name = (params or {}).get("uri" if method == methods.RESOURCES_READ else "name")
     return f"{method} {name}" if isinstance(name, str) and len(name) <= 1024 else method
 
 

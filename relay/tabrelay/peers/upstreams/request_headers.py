@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from mcp.shared.exceptions import MCPError
 
+from tabrelay import mcp_headers
 from tabrelay.http import param_headers
 from tabrelay.peers.upstreams.connection import UpstreamConnection
-from tabrelay.peers.upstreams.handshake import METHOD_HEADER, VERSION_HEADER, envelope
+from tabrelay.peers.upstreams.handshake import envelope
+from tabserver.wire import methods
 
 log = logging.getLogger(__name__)
 
-NAME_HEADER: Final = "mcp-name"
 # Where the value that `Mcp-Name` repeats stands in the params.
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {methods.TOOLS_CALL: "name", methods.PROMPTS_GET: "name", methods.RESOURCES_READ: "uri"}
 MAX_PAGES: Final = 64
 MAX_TOOLS: Final = 10_000
 
@@ -55,11 +56,11 @@ class RoutingHeaders:
 
     async def headers(self, connection: UpstreamConnection, method: str, params: dict[str, Any]) -> dict[str, str]:
         assert connection.about is not None
-        found = {VERSION_HEADER: connection.about.version, METHOD_HEADER: method}
+        found = {mcp_headers.PROTOCOL_VERSION: connection.about.version, mcp_headers.METHOD: method}
         name = params.get(NAMED_BY.get(method, ""))
         if isinstance(name, str):
-            found[NAME_HEADER] = param_headers.encode(name)
-        if method == "tools/call" and isinstance(name, str) and params.get("arguments"):
+            found[mcp_headers.NAME] = param_headers.encode(name)
+        if method == methods.TOOLS_CALL and isinstance(name, str) and params.get("arguments"):
             await self._know(connection)
             found |= param_headers.written(self._tools.get(name, ()), params["arguments"])
         return found
@@ -71,11 +72,11 @@ class RoutingHeaders:
                 return
             self._known = connection
             assert connection.about is not None
-            headers = {VERSION_HEADER: connection.about.version, METHOD_HEADER: "tools/list"}
+            headers = {mcp_headers.PROTOCOL_VERSION: connection.about.version, mcp_headers.METHOD: methods.TOOLS_LIST}
             params: dict[str, Any] = {"_meta": envelope(connection.about.version)}
             try:
                 for _page in range(MAX_PAGES):
-                    result = await connection.line.request("tools/list", params, headers=headers)
+                    result = await connection.line.request(methods.TOOLS_LIST, params, headers=headers)
                     tools, cursor = result.get("tools"), result.get("nextCursor")
                     self.learn(tools if isinstance(tools, list) else [])
                     if not isinstance(cursor, str):

@@ -21,7 +21,8 @@ from tabrelay.calls.calls import Notice, PeerKind, Pending
 from tabrelay.errors import Busy, RelayError
 from tabrelay.peers.upstreams.handshake import CLIENT, ClientIdentity
 from tabrelay.peers.upstreams.supervisor import Supervisor
-from tabrelay.peers.upstreams.upstream import LISTEN, Upstream
+from tabrelay.peers.upstreams.upstream import Upstream
+from tabserver.wire import methods
 from tabserver.wire.control_messages import RELAY
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
@@ -126,11 +127,13 @@ class UpstreamSessions:
         return sum(session.upstream.in_flight for session in self) + len(self._waiting)
 
     def start(self, pending: Pending) -> None:
-        session = self._for(pending.call.channel, pending.call.caller, is_hello=pending.call.method == "initialize")
+        session = self._for(
+            pending.call.channel, pending.call.caller, is_hello=pending.call.method == methods.INITIALIZE
+        )
         if session is self.first:
             session.upstream.start(pending)
             return
-        if pending.call.method != LISTEN and self.in_flight >= self._in_flight_limit:
+        if pending.call.method != methods.SUBSCRIPTIONS_LISTEN and self.in_flight >= self._in_flight_limit:
             raise Busy(f'Server "{self.server}" has {self.in_flight} calls in flight already.', retry_after_ms=1000)
         if session.upstream.is_up:
             session.upstream.start(pending)

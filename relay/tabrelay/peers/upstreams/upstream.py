@@ -26,27 +26,26 @@ from tabrelay.translation.parked_calls import ParkedCalls
 from tabrelay.translation.subscribers import Subscribers
 from tabrelay.translation.to_legacy import LegacyCall, ModernToLegacy
 from tabrelay.translation.to_modern import LegacyToModern
-from tabserver.wire import eras, jsonrpc
+from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
 from tabserver.wire.frames import Caller
 
 log = logging.getLogger(__name__)
 
-LISTEN: Final = "subscriptions/listen"
 MAX_LISTENERS: Final = 512
 MOST_SORTED: Final = 10_000  # tools; of longer lists, clients get no more than `max_tools`
 # Asking these again does no harm, even if they were answered already.
 HARMLESS: Final = frozenset(
     {
-        "completion/complete",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/templates/list",
-        "server/discover",
-        "tools/list",
+        methods.COMPLETION_COMPLETE,
+        methods.PING,
+        methods.PROMPTS_GET,
+        methods.PROMPTS_LIST,
+        methods.RESOURCES_LIST,
+        methods.RESOURCES_READ,
+        methods.RESOURCES_TEMPLATES_LIST,
+        methods.SERVER_DISCOVER,
+        methods.TOOLS_LIST,
     }
 )
 
@@ -89,9 +88,9 @@ class Upstream:
             self._interpreter.came_up()
             return
         if self._audience.level is not None:
-            self._say("logging/setLevel", {"level": self._audience.level})
+            self._say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
         for uri in self._audience.uris:
-            self._say("resources/subscribe", {"uri": uri})
+            self._say(methods.RESOURCES_SUBSCRIBE, {"uri": uri})
 
     def away(self) -> None:
         self._connection = None
@@ -121,7 +120,7 @@ class Upstream:
     @property
     def in_flight(self) -> int:
         """Calls that will end; a stream that somebody listens on is none."""
-        return sum(pending.call.method != LISTEN for pending in self._tasks)
+        return sum(pending.call.method != methods.SUBSCRIPTIONS_LISTEN for pending in self._tasks)
 
     @property
     def is_idle(self) -> bool:
@@ -181,7 +180,7 @@ class Upstream:
         )
         if is_answered:
             return
-        if method == "notifications/cancelled" and isinstance(params, dict):
+        if method == methods.CANCELLED and isinstance(params, dict):
             self._stop(channel, params.get("requestId"))
         # Anything else would speak for every caller at once: the server has its own handshake, and asks for roots anew.
         self._interpreter.notify(channel, message)
@@ -203,9 +202,9 @@ class Upstream:
         if self._connection is None or self._connection.era is Era.MODERN:
             return
         if self._audience.level not in (None, before):
-            self._say("logging/setLevel", {"level": self._audience.level})
+            self._say(methods.LOGGING_SET_LEVEL, {"level": self._audience.level})
         for uri in unwanted:
-            self._say("resources/unsubscribe", {"uri": uri})
+            self._say(methods.RESOURCES_UNSUBSCRIBE, {"uri": uri})
 
     def listen(self, channel: str, caller: Caller, sink: Callable[[Notice], None]) -> None:
         self._audience.listen(channel, sink)
@@ -218,9 +217,9 @@ class Upstream:
 
     def _check(self, pending: Pending) -> None:
         call, running = pending.call, self.in_flight
-        if call.method == LISTEN and len(self._tasks) - running >= MAX_LISTENERS:
+        if call.method == methods.SUBSCRIPTIONS_LISTEN and len(self._tasks) - running >= MAX_LISTENERS:
             raise Busy(f'{MAX_LISTENERS} callers listen to "{self._server}" already.', retry_after_ms=10_000)
-        if call.method != LISTEN and running >= self._in_flight_limit:
+        if call.method != methods.SUBSCRIPTIONS_LISTEN and running >= self._in_flight_limit:
             text = f'Server "{self._server}" has {running} calls in flight already. Try again in a moment.'
             raise Busy(text, retry_after_ms=1000)
         is_used = any(other.call.id == call.id and not other.is_done for other in self._of(call.channel))
@@ -232,7 +231,7 @@ class Upstream:
         task = asyncio.create_task(self._run(pending, params))
         self._tasks[pending] = task
         timer = None
-        if self._timeout_s and pending.call.method != LISTEN:
+        if self._timeout_s and pending.call.method != methods.SUBSCRIPTIONS_LISTEN:
             timer = asyncio.get_running_loop().call_later(self._timeout_s, self._expire, pending, self._timeout_s)
 
         def ended(_task: asyncio.Task[None]) -> None:
@@ -285,7 +284,7 @@ class Upstream:
             if error.error.data is not None:
                 message["data"] = error.error.data
             return _written(pending, {"jsonrpc": "2.0", "id": pending.call.id, "error": message}, error.code)
-        if method == "tools/list" and isinstance(result.get("tools"), list):
+        if method == methods.TOOLS_LIST and isinstance(result.get("tools"), list):
             result = {**result, "tools": self._listed(connection, result["tools"])}
         return _written(pending, jsonrpc.result_message(pending.call.id, result))
 
@@ -301,24 +300,28 @@ class Upstream:
 
     def _share(self, pending: Pending, params: dict[str, Any] | None) -> None:
         call = pending.call
-        if call.method == "initialize":
+        if call.method == methods.INITIALIZE:
             pending.answer({**self.about, "protocolVersion": self._version(call.caller)})
         elif call.method.startswith("tasks/"):
             pending.refuse(jsonrpc.METHOD_NOT_FOUND, "Tasks are not available here.")
-        elif call.method == "logging/setLevel" and params is not None and params.get("level") in messages.LEVELS:
+        elif (
+            call.method == methods.LOGGING_SET_LEVEL
+            and params is not None
+            and params.get("level") in methods.LOG_LEVELS
+        ):
             before = self._audience.level
             self._audience.set_level(call.channel, params["level"])
             if self._audience.level == before:
                 pending.answer({})
             else:
                 self._go(pending, {**params, "level": self._audience.level})
-        elif call.method == "resources/subscribe" and params is not None and isinstance(params.get("uri"), str):
+        elif call.method == methods.RESOURCES_SUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
             if (refusal := self._audience.refusal(call.channel, params["uri"])) is not None:
                 pending.refuse(jsonrpc.INVALID_PARAMS, refusal)
                 return
             self._audience.subscribe(call.channel, params["uri"])
             self._go(pending, params)
-        elif call.method == "resources/unsubscribe" and params is not None and isinstance(params.get("uri"), str):
+        elif call.method == methods.RESOURCES_UNSUBSCRIBE and params is not None and isinstance(params.get("uri"), str):
             if self._audience.unsubscribe(call.channel, params["uri"]):
                 self._go(pending, params)
             else:
@@ -370,7 +373,7 @@ class Upstream:
 
 def _may_repeat(pending: Pending, fault: UpstreamFault) -> bool:
     """Only what certainly did not arrive, or does no harm twice. Somebody who listens does so again by himself."""
-    if pending.is_done or pending.call.method == LISTEN:
+    if pending.is_done or pending.call.method == methods.SUBSCRIPTIONS_LISTEN:
         return False
     if fault.delivered == "no":
         return fault.ends_line

@@ -19,6 +19,7 @@ import orjson
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tabrelay import mcp_headers
 from tabrelay.config.specs import HttpSpec
 from tabrelay.peers.upstreams.dispatcher import Report, Streams
 from tabrelay.peers.upstreams.faults import MAX_DATA, ConnectionFault, Redactor, UpstreamFault
@@ -46,7 +47,6 @@ LEAVE_S: Final = 2.0  # saying goodbye to a session
 MAX_REDIRECTS: Final = 5
 MAX_ERROR_BODY: Final = 100_000
 MAX_CONNECTIONS: Final = 1024
-SESSION: Final = "mcp-session-id"
 # Headers that are not true of other contents.
 ABOUT_BYTES: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 HINTS: Final = ("WWW-Authenticate", "Mcp-Auth-Server", "Retry-After")
@@ -219,7 +219,7 @@ class AnsweringClient(httpx2.AsyncClient):
             # defence: values of an HTTP server's event
             return self._with_small_events(response, id)
         if not response.is_success:
-            fault = await self._refused(response, is_session=SESSION in request.headers)
+            fault = await self._refused(response, is_session=mcp_headers.SESSION_ID in request.headers)
             if kind == "application/json" and not fault.ends_line:
                 value = _loads(response.content)  # of at most MAX_ERROR_BODY
                 if _is_answer(value, needs_error=True):

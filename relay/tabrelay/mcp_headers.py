@@ -1,0 +1,23 @@
+"""Names of the HTTP headers of MCP and of this product, in lower case.
+
+`RAW_` names are the same as bytes, which is how ASGI has them. What a header may contain is decided where it is read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROTOCOL_VERSION: Final = "mcp-protocol-version"
+SESSION_ID: Final = "mcp-session-id"
+METHOD: Final = "mcp-method"
+NAME: Final = "mcp-name"
+PARAM_PREFIX: Final = "mcp-param-"
+LAST_EVENT_ID: Final = "last-event-id"
+TABRELAY_ACP: Final = "tabrelay-acp"
+
+RAW_PROTOCOL_VERSION: Final = PROTOCOL_VERSION.encode()
+RAW_SESSION_ID: Final = SESSION_ID.encode()
+RAW_METHOD: Final = METHOD.encode()
+RAW_NAME: Final = NAME.encode()
+RAW_LAST_EVENT_ID: Final = LAST_EVENT_ID.encode()
+RAW_TABRELAY_ACP: Final = TABRELAY_ACP.encode()
