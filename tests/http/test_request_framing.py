@@ -143,6 +143,8 @@ REFUSED = {
     "a chunk without its end": post(CHUNKED, b"1\r\nx0\r\n\r\n"),
     "a folded trailer": post(CHUNKED, b"0\r\nX: a\r\n b\r\n\r\n"),
     "a trailer with a bare LF": post(CHUNKED, b"0\r\nX: a\nb\r\n\r\n"),
+    "a Content-Length in a trailer": post(CHUNKED, b"0\r\nContent-Length: 4\r\n\r\n"),
+    "a Transfer-Encoding in a trailer": post(CHUNKED, b"0\r\nX: a\r\nTRANSFER-ENCODING: chunked\r\n\r\n"),
     "a trailer that is no field": post(CHUNKED, b"0\r\nGET / HTTP/1.1\r\n\r\n"),
 }
 

@@ -130,6 +130,11 @@ MUTATIONS: Final = (
         "tests/http/test_request_framing.py::test_what_is_too_large_or_unknown_is_refused_with_its_own_status",
     ),
     Mutation(
+        "framing fields in a trailer",
+        "if field is None:",
+        "tests/http/test_request_framing.py::test_what_parsers_could_frame_differently_is_refused_however_it_is_cut",
+    ),
+    Mutation(
         "trailers and tiny chunks",
         "if False:",
         "tests/http/test_request_framing.py::test_what_is_too_large_or_unknown_is_refused_with_its_own_status",

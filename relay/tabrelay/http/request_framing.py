@@ -3,7 +3,8 @@
 The grammar accepts a subset of what common parsers accept, and frames that subset as they do. Everything that two
 parsers could frame differently is refused: bare CR or LF, folded lines, blanks around a field name, a Content-Length
 that is repeated, signed or combined with Transfer-Encoding, transfer codings other than `chunked`. Trailer fields are
-validated, bounded and discarded: they never become header fields. What a request means is not decided here.
+validated, bounded and discarded: they never become header fields, and framing fields among them are refused. What a
+request means is not decided here.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _FIRST_CHUNK: Final = re.compile(_SIZE)
 _NEXT_CHUNK: Final = re.compile(rb"\r\n" + _SIZE)
 _CHUNK_START: Final = re.compile(rb"(?:\r(?:\n(?:[0-9A-Fa-f]{1,8}(?:;[\t -~]*+)?\r?)?)?)?")
 _MOST_SIZE_LINE: Final = 256
+# RFC 9110, 6.5.1: a trailer section must not have these. A parser that merges trailers into the header reads them.
+_FRAMING_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class FramingError(Exception):
@@ -263,7 +266,9 @@ class ChunkedBody:
             if end == at:
                 self.is_complete = True
                 return at + 2
-            if _FIELD.fullmatch(data, at, end + 2) is None:
+            field = _FIELD.fullmatch(data, at, end + 2)
+            # defence: framing fields in a trailer
+            if field is None or field[1].lower() in _FRAMING_FIELDS:
                 raise FramingError
             self._count(end + 2 - at)
             at = end + 2
