@@ -60,19 +60,19 @@ def offer(connect: Any, *, server: str, toolbox: Toolbox = default_toolbox, **op
     `options` are those of `connect`: `relay`, `token`, `worker`, `modules`.
     """
     connection = connect(to_javascript({"server": server, **options}))
-    counter = _Counter(connection, toolbox)
-    toolbox.on_change = counter.update
+    sync = _OfferSync(connection, toolbox)
+    toolbox.on_change = sync.update
     toolbox.on_update = connection.resourceUpdated
-    counter.update()
+    sync.update()
     return connection
 
 
-class _Counter:
+class _OfferSync:
     """Lays out what a toolbox holds, and takes back what it holds no more."""
 
     def __init__(self, connection: Any, toolbox: Toolbox) -> None:
         self._connection, self._toolbox = connection, toolbox
-        self._shown: dict[tuple[str, str], _Shown] = {}
+        self._offered: dict[tuple[str, str], _OfferedItem] = {}
 
     def update(self) -> None:
         box = self._toolbox
@@ -81,16 +81,16 @@ class _Counter:
         wanted |= {("Resource", item["uri"]): item for item in box.resources()}
         wanted |= {("Resource", item["uriTemplate"]): item for item in box.templates()}
         wanted |= {("Prompt", item["name"]): item for item in box.prompts()}
-        for key, shown in list(self._shown.items()):
-            if wanted.get(key) is not shown.item:
-                del self._shown[key]
-                shown.take_back()
+        for key, offered_item in list(self._offered.items()):
+            if wanted.get(key) is not offered_item.item:
+                del self._offered[key]
+                offered_item.withdraw()
         for key, item in wanted.items():
-            if key not in self._shown:
-                self._shown[key] = _Shown(self._connection, box, *key, item)
+            if key not in self._offered:
+                self._offered[key] = _OfferedItem(self._connection, box, *key, item)
 
 
-class _Shown:
+class _OfferedItem:
     """One thing that the page offers, and the functions that client.js has for it."""
 
     def __init__(self, connection: Any, box: Toolbox, kind: str, key: str, item: Item) -> None:
@@ -113,7 +113,7 @@ class _Shown:
             offer = connection.offerPrompt
         offer(offered, as_object({"signal": self._abort.signal}))
 
-    def take_back(self) -> None:
+    def withdraw(self) -> None:
         self._abort.abort("withdrawn")
         release(*self._functions)
 
@@ -186,9 +186,9 @@ class PageRequest:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        told = to_python(context.caller)
-        self.caller_key = str(told.pop("key", ""))
-        self.caller = Caller.from_dict(told)
+        caller = to_python(context.caller)
+        self.caller_key = str(caller.pop("key", ""))
+        self.caller = Caller.from_dict(caller)
         self.input_responses: Mapping[str, Answer] = to_python(context.inputResponses)
         self.request_state: Any = to_python(context.requestState)
         self.trace = TraceContext.read(to_python(context.trace))
@@ -222,14 +222,14 @@ class PageRequest:
         try:
             answer: Answer = await result_of(asked)
         except Rejected as error:
-            raise _told(error) from None
+            raise _to_exception(error) from None
         return answer
 
     def close_stream(self, retry_ms: int | None) -> None:
         """A page has no stream of its own."""
 
 
-def _told(error: Rejected) -> Exception:
+def _to_exception(error: Rejected) -> Exception:
     """Why there is no answer, as a handler in the worker is told it."""
     if error.name == "TimeoutError":
         return TimeoutError(error.message)

@@ -93,7 +93,7 @@ class Tabs:
         """The worker reads what tabs have answered."""
         for tab in self.unread:
             if tab not in self.dead:
-                self.pulse.heard(tab)
+                self.pulse.received(tab)
         self.unread.clear()
 
 

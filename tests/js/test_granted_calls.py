@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabserver.tabs.tab import FRESH_MS, WINDOW
-from tabserver.worker.js_calls import LONGEST, UNBOOKED, UNBOOKED_LETTERS
+from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, MAX_UNRECORDED, MAX_UNRECORDED_CHARACTERS
 from tests.support.node import node
 from tests.support.paths import JS, SUPPORT
 
@@ -113,8 +113,11 @@ def test_python_leaves_room_for_all_that_may_be_written_before_it_is_told() -> N
     found = re.findall(r"^const (MAX_ANSWER_CHARACTERS|MAX_UNRECORDED\w*) = ([0-9 *]+);", source, re.MULTILINE)
     bounds = {name: math.prod(map(int, product.split("*"))) for name, product in found}
     around = 1024  # header and envelope; channel and id are at most 256 characters
-    assert bounds["MAX_ANSWER_CHARACTERS"] == LONGEST and bounds["MAX_UNRECORDED"] <= UNBOOKED
-    assert bounds["MAX_UNRECORDED_CHARACTERS"] + LONGEST + UNBOOKED * around <= UNBOOKED_LETTERS
+    assert bounds["MAX_ANSWER_CHARACTERS"] == MAX_RESULT_CHARACTERS and bounds["MAX_UNRECORDED"] <= MAX_UNRECORDED
+    assert (
+        bounds["MAX_UNRECORDED_CHARACTERS"] + MAX_RESULT_CHARACTERS + MAX_UNRECORDED * around
+        <= MAX_UNRECORDED_CHARACTERS
+    )
 
 
 AFTER_SYNC: dict[str, tuple[list[Any], str]] = {

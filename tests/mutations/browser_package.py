@@ -30,7 +30,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls that JavaScript carries out: a change takes back all grants",
-        "self._made = None",
+        "self._cached_listing = None",
         "tests/worker/test_js_calls.py",
         lines=2,
     ),
@@ -133,23 +133,23 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "calls that JavaScript carries out: told before all else ends",
-        "for plain in [plain for plain in self.plain.values() if plain.tab is tab]:",
+        "for plain in [plain for plain in self.plain_calls.values() if plain.tab is tab]:",
         "tests/worker/test_js_calls.py",
         lines=2,
     ),
     Mutation(
         "a tool that changed while somebody was asked",
-        "if place is None:",
+        "if destination is None:",
         "tests/tabs/test_approvals.py::test_a_tool_that_is_another_one_by_the_time_it_is_allowed_does_not_run",
     ),
     Mutation(
         "a tool that changed while a call waited for its page",
-        "self._send(run, errand, place)",
+        "self._send(run, routed, destination, is_new=False)",
         "tests/tabs/test_approvals.py::test_a_call_that_waited_for_its_page_asks_if_it_would_have_to_by_now",
     ),
     Mutation(
         "a question about what a page offered before it was left",
-        "if asked is None or self.must_wait(place):",
+        "if asked is None or self.must_wait(destination, is_new=True):",
         "tests/tabs/test_approvals.py::test_the_user_is_asked_about_what_a_page_offers_and_not_about_what_it_offered_before_it_was_left",
     ),
     Mutation(
@@ -201,7 +201,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a lasting approval is for one session",
-        'return self.caller.principal, "", owner, self.name, mark_of(self.item)',
+        'return self.caller.principal, "", owner, self.name, fingerprint_of(self.item)',
         "tests/tabs/test_approvals.py",
     ),
     Mutation("a destructive tool asks", "return False", "tests/tabs/test_approvals.py"),
@@ -258,7 +258,7 @@ MUTATIONS: Final = (
     Mutation("a busy tab: one ping at a time", "if True:", "tests/tabs/test_responsiveness.py"),
     Mutation(
         "a busy tab: a tab has a window of unread calls",
-        "return 0 <= now_ms - self.heard_ms <= FRESH_MS",
+        "return 0 <= now_ms - self.received_ms <= FRESH_MS",
         "tests/tabs/test_responsiveness.py",
     ),
     Mutation(
@@ -277,7 +277,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a busy tab: calls that wait come first",
-        "return tab.signs.has_room(self._now_ms())",
+        "return tab.read_state.has_room(self._now_ms())",
         "tests/tabs/test_responsiveness.py",
     ),
     Mutation("a busy tab: Python learns what JavaScript heard", "pass", "tests/worker/test_js_calls.py"),

@@ -26,16 +26,18 @@ Sent = tuple[str, Kind, Any, RequestId | None, RequestId | None]
 class Bench:
     """A core and everything it sent: (channel, kind, message, id, related). `now` is its clock."""
 
-    def __init__(self, catalogue: ToolCatalogue, instructions: str | None = None, *, has_lane: bool = True) -> None:
-        """`has_lane`: what the worker has in front of a core whose catalogue is the hub."""
+    def __init__(
+        self, catalogue: ToolCatalogue, instructions: str | None = None, *, has_fast_path: bool = True
+    ) -> None:
+        """`has_fast_path`: what the worker has in front of a core whose catalogue is the hub."""
         self.sent: list[Sent] = []
         self.refuse: Callable[[Kind, str], None] = lambda kind, text: None
         self.now = 0.0
         self.server = Server("demo", "1.2", catalogue, self._send, instructions, clock=lambda: self.now)
         self.receive = self.server.receive
-        if has_lane and isinstance(catalogue, Hub):
-            self.lane = WorkerFastPath(self.server, catalogue, self._send)
-            self.receive = self.lane.receive
+        if has_fast_path and isinstance(catalogue, Hub):
+            self.fast_path = WorkerFastPath(self.server, catalogue, self._send)
+            self.receive = self.fast_path.receive
         self._versions: dict[str, str] = {}
         self._methods: dict[tuple[str, RequestId], str] = {}
         self._said = asyncio.Event()

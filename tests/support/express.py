@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from tabserver.mcp.outbox import passed_on
 from tabserver.tabs.hub import Hub
-from tabserver.tabs.tab import Signs
+from tabserver.tabs.tab import TabReadState
 from tabserver.transport.connection import LinkSession
 from tabserver.wire.events import Closed, Opened, Received
 from tabserver.wire.frames import Caller, Kind
 from tabserver.wire.jsonrpc import RequestId
 from tabserver.worker.fast_path import WorkerFastPath
-from tabserver.worker.js_calls import LONGEST, GrantedCalls
+from tabserver.worker.js_calls import MAX_RESULT_CHARACTERS, GrantedCalls
 from tests.support.port import FakePort
 
 Event = Opened | Received[str] | Closed
@@ -42,17 +42,17 @@ class Carrier:
     def __init__(
         self,
         hub: Hub,
-        lane: WorkerFastPath,
-        line: LinkSession[str],
+        fast_path: WorkerFastPath,
+        session: LinkSession[str],
         write: Write,
-        longest: int = LONGEST,
+        longest: int = MAX_RESULT_CHARACTERS,
     ) -> None:
-        self._write, self._longest, self._now_ms = write, longest, hub.traffic.now_ms
+        self._write, self._longest, self._now_ms = write, longest, hub.calls.now_ms
         self._grants: dict[Like, Grant] = {}
         self._granted: list[Grant] = []
         self._calls: dict[str, tuple[Grant, str, RequestId]] = {}
-        self._signs: dict[FakePort, Signs] = defaultdict(Signs)
-        self._heard: Grant | None = None
+        self._signs: dict[FakePort, TabReadState] = defaultdict(TabReadState)
+        self._received: Grant | None = None
         self._count = 0
         self._turn = 0
         self.next = 1
@@ -60,7 +60,7 @@ class Carrier:
         self._sent: dict[str, str] = {}
         self._answers: list[str] = []
         self.carried = self.revoked = 0
-        self.books = GrantedCalls(hub, lane, line, self._allow, self)
+        self.books = GrantedCalls(hub, fast_path, session, self._allow, self)
         # Whatever JavaScript hears comes after what was carried out.
         for name in ("receive", "receive_result", "attach", "detach"):
             setattr(hub, name, self._after(getattr(hub, name)))
@@ -69,9 +69,9 @@ class Carrier:
         def call(*args: Any, **more: Any) -> Any:
             self.settle()
             if function.__name__ == "receive":
-                self._hear(args[0], args[1].get("call"), args[1].get("t") == "pong")
+                self._receive(args[0], args[1].get("call"), args[1].get("t") == "pong")
             elif function.__name__ == "receive_result":
-                self._hear(args[0], args[1])
+                self._receive(args[0], args[1])
             return function(*args, **more)
 
         return call
@@ -92,10 +92,10 @@ class Carrier:
 
         port.allow, port.post = allow, count  # type: ignore[method-assign]
 
-    def _hear(self, port: FakePort, call: str | None, is_pong: bool = False) -> None:
-        self._signs[port].heard(self._now_ms(), call)
+    def _receive(self, port: FakePort, call: str | None, is_pong: bool = False) -> None:
+        self._signs[port].received(self._now_ms(), call)
         if is_pong:
-            self._signs[port].heard_pong()
+            self._signs[port].received_pong()
 
     def use(self) -> None:
         """Another socket."""
@@ -124,9 +124,9 @@ class Carrier:
         grant, channel, id = self._calls.pop(name)
         if not is_plain or len(text) > self._longest or not self._is_my_turn():
             return False
-        self._hear(port, name)
-        self._heard = grant if grant.has_rivals else None
-        self._say(grant, channel, id, text)
+        self._receive(port, name)
+        self._received = grant if grant.has_rivals else None
+        self._write_answer(grant, channel, id, text)
         is_new = self._sent.pop(name, None) is not None
         self._answers.append(_served(grant, channel, id, text) if is_new else f"answered\n{name}\n{text}")
         self.carried += 1
@@ -141,8 +141,8 @@ class Carrier:
             name = f"x{self._count}"
             grant.port.post(f'{{"t":"call","call":"{name}",{grant.words},"request":{event.payload}}}')
             self._calls[name] = grant, event.channel, id
-            said = grant.number, name, self._now_ms(), event.channel, json.dumps(id), event.payload
-            self._sent[name] = "\n".join(map(str, ("sent", *said)))
+            entry = grant.number, name, self._now_ms(), event.channel, json.dumps(id), event.payload
+            self._sent[name] = "\n".join(map(str, ("sent", *entry)))
             self._took(upto, size)
             return True
         if not self._is_my_turn() or upto >= self._turn:
@@ -155,7 +155,7 @@ class Carrier:
             self.books.finish(upto, event.channel, json.dumps(id), size, event.payload, result)
             return True
         self._took(upto, size)
-        self._say(grant, event.channel, id, result)
+        self._write_answer(grant, event.channel, id, result)
         self._answers.append(_served(grant, event.channel, id, result))
         return True
 
@@ -169,7 +169,7 @@ class Carrier:
         self._turn = self._turn or self.books.next_seq()
         return self._turn > 0
 
-    def _say(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
+    def _write_answer(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
         self._told = self.next - 1
         self._write(self._turn, self._told, channel, id, passed_on(id, text, grant.meta))
         self._turn += 1
@@ -186,10 +186,10 @@ class Carrier:
             return ""
         numbers = f"{self._came} {self._size} {self._upto} {self._told}"
         lines = [numbers, *self._answers, *self._sent.values()]
-        if self._heard is not None and self._heard.port is not None:
-            signs = self._signs[self._heard.port]
-            lines.append(f"received\n{self._heard.number}\n{signs.heard_ms}\n{signs.window}")
-            self._heard = None
+        if self._received is not None and self._received.port is not None:
+            signs = self._signs[self._received.port]
+            lines.append(f"received\n{self._received.number}\n{signs.received_ms}\n{signs.window}")
+            self._received = None
         self._came = self._size = self._upto = self._told = 0
         self._answers, self._sent = [], {}
         return "\n".join(lines)

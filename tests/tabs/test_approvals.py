@@ -67,7 +67,7 @@ def house() -> House:
     return House()
 
 
-def test_a_destructive_tool_runs_only_after_somebody_allowed_it(house: House) -> None:
+def test_a_destructive_tool_runs_only_after_the_user_allowed_it(house: House) -> None:
     port = house.tab()
     house.call(what="everything")
     [asked] = port.of("approve")
@@ -120,7 +120,7 @@ def test_refused_it_does_not_run_and_the_agent_is_told(house: House) -> None:
     assert house.reason == "refused" and port.of("call") == []
 
 
-def test_a_question_that_nobody_answers_ends_and_goes_away(house: House) -> None:
+def test_a_question_without_an_answer_ends_and_goes_away(house: House) -> None:
     port = house.tab()
     house.call()
     house.wait(119)
@@ -132,7 +132,7 @@ def test_a_question_that_nobody_answers_ends_and_goes_away(house: House) -> None
     assert port.of("call") == [] and len(house.results) == 1
 
 
-def test_in_a_tab_that_nobody_sees_the_agent_is_told_soon(house: House) -> None:
+def test_in_a_hidden_tab_the_agent_gets_an_error_soon(house: House) -> None:
     port = house.tab(visible=False)
     house.call()
     house.wait(11)
@@ -191,7 +191,7 @@ def test_a_question_is_answered_once(house: House) -> None:
     assert house.reason == "refused" and len(port.of("call")) == 1 and len(house.results) == 1
 
 
-def test_a_page_that_went_and_whoever_comes_under_its_name_answers_for_nobody(house: House) -> None:
+def test_a_page_that_went_and_its_successor_answer_no_question(house: House) -> None:
     port = house.tab()
     house.call()
     call = port.last("approve")["call"]
@@ -290,7 +290,7 @@ def test_a_tool_of_the_worker_asks_in_the_tab_in_front(house: House) -> None:
 
 
 def test_a_call_through_the_static_tools_is_asked_about_as_any_other(house: House) -> None:
-    house.hub.use_statics(True)
+    house.hub.use_static_tools(True)
     port = house.tab()
     house.call("tool_call", name="wipe", arguments={"a": 1})
     assert len(port.of("approve")) == 1 and port.of("call") == []
@@ -458,7 +458,7 @@ def test_a_call_that_goes_on_and_waited_for_its_page_does_so_with_the_tool_that_
         assert house.reason == "tab_gone"
 
 
-def test_what_a_page_wants_to_be_asked_about_holds_before_anybody_hears_of_it(house: House) -> None:
+def test_what_a_page_wants_to_be_asked_about_holds_before_it_is_announced(house: House) -> None:
     port = house.tab("a", INFO)
 
     def call_at_once() -> None:
@@ -470,7 +470,7 @@ def test_what_a_page_wants_to_be_asked_about_holds_before_anybody_hears_of_it(ho
 
 
 @pytest.mark.parametrize(("is_expected", "seconds", "reason"), [(False, 1.1, "tab_left"), (True, 3.1, "tab_gone")])
-def test_for_a_page_that_does_not_come_back_nobody_waits_longer_because_it_would_have_asked(
+def test_calls_for_a_page_that_does_not_come_back_wait_no_longer_because_it_would_have_asked(
     house: House, is_expected: bool, seconds: float, reason: str
 ) -> None:
     other = house.tab("b", {"name": "burn", "annotations": {"destructiveHint": True}})

@@ -169,7 +169,7 @@ def test_a_change_that_changes_no_tool_is_not_told_to_callers(house: House) -> N
     assert port.last("catalogue")["tools"][0]["tab"]["title"] == "Renamed"
 
 
-def test_a_new_tab_hears_at_once_what_is_offered_and_by_whom(house: House) -> None:
+def test_a_new_tab_receives_at_once_what_is_offered_and_by_whom(house: House) -> None:
     @tool(toolbox=house.toolbox)
     def add(a: int, b: int) -> int:
         "Add two numbers."
@@ -402,7 +402,7 @@ def test_a_tab_that_is_not_there_is_not_pinned(house: House) -> None:
     assert port.of("call")
 
 
-def test_when_the_pinned_tab_is_gone_nobody_else_answers(house: House) -> None:
+def test_when_the_pinned_tab_is_gone_no_other_tab_answers(house: House) -> None:
     port, other = house.tab("a", "info", visible=False), house.tab("b", "info")
     pinned(house, "a", pins=True)
     house.hub.detach(port)
@@ -803,7 +803,7 @@ def test_every_tab_sees_a_call_begin_and_end(house: House) -> None:
     assert (done["phase"], done["call"], done["ms"]) == ("done", started["call"], 12.3)
 
 
-def test_a_page_that_nobody_watches_calls_in_hears_of_none_until_somebody_does(house: House) -> None:
+def test_a_page_that_watches_no_calls_receives_none_until_it_does(house: House) -> None:
     port, quiet = house.tab("a", "info"), FakePort()
     house.hub.attach(quiet, {"id": "b", "watches": False})
     house.call("info")

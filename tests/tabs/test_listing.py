@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tabserver.tabs.listing import KINDS, MOST_LETTERS, Listing
+from tabserver.tabs.listing import KINDS, MAX_NAME_CHARACTERS, Listing
 from tabserver.tabs.offers import Item
-from tabserver.tabs.tab import Offer, Tab, mark_of
+from tabserver.tabs.tab import Offer, Tab, fingerprint_of
 from tests.support.port import FakePort
 
 KIND = pytest.mark.parametrize("kind", KINDS)
@@ -26,7 +26,7 @@ def item(kind: str, key: str, **more: Any) -> Item:
 def tab(id: str, kind: str, *items: Item, since: float = 0, visible: bool = True, touched: int = 0) -> Tab:
     made = Tab(FakePort(), id, f"Tab {id}", "", visible, touched, 0)
     for each in items:
-        made.offers[kind][each[KINDS[kind]]] = Offer(each, since, mark_of(each))
+        made.offers[kind][each[KINDS[kind]]] = Offer(each, since, fingerprint_of(each))
     return made
 
 
@@ -141,10 +141,10 @@ def test_a_suffix_makes_way_for_a_thing_that_is_really_called_so(kind: str) -> N
 
 @NAMED
 def test_a_long_name_with_a_suffix_is_still_a_name(kind: str) -> None:
-    name = "n" * MOST_LETTERS
+    name = "n" * MAX_NAME_CHARACTERS
     tabs = [tab(id, kind, item(kind, name, title=id), since=since) for since, id in enumerate("abc")]
     found = keys(listing(kind, [], *tabs), kind)
-    assert len(set(found)) == 3 and all(len(each) <= MOST_LETTERS for each in found)
+    assert len(set(found)) == 3 and all(len(each) <= MAX_NAME_CHARACTERS for each in found)
 
 
 @pytest.mark.parametrize("kind", ["resources", "templates"])
@@ -170,7 +170,7 @@ def make(rows: list[dict[str, tuple[int, int]]]) -> list[Tab]:
         made = tab(f"t{number}", "tools")
         for name, (meaning, since) in row.items():
             definition = item("tools", name, description=f"meaning {meaning}")
-            made.offers["tools"][name] = Offer(definition, since, mark_of(definition))
+            made.offers["tools"][name] = Offer(definition, since, fingerprint_of(definition))
         tabs.append(made)
     return tabs
 
@@ -207,7 +207,7 @@ def test_every_tool_of_every_tab_is_listed_once_under_a_name_of_its_own(rows: An
 
 @settings(deadline=None)
 @given(TABS, st.data())
-def test_whoever_looks_at_which_tab_the_list_stays_the_same(rows: Any, data: st.DataObject) -> None:
+def test_the_list_is_the_same_whichever_tab_is_in_front(rows: Any, data: st.DataObject) -> None:
     tabs = make(rows)
     before = listing("tools", [], *tabs).items("tools")
     for each in tabs:

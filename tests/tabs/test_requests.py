@@ -37,7 +37,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-class Desk:
+class Scene:
     """A core with a hub behind it, and one tab that the test speaks for."""
 
     def __init__(self) -> None:
@@ -69,68 +69,68 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> Desk:
-    return Desk()
+async def scene() -> Scene:
+    return Scene()
 
 
 @pytest.mark.parametrize("kind", list(QUESTIONS))
-async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(desk: Desk, kind: str) -> None:
+async def test_a_session_is_asked_and_its_answer_comes_back_to_the_tab(scene: Scene, kind: str) -> None:
     method, params, answer = QUESTIONS[kind]
-    desk.open()
-    desk.ask(method, params)
-    (asked,) = await desk.bench.until(Kind.REQ)
+    scene.open()
+    scene.ask(method, params)
+    (asked,) = await scene.bench.until(Kind.REQ)
     assert (asked["method"], asked.get("params", {})) == (method, params)
-    assert desk.bench.sent[-1][4] == 5
-    desk.bench.answer(asked["id"], {"result": answer})
-    (told,) = await desk.tab.until("answer")
+    assert scene.bench.sent[-1][4] == 5
+    scene.bench.answer(asked["id"], {"result": answer})
+    (told,) = await scene.tab.until("answer")
     assert (told["ask"], told["answer"]) == (1, answer)
-    desk.end("Hello, Alice!")
-    assert (await desk.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
+    scene.end("Hello, Alice!")
+    assert (await scene.bench.reply("c"))["content"][0]["text"] == "Hello, Alice!"
 
 
 @pytest.mark.parametrize("kind", ["form", "sampling", "roots"])
-async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(desk: Desk, kind: str) -> None:
+async def test_a_modern_client_is_asked_by_input_required_while_the_tab_waits(scene: Scene, kind: str) -> None:
     method, params, answer = QUESTIONS[kind]
-    desk.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
-    desk.ask(method, params, key="who")
-    first = await desk.bench.reply("m1")
+    scene.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+    scene.ask(method, params, key="who")
+    first = await scene.bench.reply("m1")
     assert first["resultType"] == "input_required"
     assert first["inputRequests"]["who"]["method"] == method
     again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
-    desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
-    (told,) = await desk.tab.until("answer")
+    scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    (told,) = await scene.tab.until("answer")
     assert told["answer"] == answer
-    assert len(desk.tab.of("call")) == 1  # the tool waited: it was not called again
-    desk.end("Hello!")
-    assert (await desk.bench.reply("m2"))["content"][0]["text"] == "Hello!"
+    assert len(scene.tab.of("call")) == 1  # the tool waited: it was not called again
+    scene.end("Hello!")
+    assert (await scene.bench.reply("m2"))["content"][0]["text"] == "Hello!"
 
 
 @pytest.mark.parametrize(("caller", "channel"), [(replace(MODERN, capabilities={}), "m"), (READY, "c")])
-async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(desk: Desk, caller: Caller, channel: str) -> None:
+async def test_a_client_that_cannot_be_asked_is_named_to_the_tab(scene: Scene, caller: Caller, channel: str) -> None:
     if channel == "c":
-        desk.bench.open(caller)
-        desk.bench.request("tools/call", {"name": "greet"})
+        scene.bench.open(caller)
+        scene.bench.request("tools/call", {"name": "greet"})
     else:
-        desk.bench.modern("tools/call", {"name": "greet"}, caller=caller)
-    desk.ask(*QUESTIONS["sampling"][:2])
-    (told,) = await desk.tab.until("answer")
+        scene.bench.modern("tools/call", {"name": "greet"}, caller=caller)
+    scene.ask(*QUESTIONS["sampling"][:2])
+    (told,) = await scene.tab.until("answer")
     error = told["error"]
     assert error["name"] == "MissingCapability" and "sampling" in error["message"]
     # What the tab does not catch reaches the caller as the same error of a tool in the worker would.
-    desk.say("error", call=desk.tab.last("call")["call"], **error)
-    outcome = await desk.bench.reply(channel)
+    scene.say("error", call=scene.tab.last("call")["call"], **error)
+    outcome = await scene.bench.reply(channel)
     if channel == "c":
         assert outcome["isError"] and "sampling" in outcome["content"][0]["text"]
     else:
         assert outcome["code"] == -32021 and outcome["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-async def test_an_error_of_the_client_reaches_the_tab(desk: Desk) -> None:
-    desk.open()
-    desk.ask(*QUESTIONS["sampling"][:2])
-    (asked,) = await desk.bench.until(Kind.REQ)
-    desk.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
-    (told,) = await desk.tab.until("answer")
+async def test_an_error_of_the_client_reaches_the_tab(scene: Scene) -> None:
+    scene.open()
+    scene.ask(*QUESTIONS["sampling"][:2])
+    (asked,) = await scene.bench.until(Kind.REQ)
+    scene.bench.answer(asked["id"], {"error": {"code": -1, "message": "User rejected"}})
+    (told,) = await scene.tab.until("answer")
     assert told["error"]["name"] == "ClientError" and told["error"]["code"] == -1
     assert "User rejected" in told["error"]["message"]
 
@@ -148,118 +148,118 @@ async def test_an_error_of_the_client_reaches_the_tab(desk: Desk) -> None:
     ],
 )
 async def test_a_question_that_is_none_is_refused_with_its_path(
-    desk: Desk, method: str, params: object, fault: str
+    scene: Scene, method: str, params: object, fault: str
 ) -> None:
-    desk.open()
-    desk.ask(method, params)
-    (told,) = await desk.tab.until("answer")
+    scene.open()
+    scene.ask(method, params)
+    (told,) = await scene.tab.until("answer")
     assert fault in told["error"]["message"]
-    assert not [sent for sent in desk.bench.sent if sent[1] is Kind.REQ]
+    assert not [sent for sent in scene.bench.sent if sent[1] is Kind.REQ]
 
 
-async def test_a_call_that_ends_withdraws_the_questions_it_left_open(desk: Desk) -> None:
-    desk.open()
-    desk.ask(*QUESTIONS["form"][:2])
-    (asked,) = await desk.bench.until(Kind.REQ)
-    desk.end()
-    (note,) = await desk.bench.until(Kind.NOTE)
+async def test_a_call_that_ends_withdraws_the_questions_it_left_open(scene: Scene) -> None:
+    scene.open()
+    scene.ask(*QUESTIONS["form"][:2])
+    (asked,) = await scene.bench.until(Kind.REQ)
+    scene.end()
+    (note,) = await scene.bench.until(Kind.NOTE)
     assert (note["method"], note["params"]["requestId"]) == ("notifications/cancelled", asked["id"])
-    desk.bench.answer(asked["id"], {"result": QUESTIONS["form"][2]})
-    assert desk.tab.of("answer") == []
+    scene.bench.answer(asked["id"], {"result": QUESTIONS["form"][2]})
+    assert scene.tab.of("answer") == []
 
 
-async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(desk: Desk) -> None:
-    desk.open()
-    desk.ask(*QUESTIONS["form"][:2])
-    await desk.bench.until(Kind.REQ)
-    desk.bench.note("notifications/cancelled", {"requestId": 5, "reason": "enough"})
-    assert desk.tab.last("cancel")["reason"] == "enough"
-    notes = await desk.bench.until(Kind.NOTE)
+async def test_a_cancelled_call_withdraws_its_question_and_tells_the_tab(scene: Scene) -> None:
+    scene.open()
+    scene.ask(*QUESTIONS["form"][:2])
+    await scene.bench.until(Kind.REQ)
+    scene.bench.note("notifications/cancelled", {"requestId": 5, "reason": "enough"})
+    assert scene.tab.last("cancel")["reason"] == "enough"
+    notes = await scene.bench.until(Kind.NOTE)
     assert notes[0]["method"] == "notifications/cancelled"
 
 
-async def test_a_tab_that_leaves_takes_its_questions_along(desk: Desk) -> None:
-    desk.open()
-    desk.ask(*QUESTIONS["form"][:2])
-    await desk.bench.until(Kind.REQ)
-    desk.hub.detach(desk.tab)
-    assert (await desk.bench.reply("c"))["isError"]
-    (note,) = await desk.bench.until(Kind.NOTE)
+async def test_a_tab_that_leaves_takes_its_questions_along(scene: Scene) -> None:
+    scene.open()
+    scene.ask(*QUESTIONS["form"][:2])
+    await scene.bench.until(Kind.REQ)
+    scene.hub.detach(scene.tab)
+    assert (await scene.bench.reply("c"))["isError"]
+    (note,) = await scene.bench.until(Kind.NOTE)
     assert note["method"] == "notifications/cancelled"
 
 
-async def test_a_tab_cannot_ask_without_end(desk: Desk) -> None:
-    desk.open()
+async def test_a_tab_cannot_ask_without_end(scene: Scene) -> None:
+    scene.open()
     for number in range(MOST_ASKED + 1):
-        desk.ask(*QUESTIONS["roots"][:2], number=number)
-    (told,) = await desk.tab.until("answer")
+        scene.ask(*QUESTIONS["roots"][:2], number=number)
+    (told,) = await scene.tab.until("answer")
     assert told["ask"] == MOST_ASKED and "open already" in told["error"]["message"]
 
 
-async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(desk: Desk) -> None:
-    desk.open()
+async def test_questions_of_a_call_that_is_not_the_tabs_own_are_dropped(scene: Scene) -> None:
+    scene.open()
     stranger = FakePort()
-    desk.hub.attach(stranger, {"id": "s", "title": "", "url": "", "visible": False})
-    call = desk.tab.last("call")["call"]
-    desk.hub.receive(stranger, {"t": "ask", "call": call, "ask": 1, "method": "roots/list", "params": {}})
+    scene.hub.attach(stranger, {"id": "s", "title": "", "url": "", "visible": False})
+    call = scene.tab.last("call")["call"]
+    scene.hub.receive(stranger, {"t": "ask", "call": call, "ask": 1, "method": "roots/list", "params": {}})
     await asyncio.sleep(0)
-    assert not [sent for sent in desk.bench.sent if sent[1] is Kind.REQ] and stranger.of("answer") == []
+    assert not [sent for sent in scene.bench.sent if sent[1] is Kind.REQ] and stranger.of("answer") == []
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
 async def test_a_handler_that_returns_its_questions_is_called_again_with_the_answers(
-    desk: Desk, is_modern: bool
+    scene: Scene, is_modern: bool
 ) -> None:
     method, params, answer = QUESTIONS["form"]
     if is_modern:
-        desk.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
+        scene.bench.modern("tools/call", {"name": "greet"}, channel="m1", caller=CLIENT)
     else:
-        desk.open()
-    call = desk.tab.last("call")["call"]
-    desk.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
+        scene.open()
+    call = scene.tab.last("call")["call"]
+    scene.say("required", call=call, requests={"who": {"method": method, "params": params}}, state={"step": 1})
     if is_modern:
-        first = await desk.bench.reply("m1")
+        first = await scene.bench.reply("m1")
         again = {"name": "greet", "inputResponses": {"who": answer}, "requestState": first["requestState"]}
-        desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+        scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
     else:
-        (asked,) = await desk.bench.until(Kind.REQ)
-        desk.bench.answer(asked["id"], {"result": answer})
-        await desk.tab.until("call", 2)
-    second = desk.tab.last("call")
+        (asked,) = await scene.bench.until(Kind.REQ)
+        scene.bench.answer(asked["id"], {"result": answer})
+        await scene.tab.until("call", 2)
+    second = scene.tab.last("call")
     assert second["call"] != call
     assert (second["responses"], second["state"]) == ({"who": answer}, {"step": 1})
-    desk.end("Hello!")
-    assert (await desk.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
+    scene.end("Hello!")
+    assert (await scene.bench.reply("m2" if is_modern else "c"))["content"][0]["text"] == "Hello!"
 
 
-def asks_in_between(desk: Desk) -> dict[str, Any]:
+def asks_in_between(scene: Scene) -> dict[str, Any]:
     """The user allows a call once, and it asks its client something; gives the request that goes on with it."""
     method, params, answer = QUESTIONS["form"]
-    desk.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
-    desk.say("approval", call=desk.tab.last("approve")["call"], decision="once")
+    scene.bench.modern("tools/call", {"name": "wipe"}, channel="m1", caller=CLIENT)
+    scene.say("approval", call=scene.tab.last("approve")["call"], decision="once")
     requests = {"who": {"method": method, "params": params}}
-    desk.say("required", call=desk.tab.last("call")["call"], requests=requests, state={"step": 1})
-    [first] = [message for channel, _, message, _, _ in desk.bench.sent if channel == "m1" and "result" in message]
+    scene.say("required", call=scene.tab.last("call")["call"], requests=requests, state={"step": 1})
+    [first] = [message for channel, _, message, _, _ in scene.bench.sent if channel == "m1" and "result" in message]
     return {"name": "wipe", "inputResponses": {"who": answer}, "requestState": first["result"]["requestState"]}
 
 
-async def test_what_was_allowed_once_goes_on_once(desk: Desk) -> None:
-    again = asks_in_between(desk)
-    desk.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
-    assert len(desk.tab.of("call")) == 2 and len(desk.tab.of("approve")) == 1
-    desk.end("wiped")
-    assert (await desk.bench.reply("m2"))["content"][0]["text"] == "wiped"
+async def test_what_was_allowed_once_goes_on_once(scene: Scene) -> None:
+    again = asks_in_between(scene)
+    scene.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
+    assert len(scene.tab.of("call")) == 2 and len(scene.tab.of("approve")) == 1
+    scene.end("wiped")
+    assert (await scene.bench.reply("m2"))["content"][0]["text"] == "wiped"
     for number in range(3, 6):
-        desk.bench.modern("tools/call", again, channel=f"m{number}", caller=CLIENT)
-        error = await desk.bench.reply(f"m{number}")
+        scene.bench.modern("tools/call", again, channel=f"m{number}", caller=CLIENT)
+        error = await scene.bench.reply(f"m{number}")
         assert error["code"] == -32602 and "make the request again" in error["message"]
-    assert len(desk.tab.of("call")) == 2 and len(desk.tab.of("approve")) == 1
+    assert len(scene.tab.of("call")) == 2 and len(scene.tab.of("approve")) == 1
 
 
-async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(desk: Desk) -> None:
-    desk.bench.server.use_key("of the relay")
-    again = asks_in_between(desk)
-    following = Desk()
+async def test_what_was_allowed_in_a_worker_before_is_asked_about_again(scene: Scene) -> None:
+    scene.bench.server.use_key("of the relay")
+    again = asks_in_between(scene)
+    following = Scene()
     following.bench.server.use_key("of the relay")
     following.bench.modern("tools/call", again, channel="m2", caller=CLIENT)
     assert len(following.tab.of("approve")) == 1 and following.tab.of("call") == []

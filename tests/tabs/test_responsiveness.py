@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabserver.handlers.target import Target
-from tabserver.tabs.tab import FRESH_MS, MAX_UNREAD, WINDOW, Signs
+from tabserver.tabs.tab import FRESH_MS, MAX_UNREAD, WINDOW, TabReadState
 from tests.support.port import FakePort
 from tests.tabs.test_hub import House, reply, text_of
 
@@ -113,7 +113,7 @@ def test_a_new_call_does_not_overtake_one_that_waits(house: House) -> None:
     front, _ = two_tabs(house)
     house.wait(1)
     house.call("info", order=1)
-    house.hub.known_tabs["a"].signs.heard(house.time_ms)  # by JavaScript: calls that wait are not looked for
+    house.hub.known_tabs["a"].read_state.received(house.time_ms)  # by JavaScript: calls that wait are not looked for
     house.call("info", order=2)
     assert calls(front) == [0]
     pong(house, front)
@@ -159,7 +159,7 @@ def test_a_tab_gets_no_more_pings_than_calls_however_many_wait(house: House) -> 
     assert len(front.of("ping")) <= 16
 
 
-def test_a_tab_that_was_not_heard_for_a_while_is_asked_first(house: House) -> None:
+def test_a_tab_that_sent_nothing_for_a_while_is_asked_first(house: House) -> None:
     front, other = two_tabs(house)
     house.wait(1)
     house.call("info")
@@ -410,7 +410,7 @@ def test_however_calls_and_answers_come_few_calls_lie_unread_and_each_runs_once(
 
 
 def test_of_messages_that_a_tab_never_answers_the_oldest_are_forgotten() -> None:
-    signs = Signs()
+    signs = TabReadState()
     signs.pinged()
     for number in range(MAX_UNREAD + 10):
         signs.posted(f"call {number}")

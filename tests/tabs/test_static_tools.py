@@ -34,7 +34,7 @@ class Late:
         self.hub = Hub(self.box, now_ms=lambda: 0.0, defer=self.due.append, later=lambda delay_ms, ring: None)
         self.bench = Bench(self.hub)
         self.hub.on_change = self.bench.server.catalogue_changed
-        self.hub.use_statics(True)
+        self.hub.use_static_tools(True)
         self._numbers = iter(range(1000))
 
         @tool(toolbox=self.box)
@@ -94,17 +94,17 @@ async def test_they_come_first_in_the_list_and_go_when_the_relay_says_so(late: L
     late.bench.open()
     late.settle()
     told = len(late.bench.notes())
-    late.hub.use_statics(True)
+    late.hub.use_static_tools(True)
     late.settle()
     assert len(late.bench.notes()) == told
-    late.hub.use_statics(False)
+    late.hub.use_static_tools(False)
     late.settle()
     assert [tool["name"] for tool in late.hub.tools()] == ["add"]
     assert len(late.bench.notes()) == told + 1
 
 
 async def test_without_them_their_names_are_nothing_special(late: Late) -> None:
-    late.hub.use_statics(False)
+    late.hub.use_static_tools(False)
     port = late.tab("a", "tool_call")
     channel = late.ask(True, "tool_call", x=1)
     assert port.last("call")["name"] == "tool_call"

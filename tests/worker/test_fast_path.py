@@ -73,13 +73,13 @@ class Span:
 class Rig:
     """A core and a hub with two tabs; remembers everything that callers and pages are told."""
 
-    def __init__(self, has_lane: bool, reads_requests: bool = False, has_express: bool = False) -> None:
+    def __init__(self, has_fast_path: bool, reads_requests: bool = False, has_express: bool = False) -> None:
         self.now_ms = 1000.0
         self.ran: list[str] = []
         self.timers: list[tuple[float, Callable[[], None]]] = []
         box = Toolbox()
         self.hub = Hub(box, now_ms=lambda: self.now_ms, defer=lambda due: None, later=self._later)
-        self.bench = Bench(self.hub, has_lane=has_lane)
+        self.bench = Bench(self.hub, has_fast_path=has_fast_path)
         self.express = self._new_express() if has_express else None
         if self.express is not None:
             self.bench.receive = self._receive
@@ -106,8 +106,8 @@ class Rig:
         self.ran.clear()
 
     def _new_express(self) -> Carrier:
-        line: Any = OpenLine(self.bench.lane._send)
-        return Carrier(self.hub, self.bench.lane, line, self._write, longest=1000)
+        line: Any = OpenLine(self.bench.fast_path._send)
+        return Carrier(self.hub, self.bench.fast_path, line, self._write, longest=1000)
 
     def _receive(self, event: Opened | Received[str] | Closed) -> None:
         """By way of the express: every frame is the one that must come next."""
@@ -115,13 +115,13 @@ class Rig:
         seq = self.express.next
 
         def receive() -> int:
-            self.bench.lane.receive(event)
+            self.bench.fast_path.receive(event)
             return seq
 
         self.express.receive(event, seq, 0, 0, receive)
 
     def _write(self, seq: int, ack: int, channel: str, id: RequestId, payload: str) -> None:
-        self.bench.lane._send(channel, Kind.RES, payload, id=id)
+        self.bench.fast_path._send(channel, Kind.RES, payload, id=id)
 
     def _later(self, delay_ms: float, ring: Callable[[], None]) -> None:
         self.timers.append((self.now_ms + delay_ms, ring))
@@ -387,7 +387,7 @@ def tabs_that_freeze(rig: Rig) -> None:
 
 
 @scenario
-def somebody_watches(rig: Rig) -> None:
+def a_page_watches(rig: Rig) -> None:
     rig.call("info", channel="c1")
     rig.now_ms += 5
     rig.hub.receive(rig.b, {"t": "watch"})
@@ -435,7 +435,7 @@ def names_with_a_suffix(rig: Rig) -> None:
 
 
 @scenario
-def what_somebody_must_allow(rig: Rig) -> None:
+def what_the_user_must_allow(rig: Rig) -> None:
     rig.call("delete", channel="c1")
     rig.hub.receive(rig.a, {"t": "approval", "call": rig.a.last("approve")["call"], "decision": "once"})
     rig.tell("result")
@@ -455,7 +455,7 @@ def what_somebody_must_allow(rig: Rig) -> None:
 
 @scenario
 def tabs_by_name_and_pins(rig: Rig) -> None:
-    rig.hub.use_statics(True)
+    rig.hub.use_static_tools(True)
     rig.call("same", channel="c1", meta={"tabrelay/tab": "b"})
     rig.call("same", {"_tab": "b"}, "c2")
     rig.call("same", channel="c3", caller=replace(MODERN, tab="b"))
@@ -541,7 +541,7 @@ async def tools_of_the_worker(rig: Rig) -> None:
 
 @pytest.mark.parametrize(("reads_requests", "has_express"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda each: each.__name__)
-async def test_nobody_can_tell_which_way_a_call_went(play: Scenario, reads_requests: bool, has_express: bool) -> None:
+async def test_a_call_looks_the_same_on_every_path(play: Scenario, reads_requests: bool, has_express: bool) -> None:
     # A relay that does this has its socket closed by the express: see test_express.py.
     has_express = has_express and play is not a_channel_that_is_opened_again
     told = []
@@ -565,21 +565,21 @@ async def test_calls_like_one_before_go_by_the_express() -> None:
 
 
 def test_a_plain_call_makes_no_session_until_something_happens_to_it() -> None:
-    rig = Rig(has_lane=True)
+    rig = Rig(has_fast_path=True)
     rig.call("info")
-    assert len(rig.hub.traffic.plain) == 1 and "m" not in rig.bench.server.channels
+    assert len(rig.hub.calls.plain_calls) == 1 and "m" not in rig.bench.server.channels
     rig.tell("progress", progress=1)
-    assert not rig.hub.traffic.plain and "m" in rig.bench.server.channels
+    assert not rig.hub.calls.plain_calls and "m" in rig.bench.server.channels
     rig.tell("result")
     assert "m" not in rig.bench.server.channels
     assert rig.call("say", {"text": "x"}, "n")["result"]["content"] == [{"type": "text", "text": "x"}]
 
 
-def test_the_lane_keeps_nothing_of_calls_that_are_over() -> None:
-    rig = Rig(has_lane=True)
+def test_the_fast_path_keeps_nothing_of_calls_that_are_over() -> None:
+    rig = Rig(has_fast_path=True)
     for n in range(100):
         rig.call("info", channel=f"c{n}")
     for n in range(100):
         rig.tell("result", call=n)
-    assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0, 0]
+    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0, 0]
     assert len(rig.bench.sent) == 100

@@ -20,7 +20,7 @@ from tabserver.wire.jsonrpc import RequestId
 from tabserver.wire.limits import Limits
 from tabserver.wire.link import Link
 from tabserver.worker.fast_path import CallGrant, WorkerFastPath
-from tabserver.worker.js_calls import LONGEST, MOST
+from tabserver.worker.js_calls import MAX_GRANTS, MAX_RESULT_CHARACTERS
 from tests.support.clock import Clock, settle
 from tests.support.core import MODERN
 from tests.support.express import Carrier
@@ -61,9 +61,9 @@ class Rig:
             call_later=self.clock.call_later,
         )
         core = Server("demo", "1", self.hub, self.transport.session.send)
-        lane = WorkerFastPath(core, self.hub, self.transport.session.send)
-        self.transport.session.on_message = lane.receive
-        self.carrier = Carrier(self.hub, lane, self.transport.session, self._write)
+        fast_path = WorkerFastPath(core, self.hub, self.transport.session.send)
+        self.transport.session.on_message = fast_path.receive
+        self.carrier = Carrier(self.hub, fast_path, self.transport.session, self._write)
         self.port = self.page("a")
         self.hub.receive(self.port, {"t": "offer", "tools": [{"name": "info"}]})
         self.ran: list[str] = []
@@ -140,7 +140,7 @@ class Rig:
 
         self.carrier.receive(event, head.get("s", 0), head.get("a", 0), len(header) + len(payload or ""), receive)
 
-    def heard(self) -> list[tuple[str, Any]]:
+    def received(self) -> list[tuple[str, Any]]:
         """What the relay has heard since: channels and messages."""
         fresh: list[Event] = []
         while True:
@@ -168,10 +168,10 @@ class Rig:
         self.send(channel, name, arguments)
         if name == "info":
             self.answer()
-        self.heard()
+        self.received()
 
     @property
-    def unbooked(self) -> int:
+    def unrecorded(self) -> int:
         return self.carrier._came + len(self.carrier._answers)
 
 
@@ -202,15 +202,15 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
     rig.send("c2")
     rig.send("c3", "say", {"text": 'said "so"\n'})
     assert rig.answer(-1) and rig.answer(-2)
-    assert rig.unbooked == 6 and rig.transport.session.last_received == 2, "Python knows nothing of it"
-    heard = rig.heard()
-    assert [channel for channel, _ in heard] == ["c3", "c2", "c1"]
-    assert [said["result"]["content"][0]["text"] for _, said in heard] == ['said "so"\n', "hello", "hello"]
-    assert heard[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
-    assert "tabrelay/tab" not in heard[0][1]["result"]["_meta"]
+    assert rig.unrecorded == 6 and rig.transport.session.last_received == 2, "Python knows nothing of it"
+    received = rig.received()
+    assert [channel for channel, _ in received] == ["c3", "c2", "c1"]
+    assert [said["result"]["content"][0]["text"] for _, said in received] == ['said "so"\n', "hello", "hello"]
+    assert received[1][1]["result"]["_meta"]["tabrelay/tab"] == {"id": "a", "title": "A"}
+    assert "tabrelay/tab" not in received[0][1]["result"]["_meta"]
     rig.carrier.settle()
     assert rig.transport.session.last_received == 5 and rig.relay.link.unacknowledged == 0
-    assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0]
+    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
     # The link goes on under the next numbers, whoever speaks.
     rig.plain("c4")
     assert rig.socket.closed is None
@@ -219,11 +219,11 @@ async def test_what_was_carried_out_is_counted_like_any_other_call(rig: Rig) -> 
 async def test_a_call_that_is_still_under_way_is_counted_as_one(rig: Rig) -> None:
     rig.send("c1")
     rig.carrier.settle()
-    assert len(rig.hub.traffic.plain) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
+    assert len(rig.hub.calls.plain_calls) == 1 and [tab.calls for tab in rig.hub.tabs] == [1]
     assert rig.answer()
     rig.carrier.settle()
-    assert not rig.hub.traffic.plain and [tab.calls for tab in rig.hub.tabs] == [0]
-    assert [channel for channel, _ in rig.heard()] == ["c1"]
+    assert not rig.hub.calls.plain_calls and [tab.calls for tab in rig.hub.tabs] == [0]
+    assert [channel for channel, _ in rig.received()] == ["c1"]
 
 
 @pytest.mark.parametrize("name", ["info", "say"])
@@ -244,7 +244,7 @@ async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(
     for channel, name in (("c1", "info"), ("c2", "say")):
         rig.send(channel, name, {"text": "once"} if name == "say" else None)
     rig.answer()
-    rig.heard()
+    rig.received()
     calls = len(rig.port.of("call"))
     rig.relay = FakeRelay(rig.clock, "s2")
     await rig.clock.advance(0)
@@ -254,7 +254,7 @@ async def test_a_relay_that_asks_again_gets_the_answer_and_nothing_is_run_twice(
     await rig.dialled()
     rig.send("c1", again=True)
     rig.send("c2", "say", {"text": "once"}, again=True)
-    assert [channel for channel, _ in rig.heard()] == ["c1", "c2"]
+    assert [channel for channel, _ in rig.received()] == ["c1", "c2"]
     assert len(rig.port.of("call")) == calls and rig.ran == ["once"]
 
 
@@ -273,25 +273,25 @@ async def test_an_answer_is_not_lost_when_python_itself_gives_up_the_socket(rig:
     rig.send("c1", "say", {"text": "y"})
     rig.relay.link.disconnected(rig.clock())  # it has read nothing of that, and says nothing more
     await rig.clock.advance(60)
-    assert rig.socket.closed is not None and rig.unbooked == 0
+    assert rig.socket.closed is not None and rig.unrecorded == 0
     await rig.dialled()
     assert [event.channel for event in rig.relay.events if isinstance(event, Received)][-1] == "c1"
 
 
-async def test_whoever_closes_the_connection_is_told_first(rig: Rig) -> None:
+async def test_calls_are_recorded_before_the_connection_is_closed(rig: Rig) -> None:
     rig.send("c1", "say", {"text": "y"})
     await rig.transport.close()
-    assert rig.unbooked == 0 and [channel for channel, _ in rig.heard()] == ["c1"]
+    assert rig.unrecorded == 0 and [channel for channel, _ in rig.received()] == ["c1"]
 
 
-async def test_whoever_sends_has_the_next_number_and_tells_first_what_was_written(rig: Rig) -> None:
+async def test_a_message_gets_the_next_number_after_written_answers_are_recorded(rig: Rig) -> None:
     rig.relay.link.open("open", MODERN, rig.clock())
     rig.deliver()
     rig.plain("w3", "say", {"text": "x"})
     rig.send("c1", "say", {"text": "y"})
     rig.transport.session.send("open", Kind.NOTE, '{"a":1}')
     rig.send("c2", "say", {"text": "z"})
-    assert [channel for channel, _ in rig.heard()] == ["c1", "open", "c2"] and rig.socket.closed is None
+    assert [channel for channel, _ in rig.received()] == ["c1", "open", "c2"] and rig.socket.closed is None
 
 
 async def test_what_waits_for_a_socket_that_is_full_keeps_its_number(rig: Rig) -> None:
@@ -303,7 +303,7 @@ async def test_what_waits_for_a_socket_that_is_full_keeps_its_number(rig: Rig) -
     rig.socket.buffered = 0
     rig.send("c1", "say", {"text": "y"})
     await rig.clock.advance(1)
-    assert [channel for channel, _ in rig.heard()] == ["open", "c1"] and rig.socket.closed is None
+    assert [channel for channel, _ in rig.received()] == ["open", "c1"] and rig.socket.closed is None
 
 
 @pytest.mark.parametrize("name", ["info", "say"])
@@ -343,7 +343,7 @@ async def test_a_caller_that_leaves_takes_back_what_was_granted(rig: Rig) -> Non
     name = rig.port.last("call")["call"]
     rig.relay.link.close("c1", "gone", rig.clock())
     rig.deliver()
-    assert rig.carrier.revoked == 1 and name not in rig.hub.traffic.plain
+    assert rig.carrier.revoked == 1 and name not in rig.hub.calls.plain_calls
     assert rig.port.last("cancel")["call"] == name
 
 
@@ -356,7 +356,7 @@ CHANGES: dict[str, Any] = {
     "a tab goes": lambda rig: rig.hub.detach(rig.port),
     "somebody watches": lambda rig: rig.hub.receive(rig.port, {"t": "watch"}),
     "everything must be allowed": lambda rig: rig.hub.use_approval("all"),
-    "there are static tools": lambda rig: rig.hub.use_statics(True),
+    "there are static tools": lambda rig: rig.hub.use_static_tools(True),
     "the worker has another tool": lambda rig: tool(toolbox=rig.box, name="new")(lambda: None),
 }
 
@@ -366,15 +366,15 @@ async def test_whatever_changes_takes_back_what_was_granted(rig: Rig, change: An
     rig.send("c1")
     before = rig.carrier.revoked
     change(rig)
-    assert rig.carrier.revoked == before + 1 and rig.unbooked == 0
+    assert rig.carrier.revoked == before + 1 and rig.unrecorded == 0
     change(rig)
     assert rig.carrier.revoked == before + 1, "there was nothing left to take back"
 
 
 async def test_a_tab_that_falls_silent_fails_also_calls_that_python_did_not_know_of(rig: Rig) -> None:
     rig.send("c1")
-    rig.hub.traffic._silent(rig.hub.tabs[0])
-    [(channel, said)] = rig.heard()
+    rig.hub.calls._fell_silent(rig.hub.tabs[0])
+    [(channel, said)] = rig.received()
     assert channel == "c1" and said["result"]["isError"]
 
 
@@ -382,13 +382,13 @@ async def test_progress_of_a_call_takes_back_what_was_granted_and_its_answer_goe
     rig.send("c1")
     name = rig.port.last("call")["call"]
     rig.hub.receive(rig.port, {"t": "progress", "call": name, "progress": 1})
-    assert rig.carrier.revoked == 1 and name not in rig.hub.traffic.plain
+    assert rig.carrier.revoked == 1 and name not in rig.hub.calls.plain_calls
     assert not rig.answer()
-    assert [channel for channel, _ in rig.heard()] == ["c1"]
+    assert [channel for channel, _ in rig.received()] == ["c1"]
 
 
 async def test_grants_have_a_bound(rig: Rig) -> None:
-    for n in range(MOST + 1):
+    for n in range(MAX_GRANTS + 1):
         rig.carrier.books.grant(CallGrant(f"c{n}", MODERN, "info", "{}", None, None))
     assert rig.carrier.revoked == 1
 
@@ -413,7 +413,7 @@ async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -
     assert rig.carrier.books.next_seq() == 0
     rig.send("c1")
     assert not rig.answer()
-    assert [channel for channel, _ in rig.heard()] == ["c1"]
+    assert [channel for channel, _ in rig.received()] == ["c1"]
     await rig.transport.close()
 
 
@@ -422,14 +422,14 @@ async def test_where_answers_might_not_be_kept_none_is_written(limits: Limits) -
 
 @pytest.mark.parametrize(
     ("text", "is_text", "is_error"),
-    [("object", True, False), ("x" * LONGEST, True, False), ("raise", True, True), (1, False, True)],
+    [("object", True, False), ("x" * MAX_RESULT_CHARACTERS, True, False), ("raise", True, True), (1, False, True)],
 )
 async def test_what_is_not_short_text_is_answered_the_ordinary_way(
     rig: Rig, text: Any, is_text: bool, is_error: bool
 ) -> None:
     rig.send("c1", "say", {"text": text})
-    assert rig.ran == ([text] if is_text else []) and rig.unbooked == 0
-    [(channel, said)] = rig.heard()
+    assert rig.ran == ([text] if is_text else []) and rig.unrecorded == 0
+    [(channel, said)] = rig.received()
     assert channel == "c1" and bool(said["result"].get("isError")) is is_error
 
 
@@ -440,15 +440,15 @@ async def test_a_tool_that_says_something_itself_is_answered_after_that(rig: Rig
     rig.send("c1", "say", {"text": "y"})
     rig.send("c2", "say", {"text": "speak"})
     rig.send("c3", "say", {"text": "z"})
-    assert [channel for channel, _ in rig.heard()] == ["c1", "open", "c2", "c3"] and rig.socket.closed is None
+    assert [channel for channel, _ in rig.received()] == ["c1", "open", "c2", "c3"] and rig.socket.closed is None
 
 
 async def test_a_tool_that_takes_itself_away_is_run_once(rig: Rig) -> None:
     rig.send("c1", "say", {"text": "vanish"})
     rig.send("c2", "say", {"text": "y"})
-    heard = rig.heard()
-    assert rig.ran == ["vanish"] and [channel for channel, _ in heard] == ["c1", "c2"]
-    assert heard[0][1]["result"]["content"][0]["text"] == "vanish" and "error" in heard[1][1]
+    received = rig.received()
+    assert rig.ran == ["vanish"] and [channel for channel, _ in received] == ["c1", "c2"]
+    assert received[0][1]["result"]["content"][0]["text"] == "vanish" and "error" in received[1][1]
 
 
 async def test_answers_acknowledge_what_came_before_them() -> None:
@@ -462,7 +462,7 @@ async def test_answers_acknowledge_what_came_before_them() -> None:
     before = len(rig.socket.sent)
     rig.carrier.settle()
     assert len(rig.socket.sent) == before, "there is nothing left to acknowledge"
-    assert [channel for channel, _ in rig.heard()] == ["own"] and rig.relay.link.unacknowledged == 0
+    assert [channel for channel, _ in rig.received()] == ["own"] and rig.relay.link.unacknowledged == 0
     await rig.transport.close()
 
 
@@ -470,16 +470,16 @@ async def test_calls_that_tabs_have_are_acknowledged_when_there_are_many_or_afte
     for n in range(15):
         rig.send(f"c{n}")
     rig.carrier.settle()
-    rig.heard()
+    rig.received()
     assert rig.relay.link.unacknowledged == 15
     rig.send("c15")
     rig.carrier.settle()
-    rig.heard()
+    rig.received()
     assert rig.relay.link.unacknowledged == 0
     rig.send("c16")
     rig.carrier.settle()
     await rig.clock.advance(1)
-    rig.heard()
+    rig.received()
     assert rig.relay.link.unacknowledged == 0
 
 
@@ -525,13 +525,13 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
         elif step == "time":
             await rig.clock.advance(0.5)
         else:
-            rig.heard()
+            rig.received()
     for name in list(waiting):
         text = json.dumps({"content": [{"type": "text", "text": waiting.pop(name)}]}, separators=(",", ":"))
         if not rig.carrier.answer(rig.port, name, text, True):
             rig.hub.receive_result(rig.port, name, text, True)
     await rig.drop()
-    rig.heard()
+    rig.received()
     rig.carrier.settle()
     for event in rig.relay.events:
         if isinstance(event, Received) and event.kind is Kind.RES:
@@ -539,7 +539,7 @@ async def test_every_call_is_run_once_and_answered_once_whatever_happens(seed: i
             said = json.loads(event.payload)["result"]["content"][0]["text"]
             assert said in (event.channel, "t" + event.channel[1:])
     assert answered == Counter(f"c{n + 1}" for n in range(sent))
-    assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.traffic.plain
+    assert len(rig.ran) == len(set(rig.ran)) and not rig.hub.calls.plain_calls
     assert rig.carrier.carried > 10 and rig.transport.is_connected
     await rig.transport.close()
 

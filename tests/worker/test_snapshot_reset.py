@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tabserver.worker.snapshot_reset import thaw
+from tabserver.worker.snapshot_reset import reset_after_snapshot
 
 ZONES = ["UTC", "Asia/Tokyo", "America/New_York", "Europe/Dublin", "Australia/Sydney", "Asia/Kolkata"]
 
@@ -26,7 +26,7 @@ def test_the_time_zone_is_the_one_that_an_ordinary_start_finds(zone: str, monkey
     ordinary = [getattr(time, name) for name in names]
     for name, frozen in zip(names, (1, 2, 3, ("made", "elsewhere")), strict=True):
         monkeypatch.setattr(time, name, frozen)
-    thaw()
+    reset_after_snapshot()
     assert [getattr(time, name) for name in names] == ordinary
 
 
@@ -34,6 +34,6 @@ def test_chance_is_not_the_snapshots() -> None:
     seen = set()
     for _ in range(3):
         random.seed(42)
-        thaw()
+        reset_after_snapshot()
         seen.add(random.random())
     assert len(seen) == 3

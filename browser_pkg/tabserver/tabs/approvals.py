@@ -16,7 +16,7 @@ from ..wire.frames import Caller
 from .liveness import Later
 from .offers import Item
 from .routing import RoutingError
-from .tab import Tab, mark_of
+from .tab import Tab, fingerprint_of
 
 # What the relay's operator says: as the page says; at least the destructive ones; all of them; none of them.
 PAGE, DESTRUCTIVE, ALL, NONE = "page", "destructive", "all", "none"
@@ -46,11 +46,11 @@ class ApprovalRequest:
         # defence: a lasting approval is for one session
         # defence: what a session's permission is for
         # defence: a tool that is another one now asks again
-        return self.caller.principal, self.caller.session or "", owner, self.name, mark_of(self.item)
+        return self.caller.principal, self.caller.session or "", owner, self.name, fingerprint_of(self.item)
 
-    def is_still(self, name: str, item: Item, owner: Tab | None) -> bool:
+    def matches(self, name: str, item: Item, owner: Tab | None) -> bool:
         """Is this what was asked about, and defined as it was then?"""
-        return self.name == name and self.owner is owner and mark_of(self.item) == mark_of(item)
+        return self.name == name and self.owner is owner and fingerprint_of(self.item) == fingerprint_of(item)
 
     def message(self, call: str) -> dict[str, Any]:
         text = json.dumps(self.arguments, ensure_ascii=False, indent=2)
@@ -71,7 +71,7 @@ class ApprovalRequest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Open:
+class _OpenQuestion:
     asked: ApprovalRequest
     tab: Tab
     go: Callable[[], None]
@@ -85,20 +85,20 @@ class Approvals:
         self.timing = timing
         self.operator = PAGE
         self._later = later
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         self._granted: dict[tuple[str, ...], None] = {}
 
-    def is_wanted(self, name: str, item: Item, owner: Tab | None, tabs: Iterable[Tab]) -> bool:
+    def is_required(self, name: str, item: Item, owner: Tab | None, tabs: Iterable[Tab]) -> bool:
         """Does anybody want to be asked about this tool? Said before there is a question: nearly always nobody does."""
         if self.operator == NONE:
             return False
         if self.operator == ALL or (self.operator == DESTRUCTIVE and is_destructive(item)):
             return True
         if owner is not None:
-            return _wants(owner.approve, name, item)
+            return _asks_for(owner.approve, name, item)
         # The worker's tools belong to all pages: if one of them wants to be asked, somebody is.
-        wishes = [tab.approve for tab in tabs] or [DESTRUCTIVE]
-        return any(_wants(wish, name, item) for wish in wishes)
+        rules = [tab.approve for tab in tabs] or [DESTRUCTIVE]
+        return any(_asks_for(rule, name, item) for rule in rules)
 
     def is_granted(self, asked: ApprovalRequest) -> bool:
         """Did somebody allow it before, for the session?"""
@@ -121,12 +121,12 @@ class Approvals:
             text = f'"{asked.name}" needs the user\'s approval, and {MOST_OPEN} other calls wait for theirs already.'
             deny(_not_run(text, "approval_busy", tab))
         else:
-            question = self._open[call] = _Open(asked, tab, go, deny)
+            question = self._open[call] = _OpenQuestion(asked, tab, go, deny)
             tab.send(asked.message(call))
-            self._later(self.timing.approve_unseen_s * 1000, lambda: self._look(call, question))
+            self._later(self.timing.approve_unseen_s * 1000, lambda: self._check_visible(call, question))
             self._later(self.timing.approve_s * 1000, lambda: self._expire(call, question))
 
-    def hear(self, tab: Tab, message: Mapping[str, Any]) -> None:
+    def receive_decision(self, tab: Tab, message: Mapping[str, Any]) -> None:
         """What the user decided. Only the page that was asked may answer."""
         question = self._open.get(str(message.get("call")))
         # defence: only the tab that was asked answers
@@ -162,7 +162,7 @@ class Approvals:
         while len(self._granted) > MOST_GRANTED:
             del self._granted[next(iter(self._granted))]
 
-    def _look(self, call: str, question: _Open) -> None:
+    def _check_visible(self, call: str, question: _OpenQuestion) -> None:
         """A question in a tab that nobody sees would only let the agent wait."""
         if self._open.get(call) is question and not question.tab.is_visible:
             self.drop(call)
@@ -170,7 +170,7 @@ class Approvals:
             text = f'"{name}" needs the user\'s approval in the tab {tab.label}, which is not visible.'
             question.deny(_not_run(f"{text} Bring it to the front and try again.", "approval_unseen", tab))
 
-    def _expire(self, call: str, question: _Open) -> None:
+    def _expire(self, call: str, question: _OpenQuestion) -> None:
         # defence: a question that nobody answers
         if self._open.get(call) is question:
             self.drop(call)
@@ -186,13 +186,13 @@ def is_destructive(tool: Item) -> bool:
     return hints.get("destructiveHint") is True and hints.get("readOnlyHint") is not True
 
 
-def _wants(wish: str | frozenset[str], name: str, tool: Item) -> bool:
-    if isinstance(wish, frozenset):
-        return name in wish
-    return wish == ALL or (wish == DESTRUCTIVE and is_destructive(tool))
+def _asks_for(rule: str | frozenset[str], name: str, tool: Item) -> bool:
+    if isinstance(rule, frozenset):
+        return name in rule
+    return rule == ALL or (rule == DESTRUCTIVE and is_destructive(tool))
 
 
-def read_wish(value: Any) -> str | frozenset[str]:
+def read_approval_rule(value: Any) -> str | frozenset[str]:
     """What a page says about its own tools: destructive, all, none, or their names."""
     if isinstance(value, list):
         return frozenset(str(name) for name in value)

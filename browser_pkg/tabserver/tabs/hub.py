@@ -18,8 +18,8 @@ from ..handlers.toolbox import Toolbox
 from ..handlers.tools import Tool, UnknownTool
 from ..timing import Timing
 from ..wire.static_tools import STATIC_NAMES, STATIC_TOOLS
-from . import requests as errands
-from .approvals import read_wish
+from . import requests
+from .approvals import read_approval_rule
 from .calls import TabCalls
 from .listing import KINDS, ListedItem, Listing
 from .liveness import Later
@@ -31,7 +31,7 @@ from .static_tools import call_static
 from .tab import Message, PagePort, Tab
 
 # Tabs that the relay is told of; it shows them to people.
-MOST_TOLD: Final = 64
+MAX_CENSUS_TABS: Final = 64
 
 
 class Hub:
@@ -57,33 +57,33 @@ class Hub:
         # What was granted to calls like one that was plain holds no longer.
         self.revoke: Callable[[], None] = lambda: None
         self._presence = presence = Presence(now_ms=now_ms, later=later, changed=self.changed)
-        self.traffic = TabCalls(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
-        presence.left = self.traffic.left
+        self.calls = TabCalls(presence, lambda: self.listing, self.changed, now_ms=now_ms, later=later)
+        presence.left = self.calls.left
         self._toolbox = toolbox
         self._defer = defer
-        self._has_statics = False
+        self._has_static_tools = False
         self._is_change_due = False
-        self._made: Listing | None = None
-        self._told: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
-        self._told_catalogue: dict[str, list[dict[str, Any]]] = {}
-        self._told_census: dict[str, Any] = {}
+        self._cached_listing: Listing | None = None
+        self._published: dict[str, Any] = {"tools": [], "resources": ([], []), "prompts": []}
+        self._published_catalogue: dict[str, list[dict[str, Any]]] = {}
+        self._published_census: dict[str, Any] = {}
         toolbox.on_change = self.changed
         toolbox.on_update = self._updated
 
     def use_timing(self, timing: Timing) -> None:
         self._presence.timing = timing
-        self.traffic.use_timing(timing)
+        self.calls.use_timing(timing)
 
-    def use_statics(self, has_statics: bool) -> None:
+    def use_static_tools(self, has_statics: bool) -> None:
         """Does this server have the static tools? The relay says so."""
-        if has_statics is not self._has_statics:
-            self._has_statics = has_statics
+        if has_statics is not self._has_static_tools:
+            self._has_static_tools = has_statics
             self.changed()
 
     def use_approval(self, operator: str) -> None:
         """Which calls must be allowed first, as the relay's operator wants it."""
-        if operator != self.traffic.approvals.operator:
-            self.traffic.approvals.operator = operator
+        if operator != self.calls.approvals.operator:
+            self.calls.approvals.operator = operator
             self.changed()
 
     # -- tabs ---------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Hub:
 
     def attach(self, port: PagePort, info: Message) -> None:
         """A page came, came back, or says again what it is. The same page keeps its tools and its calls."""
-        self._presence.attach(port, info, read_wish(info.get("approve")))
+        self._presence.attach(port, info, read_approval_rule(info.get("approve")))
         port.send({"t": "catalogue", **self.catalogue()})
 
     def detach(self, port: PagePort, *, returns: bool = False, is_expected: bool = False) -> None:
@@ -110,22 +110,22 @@ class Hub:
 
     def receive(self, port: PagePort, message: Message) -> None:
         """A message of an attached page; from any other page it has no meaning and is dropped."""
-        tab = self._presence.at(port)
+        tab = self._presence.tab_at(port)
         if tab is None:
             return
         kind = message.get("t")
-        self.traffic.heard(tab, message.get("call"), kind == "pong")
-        self._presence.heard(tab)
+        self.calls.received(tab, message.get("call"), kind == "pong")
+        self._presence.received(tab)
         if kind == "tab":
             self._presence.describe(tab, message)
             if tab.is_frozen:
-                self.traffic.froze(tab)
+                self.calls.frozen(tab)
         elif kind == "offer":
             self._presence.offer(tab, message)
         elif kind == "withdraw":
             self._presence.withdraw(tab, message)
         elif kind == "approval":
-            self.traffic.approvals.hear(tab, message)
+            self.calls.approvals.receive_decision(tab, message)
         elif kind == "updated":
             self._updated(str(message["uri"]))
         elif kind == "watch":
@@ -133,20 +133,20 @@ class Hub:
             self._presence.watch(tab)
             self.revoke()
         elif kind in ("required", "error", "progress", "log", "ask"):
-            self.traffic.hear(tab, kind, message)
-        self.traffic.release_held()
+            self.calls.receive(tab, kind, message)
+        self.calls.release_held()
 
     def receive_result(self, port: PagePort, call: str, json: str, is_plain: bool) -> None:
         """A page's answer to a call, as JSON text. `is_plain`: it may be passed on unread."""
         if self.finish_plain(port, call, json, is_plain):
-            self.traffic.release_held()
+            self.calls.release_held()
             return
-        tab = self._presence.at(port)
+        tab = self._presence.tab_at(port)
         if tab is not None:
-            self._presence.heard(tab)
-            self.traffic.hear_result(tab, call, json, is_plain)
-            self.traffic.heard(tab, call)
-            self.traffic.release_held()
+            self._presence.received(tab)
+            self.calls.receive_result(tab, call, json, is_plain)
+            self.calls.received(tab, call)
+            self.calls.release_held()
 
     def broadcast(self, message: Message) -> None:
         for port in self._presence.ports:
@@ -156,19 +156,19 @@ class Hub:
 
     @property
     def listing(self) -> Listing:
-        if self._made is None:
+        if self._cached_listing is None:
             box = self._toolbox
             own = {
-                "tools": [*(STATIC_TOOLS if self._has_statics else ()), *box.tools()],
+                "tools": [*(STATIC_TOOLS if self._has_static_tools else ()), *box.tools()],
                 "resources": box.resources(),
                 "templates": box.templates(),
                 "prompts": box.prompts(),
             }
-            self._made = Listing(own, self._presence.tabs.values())
-        return self._made
+            self._cached_listing = Listing(own, self._presence.tabs.values())
+        return self._cached_listing
 
     def tools(self) -> list[dict[str, Any]]:
-        if not self._has_statics:
+        if not self._has_static_tools:
             return self.listing.items("tools")
         # Whoever has `tabs_list` can name a tab: say how.
         return [with_argument(entry.item) if entry.tabs else entry.item for entry in self.tool_entries()]
@@ -187,13 +187,13 @@ class Hub:
 
     def catalogue(self) -> dict[str, list[dict[str, Any]]]:
         """For the pages: who offers what."""
-        return {kind: [_shown(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
+        return {kind: [_catalogue_entry(entry, kind) for entry in self.listing.entries(kind)] for kind in KINDS}
 
     def changed(self) -> None:
         # defence: calls that JavaScript carries out: a change takes back all grants
-        self._made = None
+        self._cached_listing = None
         self.revoke()
-        self.traffic.release_held()
+        self.calls.release_held()
         if not self._is_change_due:
             self._is_change_due = True
             self._defer(self._publish)
@@ -201,23 +201,23 @@ class Hub:
     def census(self) -> dict[str, Any]:
         """For the relay: which tabs there are, and how often the user has turned to one of them."""
         tabs = [{"id": tab.id, "title": tab.title[:200], "visible": tab.is_visible} for tab in self.tabs]
-        return {"tabs": tabs[:MOST_TOLD], "used": self._presence.turns}
+        return {"tabs": tabs[:MAX_CENSUS_TABS], "used": self._presence.activations}
 
     def _publish(self) -> None:
         self._is_change_due = False
-        if (census := self.census()) != self._told_census:
-            self._told_census = census
+        if (census := self.census()) != self._published_census:
+            self._published_census = census
             self.on_tabs()
         catalogue = self.catalogue()
-        if catalogue != self._told_catalogue:
-            self._told_catalogue = catalogue
+        if catalogue != self._published_catalogue:
+            self._published_catalogue = catalogue
             self.broadcast({"t": "catalogue", **catalogue})
         now = {
             "tools": self.tools(),
             "resources": (self.resources(), self.templates()),
             "prompts": self.prompts(),
         }
-        before, self._told = self._told, now
+        before, self._published = self._published, now
         if changed := [name for name in now if now[name] != before[name]]:
             self.on_change(changed)
 
@@ -229,13 +229,13 @@ class Hub:
     def call(
         self, name: str, arguments: dict[str, Any], request: Request, done: Done, named: Target | None = None
     ) -> Cancel:
-        if self.traffic.adopted is not None:
-            return self.traffic.take_over(self.traffic.adopted, request, done)
-        if self._has_statics and name in STATIC_NAMES:
+        if self.calls.handed_over is not None:
+            return self.calls.take_over(self.calls.handed_over, request, done)
+        if self._has_static_tools and name in STATIC_NAMES:
             return call_static(self, name, arguments, request, done)
-        errand = errands.call_tool(self.listing, self._toolbox, name, arguments, request, named)
+        routed = requests.call_tool(self.listing, self._toolbox, name, arguments, request, named)
         try:
-            return self.traffic.begin(errand, request, done, UnknownTool)
+            return self.calls.begin(routed, request, done, UnknownTool)
         except RoutingError as error:
             done(error.result())
             return nothing_to_cancel
@@ -245,21 +245,25 @@ class Hub:
 
         None where anybody must be asked or anything waited for. It holds until the listing is another one.
         """
-        place = None if self._has_statics and name in STATIC_NAMES else self.traffic.find_plain(name)
-        return self._toolbox.find_plain(place.key) if place is not None and place.tab is None else place
+        destination = None if self._has_static_tools and name in STATIC_NAMES else self.calls.find_plain(name)
+        return (
+            self._toolbox.find_plain(destination.key)
+            if destination is not None and destination.tab is None
+            else destination
+        )
 
     def has_resource(self, uri: str) -> bool:
-        return errands.find_resource(self.listing, uri) is not None
+        return requests.find_resource(self.listing, uri) is not None
 
     def read(self, uri: str, request: Request, done: Done) -> Cancel:
-        errand = errands.read_resource(self.listing, self._toolbox, uri, request)
-        if errand is None:
+        routed = requests.read_resource(self.listing, self._toolbox, uri, request)
+        if routed is None:
             raise ResourceNotFound(uri)
-        return self._begin_or_refuse(errand, request, done, lambda _: ResourceNotFound(uri))
+        return self._begin_or_refuse(routed, request, done, lambda _: ResourceNotFound(uri))
 
     def get_prompt(self, name: str, arguments: Texts, request: Request, done: Done) -> Cancel:
-        errand = errands.get_prompt(self._toolbox, name, arguments, request)
-        return self._begin_or_refuse(errand, request, done, UnknownPrompt)
+        routed = requests.get_prompt(self._toolbox, name, arguments, request)
+        return self._begin_or_refuse(routed, request, done, UnknownPrompt)
 
     def complete_prompt(
         self, name: str, argument: str, typed: str, others: Texts, request: Request, done: Done
@@ -285,19 +289,19 @@ class Hub:
         entry = self.listing.find(kind, key)
         if entry is None:
             raise unknown(key)
-        errand = errands.complete(entry, self._toolbox, kind, key, argument, typed, others, request)
-        return self._begin_or_refuse(errand, request, done, unknown)
+        routed = requests.complete(entry, self._toolbox, kind, key, argument, typed, others, request)
+        return self._begin_or_refuse(routed, request, done, unknown)
 
     def _begin_or_refuse(
-        self, errand: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]
+        self, routed: RoutedRequest, request: Request, done: Done, unknown: Callable[[str], Exception]
     ) -> Cancel:
         try:
-            return self.traffic.begin(errand, request, done, unknown)
+            return self.calls.begin(routed, request, done, unknown)
         except RoutingError as error:
             raise error.refusal() from None
 
 
-def _shown(entry: ListedItem, kind: str) -> dict[str, Any]:
+def _catalogue_entry(entry: ListedItem, kind: str) -> dict[str, Any]:
     shown = {key: entry.item[key] for key in (KINDS[kind], "name", "title", "description") if entry.item.get(key)}
     tab = entry.tabs[0] if entry.tabs else None
     if tab is None:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from .offers import Item
-from .tab import Offer, Tab, mark_of
+from .tab import Offer, Tab, fingerprint_of
 
 # The kinds of things that can be offered, and the member that tells one of a kind from another.
 KINDS: Final = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
-MOST_LETTERS: Final = 128  # of a name
-SUFFIX_LETTERS: Final = 6
+MAX_NAME_CHARACTERS: Final = 128  # of a name
+SUFFIX_CHARACTERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,28 +64,28 @@ class _List:
         for item in own:
             key = str(item[self._key])
             # Two of its own have one name only if one of them is a static tool, and those come first.
-            name = self._suffixed(key, mark_of(item), ()) if key in self.entries else key
+            name = self._suffixed(key, fingerprint_of(item), ()) if key in self.entries else key
             self.entries[name] = ListedItem(item if name == key else item | {self._key: name}, key)
         is_named = self._key == "name"
         groups: dict[str, dict[str, list[tuple[Offer, Tab]]]] = {}
         for tab in tabs:
             for key, offer in tab.offers[kind].items():
-                groups.setdefault(key, {}).setdefault(offer.mark if is_named else "", []).append((offer, tab))
-        listed = {key: entry for key, marks in groups.items() for key, entry in self._named(key, marks, groups)}
+                groups.setdefault(key, {}).setdefault(offer.fingerprint if is_named else "", []).append((offer, tab))
+        listed = {key: entry for key, variants in groups.items() for key, entry in self._named(key, variants, groups)}
         self.entries |= {key: listed[key] for key in sorted(listed)}
 
     def _named(
-        self, key: str, marks: dict[str, list[tuple[Offer, Tab]]], plain: Iterable[str]
+        self, key: str, variants: dict[str, list[tuple[Offer, Tab]]], plain: Iterable[str]
     ) -> Iterator[tuple[str, ListedItem]]:
         """What tabs offer under one key, under the names that tell it apart."""
         own = self.entries.get(key)
         is_free = own is None
-        for mark in sorted(marks, key=lambda mark: min((offer.since, tab.id) for offer, tab in marks[mark])):
-            entry = self._entry(key, marks[mark])
-            suffixed = self._suffixed(key, mark, plain) if mark else key
+        for fingerprint, offers in sorted(variants.items(), key=lambda variant: _first_offered(variant[1])):
+            entry = self._entry(key, offers)
+            suffixed = self._suffixed(key, fingerprint, plain) if fingerprint else key
             if is_free:
                 yield key, entry
-            elif mark and (own is None or mark != mark_of(own.item)):
+            elif fingerprint and (own is None or fingerprint != fingerprint_of(own.item)):
                 entry = ListedItem(entry.item | {self._key: suffixed}, key, entry.tabs)
                 yield suffixed, entry
             is_free = False
@@ -96,10 +96,14 @@ class _List:
         best_first = sorted(offers, key=lambda pair: (not pair[0].is_kept, pair[1].rank), reverse=True)
         return ListedItem(first.item, key, tuple(tab for _, tab in best_first))
 
-    def _suffixed(self, key: str, mark: str, plain: Iterable[str]) -> str:
+    def _suffixed(self, key: str, fingerprint: str, plain: Iterable[str]) -> str:
         """Longer where a tool that is really called so, or another suffix, is in the way."""
-        for letters in range(SUFFIX_LETTERS, len(mark)):
-            name = f"{key[: MOST_LETTERS - letters - 1]}_{mark[:letters]}"
+        for length in range(SUFFIX_CHARACTERS, len(fingerprint)):
+            name = f"{key[: MAX_NAME_CHARACTERS - length - 1]}_{fingerprint[:length]}"
             if name not in self.entries and name not in plain and name not in self.aliases:
                 return name
         raise AssertionError("two definitions have one mark")
+
+
+def _first_offered(offers: list[tuple[Offer, Tab]]) -> tuple[float, str]:
+    return min((offer.since, tab.id) for offer, tab in offers)

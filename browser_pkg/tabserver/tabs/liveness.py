@@ -22,8 +22,8 @@ LATE_MS: Final = 500.0
 
 
 @dataclass(slots=True)
-class _Beat:
-    heard_ms: float
+class _WatchedTab:
+    received_ms: float
     asked_ms: float | None = None
     is_frozen: bool = False
 
@@ -45,61 +45,61 @@ class LivenessCheck(Generic[T]):
         self._later = later
         self._ask = ask
         self._lost = lost
-        self._beats: dict[T, _Beat] = {}
+        self._watched: dict[T, _WatchedTab] = {}
         self._due_ms: float | None = None
 
     def watch(self, tab: T, now_ms: float) -> None:
         """A call waits in this tab."""
-        if tab not in self._beats:
-            self._beats[tab] = _Beat(now_ms)
+        if tab not in self._watched:
+            self._watched[tab] = _WatchedTab(now_ms)
             # A timer that is set before its time rings first, and then looks at all of them.
             if self._due_ms is None or now_ms + self.timing.tab_quiet_s * 1000 < self._due_ms:
                 self._arm()
 
-    def heard(self, tab: T) -> None:
+    def received(self, tab: T) -> None:
         """It said something, whatever that was."""
-        beat = self._beats.get(tab)
-        if beat is None:
+        watched = self._watched.get(tab)
+        if watched is None:
             return
-        was_doubted = beat.is_frozen or beat.asked_ms is not None
-        beat.heard_ms, beat.asked_ms, beat.is_frozen = self._now_ms(), None, False
+        was_doubted = watched.is_frozen or watched.asked_ms is not None
+        watched.received_ms, watched.asked_ms, watched.is_frozen = self._now_ms(), None, False
         if was_doubted:  # else there is more time than before, and the timer that is set finds nothing to do
             self._arm()
 
-    def froze(self, tab: T) -> None:
+    def frozen(self, tab: T) -> None:
         """It said that the browser stops it now. It may be back soon, but to ask would be in vain."""
-        if tab in self._beats:
-            self._beats[tab] = _Beat(self._now_ms(), is_frozen=True)
+        if tab in self._watched:
+            self._watched[tab] = _WatchedTab(self._now_ms(), is_frozen=True)
             self._arm()
 
     def release(self, tab: T) -> None:
         """Nobody waits for this tab any more."""
-        self._beats.pop(tab, None)
+        self._watched.pop(tab, None)
 
     def _arm(self) -> None:
         """One timer for all tabs. One that is too late is replaced; one that is too early finds nothing to do."""
-        if not self._beats:
+        if not self._watched:
             return
-        due_ms = min(map(self._deadline, self._beats.values()))
+        due_ms = min(map(self._deadline, self._watched.values()))
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
-            self._later(max(0.0, due_ms - self._now_ms()), lambda: self._ring(due_ms))
+            self._later(max(0.0, due_ms - self._now_ms()), lambda: self._timer_fired(due_ms))
 
-    def _deadline(self, beat: _Beat) -> float:
-        if beat.asked_ms is None:
-            return beat.heard_ms + self.timing.tab_quiet_s * 1000
-        return beat.asked_ms + self.timing.tab_silence_s * 1000
+    def _deadline(self, watched: _WatchedTab) -> float:
+        if watched.asked_ms is None:
+            return watched.received_ms + self.timing.tab_quiet_s * 1000
+        return watched.asked_ms + self.timing.tab_silence_s * 1000
 
-    def _ring(self, due_ms: float) -> None:
+    def _timer_fired(self, due_ms: float) -> None:
         if due_ms != self._due_ms:
             return  # replaced by an earlier one
         self._due_ms = None
         now_ms = self._now_ms()
-        for tab, beat in list(self._beats.items()):
-            if self._deadline(beat) > now_ms:
+        for tab, watched in list(self._watched.items()):
+            if self._deadline(watched) > now_ms:
                 continue
-            if now_ms - due_ms > LATE_MS or not (beat.is_frozen or beat.asked_ms is not None):
-                beat.asked_ms = now_ms
+            if now_ms - due_ms > LATE_MS or not (watched.is_frozen or watched.asked_ms is not None):
+                watched.asked_ms = now_ms
                 self._ask(tab)
             else:
                 self.release(tab)

@@ -18,7 +18,7 @@ from ..wire.control_messages import MAX_TAB_ID
 from .listing import KINDS
 from .liveness import Later
 from .offers import CHECKS
-from .tab import Message, Offer, PagePort, Signs, Tab, mark_of
+from .tab import Message, Offer, PagePort, Tab, TabReadState, fingerprint_of
 
 MOST_TABS: Final = 512
 MOST_OFFERS: Final = 1024  # of one kind in one tab; the relay passes no longer list on
@@ -38,7 +38,7 @@ class Presence:
         self.tabs: dict[str, Tab] = {}
         self.departed: dict[str, str] = {}
         # How often the user has turned to one of the tabs.
-        self.turns = 0
+        self.activations = 0
         self._now_ms = now_ms
         self._later = later
         self._changed = changed
@@ -47,7 +47,7 @@ class Presence:
         self.watchers: list[PagePort] = []
         self._numbers = itertools.count(1)
 
-    def at(self, port: PagePort) -> Tab | None:
+    def tab_at(self, port: PagePort) -> Tab | None:
         return self._ports.get(port)
 
     @property
@@ -62,15 +62,15 @@ class Presence:
     def watch(self, tab: Tab) -> None:
         """Its page wants to hear of every call from now on."""
         tab.watches = True
-        self._find_watchers()
+        self._update_watchers()
 
-    def _find_watchers(self) -> None:
+    def _update_watchers(self) -> None:
         self.watchers = [port for port, tab in self._ports.items() if tab.watches]
 
     def attach(self, port: PagePort, info: Message, approve: str | frozenset[str]) -> None:
         """A page came, came back, or says again what it is. The same page keeps its offers and its calls."""
         id = str(info["id"])
-        if (flaw := self._flaw(id)) is not None:
+        if (flaw := self._why_refused(id)) is not None:
             port.send({"t": "refused", "kind": "tab", "name": id[:MAX_TAB_ID], "message": flaw})
             return
         before = self._ports.get(port)
@@ -85,7 +85,7 @@ class Presence:
             # A page that had to connect a second time: its first port is deaf and must get no calls.
             self.leave(tab.port, returns=True, is_expected=True)
         if tab.port is not port:
-            tab.signs = Signs()
+            tab.read_state = TabReadState()
         tab.port = port
         tab.is_frozen = tab.is_silent = tab.is_busy = False
         # A page with an older copy of the client does not say, and is told.
@@ -93,11 +93,11 @@ class Presence:
         # Before anybody is told of a change: calls that waited go on then.
         tab.approve = approve
         self._ports[port] = tab
-        self._find_watchers()
+        self._update_watchers()
         self.departed.pop(id, None)
         self.describe(tab, info)
 
-    def _flaw(self, id: str) -> str | None:
+    def _why_refused(self, id: str) -> str | None:
         """Why a tab with this id can't attach."""
         # defence: the length of a tab's id in the worker
         if len(id) > MAX_TAB_ID:
@@ -111,7 +111,7 @@ class Presence:
         tab = self._ports.pop(port, None)
         if tab is None:
             return
-        self._find_watchers()
+        self._update_watchers()
         tab.port = None
         tab.leaves += 1
         tab.is_expected = is_expected
@@ -120,13 +120,13 @@ class Presence:
                 offers |= {key: replace(offer, is_kept=True) for key, offer in offers.items()}
             leave, timing = tab.leaves, self.timing
             wait_s = timing.tab_return_s if self._ports else timing.last_tab_return_s
-            self._later(wait_s * 1000, lambda: self._returned(tab, leave))
+            self._later(wait_s * 1000, lambda: self._return_time_over(tab, leave))
         else:
             self._remove(tab)
         self.left(tab)
         self._changed()
 
-    def _returned(self, tab: Tab, leave: int) -> None:
+    def _return_time_over(self, tab: Tab, leave: int) -> None:
         """The moment is over: what has not come back until now is gone."""
         if self.tabs.get(tab.id) is not tab or tab.leaves != leave:
             return
@@ -149,12 +149,12 @@ class Presence:
         if is_visible != tab.is_visible or info.get("focused"):
             tab.touched = next(self._numbers)
         if is_visible and (not tab.is_visible or info.get("focused")):
-            self.turns += 1
+            self.activations += 1
         tab.is_visible = is_visible
         tab.is_frozen = bool(info.get("frozen"))
         self._changed()
 
-    def heard(self, tab: Tab) -> None:
+    def received(self, tab: Tab) -> None:
         """It said something, so it is awake."""
         if not tab.is_awake or tab.is_busy:
             tab.is_frozen = tab.is_silent = tab.is_busy = False
@@ -176,17 +176,17 @@ class Presence:
                         name = str(item[KINDS[kind]])
                         tab.send({"t": "refused", "kind": kind, "name": name, "message": text})
                         break
-                    self._put(tab, kind, item, given)
+                    self._store_offer(tab, kind, item, given)
         self._changed()
 
-    def _put(self, tab: Tab, kind: str, item: dict[str, Any], given: Mapping[str, Any]) -> None:
+    def _store_offer(self, tab: Tab, kind: str, item: dict[str, Any], given: Mapping[str, Any]) -> None:
         key = item[KINDS[kind]]
         since = self._now_ms()
         with suppress(KeyError, TypeError, ValueError):
             since = min(since, float(given["since_ms"]))
         if key in tab.offers[kind]:
             since = min(since, tab.offers[kind][key].since)
-        tab.offers[kind][key] = Offer(item, since, mark_of(item))
+        tab.offers[kind][key] = Offer(item, since, fingerprint_of(item))
 
     def withdraw(self, tab: Tab, message: Message) -> None:
         for kind in CHECKS:

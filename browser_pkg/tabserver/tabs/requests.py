@@ -38,20 +38,20 @@ class RoutedRequest(NamedTuple):
     arguments: Mapping[str, Any] = MappingProxyType({})
 
 
-def aim(request: Request, named: Target | None = None) -> Target | None:
+def choose_target(request: Request, named: Target | None = None) -> Target | None:
     """The tab that a request wants: the one that asked, then what it says itself, then what its caller pinned."""
-    wish = request.target
-    if wish is not None and wish.pins is False:
+    requested = request.target
+    if requested is not None and requested.pins is False:
         request.pin(None)
     state = request.request_state
     if isinstance(state, dict) and ASKING_TAB in state:
         return Target(state[ASKING_TAB])
     if named is not None:
-        return named if wish is None else replace(named, pins=wish.pins)
-    if wish is not None and wish.tab is not None:
-        return wish
+        return named if requested is None else replace(named, pins=requested.pins)
+    if requested is not None and requested.tab is not None:
+        return requested
     pinned = request.caller.tab
-    return Target(pinned, is_pinned=True) if pinned is not None else wish
+    return Target(pinned, is_pinned=True) if pinned is not None else requested
 
 
 def call_tool(
@@ -65,7 +65,7 @@ def call_tool(
     def message(own_name: str) -> Message:
         return {"kind": "tools", "name": own_name, "arguments": arguments}
 
-    target = aim(request, named or by_argument)
+    target = choose_target(request, named or by_argument)
     return RoutedRequest("tools", name, "tools", target, message, partial(box.call, own_key, arguments), arguments)
 
 
@@ -79,7 +79,7 @@ def read_resource(listing: Listing, box: Toolbox, uri: str, request: Request) ->
     def message(own_key: str) -> Message:
         return {"kind": kind, "name": own_key, "uri": uri, "arguments": variables}
 
-    return RoutedRequest(kind, key, kind, aim(request), message, partial(box.read, uri))
+    return RoutedRequest(kind, key, kind, choose_target(request), message, partial(box.read, uri))
 
 
 def find_resource(listing: Listing, uri: str) -> tuple[str, str, Texts] | None:
@@ -97,7 +97,9 @@ def get_prompt(box: Toolbox, name: str, arguments: Texts, request: Request) -> R
     def message(own_name: str) -> Message:
         return {"kind": "prompts", "name": own_name, "arguments": arguments}
 
-    return RoutedRequest("prompts", name, "prompts", aim(request), message, partial(box.get_prompt, name, arguments))
+    return RoutedRequest(
+        "prompts", name, "prompts", choose_target(request), message, partial(box.get_prompt, name, arguments)
+    )
 
 
 def complete(
@@ -114,7 +116,9 @@ def complete(
         asked = {"argument": argument, "typed": typed, "arguments": others}
         return {"kind": "completion", "of": kind, "name": own_key, **asked}
 
-    return RoutedRequest(kind, key, "completion", aim(request), message, partial(own, key, argument, typed, others))
+    return RoutedRequest(
+        kind, key, "completion", choose_target(request), message, partial(own, key, argument, typed, others)
+    )
 
 
 def _arguments(entry: ListedItem, kind: str) -> list[str]:

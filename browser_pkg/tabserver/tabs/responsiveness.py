@@ -14,7 +14,7 @@ from typing import Final
 
 from ..timing import DEFAULTS
 from .liveness import Later
-from .tab import Signs, Tab
+from .tab import Tab, TabReadState
 
 # A timer that rings this late was held up by the worker itself, and the tab's answer may wait unread: wait once more.
 LATE_MS: Final = 250.0
@@ -31,44 +31,44 @@ class Responsiveness:
         """May a call be posted to it, although another tab could take the call? A tab that has a ping to answer has
         calls that wait for it: one that is new has to wait behind those."""
         # defence: a busy tab: calls that wait come first
-        return not (is_new and tab.signs.pings) and tab.signs.has_room(self._now_ms())
+        return not (is_new and tab.read_state.pings) and tab.read_state.has_room(self._now_ms())
 
-    def heard(self, tab: Tab, call: str | None, is_pong: bool) -> None:
+    def received(self, tab: Tab, call: str | None, is_pong: bool) -> None:
         """It said something, of that call perhaps."""
-        tab.signs.is_awaited = False
-        tab.signs.heard(self._now_ms(), call)
+        tab.read_state.is_awaited = False
+        tab.read_state.received(self._now_ms(), call)
         if is_pong:
-            tab.signs.heard_pong()
+            tab.read_state.received_pong()
 
     def ask(self, tab: Tab) -> None:
         """A call waits for a sign of this tab."""
-        signs = tab.signs
-        if signs.is_awaited:
+        state = tab.read_state
+        if state.is_awaited:
             return
-        signs.is_awaited, signs.asked_ms = True, self._now_ms()
+        state.is_awaited, state.asked_ms = True, self._now_ms()
         # One ping at a time. Whatever the tab says makes calls that wait ask again: more pings would fill its queue.
         # defence: a busy tab: one ping at a time
-        if not signs.pings:
+        if not state.pings:
             tab.ping()
-        if not signs.is_timed:
-            self._wait(tab, signs, self.timing.tab_busy_s * 1000)
+        if not state.is_timed:
+            self._wait(tab, state, self.timing.tab_busy_s * 1000)
 
-    def _wait(self, tab: Tab, signs: Signs, wait_ms: float) -> None:
+    def _wait(self, tab: Tab, state: TabReadState, wait_ms: float) -> None:
         due_ms = self._now_ms() + wait_ms
-        signs.is_timed = True
+        state.is_timed = True
 
-        def ring() -> None:
-            signs.is_timed = False
-            if not signs.is_awaited or tab.signs is not signs or tab.port is None:
+        def fire() -> None:
+            state.is_timed = False
+            if not state.is_awaited or tab.read_state is not state or tab.port is None:
                 return
             busy_ms = self.timing.tab_busy_s * 1000
-            left_ms = signs.asked_ms + busy_ms - self._now_ms()
+            left_ms = state.asked_ms + busy_ms - self._now_ms()
             if self._now_ms() - due_ms > LATE_MS:
-                self._wait(tab, signs, busy_ms)
+                self._wait(tab, state, busy_ms)
             elif left_ms > 0:
-                self._wait(tab, signs, left_ms)
+                self._wait(tab, state, left_ms)
             else:
                 tab.is_busy = True
                 self._changed()
 
-        self._later(wait_ms, ring)
+        self._later(wait_ms, fire)

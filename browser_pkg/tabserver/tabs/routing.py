@@ -50,7 +50,7 @@ class RoutingError(Exception):
 
     def result(self) -> dict[str, Any]:
         """For a tool: an error that the model reads."""
-        meta = {META_ERROR: self.data} | (about(self.tab) if self.tab else {})
+        meta = {META_ERROR: self.data} | (tab_meta(self.tab) if self.tab else {})
         return text_result(self.text, is_error=True) | {"_meta": meta}
 
     def refusal(self) -> Refusal:
@@ -59,12 +59,12 @@ class RoutingError(Exception):
         return Refusal(INVALID_PARAMS, self.text, data)
 
 
-def about(tab: Tab) -> dict[str, Any]:
+def tab_meta(tab: Tab) -> dict[str, Any]:
     """Which tab it was, for a result's `_meta`."""
     return {META_TAB: {"id": tab.id, "title": tab.title}}
 
 
-def find_place(
+def find_destination(
     listing: Listing,
     tabs: Mapping[str, Tab],
     departed: Mapping[str, str],
@@ -87,10 +87,10 @@ def find_place(
         return _in_tab(tab, kind, key)
     if entry is None or is_own:
         if tab is None and entry is None:
-            raise _gone(target, tabs, departed)
+            raise _tab_gone(target, tabs, departed)
         return Destination(None, entry.own_key) if entry is not None else None
     if tab is None:
-        raise _gone(target, tabs, departed)
+        raise _tab_gone(target, tabs, departed)
     if tab in entry.tabs:
         return _in_tab(tab, kind, entry.own_key)
     others = ", ".join(f"{other.label} ({other.id})" for other in entry.tabs)
@@ -99,29 +99,29 @@ def find_place(
     raise RoutingError(text, "tab_lacks_it", tab)
 
 
-def asleep(tab: Tab, key: str) -> RoutingError:
+def tab_asleep(tab: Tab, key: str) -> RoutingError:
     """A tab that would have to be woken up first."""
     state, reason = _STATES[tab.is_frozen]
     text = f'The tab {tab.label} {state}, so "{key}" was not called. Bring it to the front and try again.'
     return RoutingError(text, reason, tab)
 
 
-def fell_silent(tab: Tab, key: str) -> RoutingError:
+def silent_in_call(tab: Tab, key: str) -> RoutingError:
     state, reason = _STATES[tab.is_frozen]
-    return _in_mid_call(tab, f"{state} while it runs", key, reason)
+    return _failed_in_call(tab, f"{state} while it runs", key, reason)
 
 
-def went(tab: Tab, key: str) -> RoutingError:
-    return _in_mid_call(tab, "was closed or left while it ran", key, "tab_gone")
+def gone_in_call(tab: Tab, key: str) -> RoutingError:
+    return _failed_in_call(tab, "was closed or left while it ran", key, "tab_gone")
 
 
-def left(tab: Tab, key: str) -> RoutingError:
+def tab_left(tab: Tab, key: str) -> RoutingError:
     """Its page went without a word, a moment ago."""
     text = f'The tab {tab.label} was closed or is being loaded again, so "{key}" was not called. Is it open? Try again.'
     return RoutingError(text, "tab_left", tab)
 
 
-def stayed_away(tab: Tab, key: str) -> RoutingError:
+def tab_not_back(tab: Tab, key: str) -> RoutingError:
     """Its page was left, and what it had did not come back in time."""
     text = f'The tab {tab.label} was left and does not offer "{key}" any more, so it was not called.'
     return RoutingError(text, "tab_gone", tab)
@@ -135,12 +135,12 @@ def _is_ready(tab: Tab, kind: str, key: str) -> bool:
     return tab.port is not None and not tab.offers[kind][key].is_kept
 
 
-def _in_mid_call(tab: Tab, what: str, key: str, reason: str) -> RoutingError:
+def _failed_in_call(tab: Tab, what: str, key: str, reason: str) -> RoutingError:
     text = f'The tab {tab.label} {what} "{key}". Whether the call took effect is unknown.'
     return RoutingError(text, reason, tab, is_delivered=None)
 
 
-def _gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> RoutingError:
+def _tab_gone(target: Target, tabs: Mapping[str, Tab], departed: Mapping[str, str]) -> RoutingError:
     name = departed.get(str(target.tab))
     label = f"{name} ({target.tab})" if name else f'"{target.tab}"'
     there = [f"{tab.label} ({tab.id})" for tab in tabs.values()]

@@ -19,7 +19,7 @@ from ..rpc import Refusal
 from ..wire.frames import Caller
 from ..wire.jsonrpc import INTERNAL_ERROR, RequestId
 from ..wire.trace_context import TraceContext
-from .routing import RoutingError, about
+from .routing import RoutingError, tab_meta
 from .tab import Message, PagePort, Tab
 
 WORKER: Final = "worker"
@@ -41,7 +41,7 @@ class RunOwner(Protocol):
 
     @property
     def now_ms(self) -> Callable[[], float]: ...
-    def forget(self, run: Run) -> None: ...
+    def remove(self, run: Run) -> None: ...
     @property
     def watchers(self) -> list[PagePort]: ...
 
@@ -55,7 +55,7 @@ class CallerJson:
     def of(self, caller: Caller, key: str) -> str:
         known, known_key, text = self._last
         if caller is not known or key != known_key:
-            told = {
+            described = {
                 "client": caller.client,
                 "principal": caller.principal,
                 "era": caller.era.value,
@@ -64,7 +64,7 @@ class CallerJson:
                 "key": key,
                 **({} if caller.acp is None else {"acp": caller.acp.to_dict()}),
             }
-            text = json.dumps(told)
+            text = json.dumps(described)
             self._last = caller, key, text
         return text
 
@@ -76,12 +76,12 @@ class Run:
     is_sent = False
     # Here, and not made for each call: what most never have.
     _is_over = False
-    _asked: dict[Any, Cancel] | None = None
-    _progress_told_ms = 0.0
+    _questions: dict[Any, Cancel] | None = None
+    _progress_sent_ms = 0.0
 
     def __init__(
         self,
-        house: RunOwner,
+        owner: RunOwner,
         call: str,
         kind: str,
         name: str,
@@ -95,12 +95,12 @@ class Run:
         self.kind = kind
         self.name = name
         self.tab = tab
-        self._house = house
+        self._owner = owner
         self._request = request
         self._done = done
-        self._began_ms = house.now_ms() if began_ms is None else began_ms
+        self._began_ms = owner.now_ms() if began_ms is None else began_ms
         if began_ms is None and self._is_watched:
-            self._say("started")
+            self._notify_watchers("started")
 
     @property
     def caller(self) -> Caller:
@@ -119,11 +119,11 @@ class Run:
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         self._request.progress(progress, total, message)
-        now_ms = self._house.now_ms()
-        if now_ms - self._progress_told_ms >= PROGRESS_EVERY_MS:
-            self._progress_told_ms = now_ms
+        now_ms = self._owner.now_ms()
+        if now_ms - self._progress_sent_ms >= PROGRESS_EVERY_MS:
+            self._progress_sent_ms = now_ms
             if self._is_watched:
-                self._say("progress", progress=progress, **({} if total is None else {"total": total}))
+                self._notify_watchers("progress", progress=progress, **({} if total is None else {"total": total}))
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         self._request.log(level, data, logger)
@@ -177,7 +177,7 @@ class Run:
         """No tab answers it, for a reason that its caller is told."""
         self.finish(why.result() if self.kind == "tools" else why.refusal())
 
-    def text(self, errand: Message, introduction: CallerJson) -> str:
+    def call_message(self, task: Message, caller_json: CallerJson) -> str:
         """The call as its tab is told: what to do, which call it is, who calls, and answers it asked for before."""
         request = self._request
         caller, trace, answers = request.caller, request.trace, request.input_responses
@@ -187,11 +187,11 @@ class Run:
             more["responses"] = answers
         if isinstance(state, dict) and state.get("state") is not None:
             more["state"] = state["state"]
-        task = json.dumps({**errand, **more} if more else errand)
-        who = introduction.of(caller, request.caller_key)
-        return f'{{"t":"call","call":"{self.call}","caller":{who},{task[1:]}'
+        members = json.dumps({**task, **more} if more else task)
+        who = caller_json.of(caller, request.caller_key)
+        return f'{{"t":"call","call":"{self.call}","caller":{who},{members[1:]}'
 
-    def hear(self, kind: str, message: Message) -> None:
+    def receive(self, kind: str, message: Message) -> None:
         """What the tab says about it: progress, a log line, a question to the client, or how it failed."""
         if kind == "progress":
             self.progress(message["progress"], message.get("total"), message.get("message"))
@@ -207,10 +207,10 @@ class Run:
         else:
             self._fail(message)
 
-    def hear_result(self, text: str, is_plain: bool) -> None:
+    def receive_result(self, text: str, is_plain: bool) -> None:
         """The tab's answer. `is_plain`: a tool's may be passed on unread."""
         if is_plain and self.kind == "tools" and self.tab is not None:
-            self.finish(Written(text, about(self.tab)))
+            self.finish(Written(text, tab_meta(self.tab)))
             return
         result = json.loads(text)
         if _is_result(self.kind, result):
@@ -222,7 +222,7 @@ class Run:
         """The tab's own answer, which says that it is."""
         if self.tab is not None:
             meta = result.get("_meta")
-            result["_meta"] = (meta if isinstance(meta, dict) else {}) | about(self.tab)
+            result["_meta"] = (meta if isinstance(meta, dict) else {}) | tab_meta(self.tab)
         self.finish(result)
 
     def _fail(self, message: Message) -> None:
@@ -251,28 +251,28 @@ class Run:
 
     def _ask(self, message: Message) -> None:
         number = message["ask"]
-        asked = self._asked = {} if self._asked is None else self._asked
+        asked = self._questions = {} if self._questions is None else self._questions
 
-        def told(outcome: Outcome) -> None:
+        def reply(outcome: Outcome) -> None:
             asked.pop(number, None)
             if not self._is_over and self.tab is not None:
                 assert isinstance(outcome, dict)
                 self.tab.send({"t": "answer", "call": self.call, "ask": number, **outcome})
 
         if len(asked) >= MOST_ASKED:
-            told(_no_answer(ValueError(f"{MOST_ASKED} questions of this call are open already")))
+            reply(_error_reply(ValueError(f"{MOST_ASKED} questions of this call are open already")))
             return
         try:
             question = read_question(message.get("method"), message.get("params"))
         except ValueError as error:
-            told(_no_answer(error))
+            reply(_error_reply(error))
             return
 
         async def ask() -> Answer:
             return await self._request.ask(question, message.get("key"))
 
         name = f"question of {self.name}"
-        asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _no_answer, told)
+        asked[number] = run_handler(name, ask, lambda answer: {"answer": answer}, _error_reply, reply)
 
     def abandon(self, phase: str, **more: Any) -> None:
         """It is over without a result: the caller left, or the call was refused by an exception."""
@@ -281,21 +281,21 @@ class Run:
 
     def _end(self, phase: str, **more: Any) -> None:
         self._is_over = True
-        for cancel in list(self._asked.values()) if self._asked else ():
+        for cancel in list(self._questions.values()) if self._questions else ():
             cancel("the call is over")
-        self._house.forget(self)
+        self._owner.remove(self)
         if self._is_watched:
-            self._say(phase, ms=round(self._house.now_ms() - self._began_ms, 1), **more)
+            self._notify_watchers(phase, ms=round(self._owner.now_ms() - self._began_ms, 1), **more)
 
     @property
     def _is_watched(self) -> bool:
         # Completion comes with every key that a user presses.
-        return self.kind != "completion" and bool(self._house.watchers)
+        return self.kind != "completion" and bool(self._owner.watchers)
 
-    def _say(self, phase: str, **more: Any) -> None:
+    def _notify_watchers(self, phase: str, **more: Any) -> None:
         client = (self.caller.client or {}).get("name")
         owner = self.tab.id if self.tab else WORKER
-        said = {
+        members = {
             "t": "activity",
             "call": self.call,
             "kind": self.kind,
@@ -303,8 +303,8 @@ class Run:
             "owner": owner,
             "phase": phase,
         }
-        message = {**said, **({"client": client} if client else {}), "at_ms": self._house.now_ms(), **more}
-        for port in self._house.watchers:
+        message = {**members, **({"client": client} if client else {}), "at_ms": self._owner.now_ms(), **more}
+        for port in self._owner.watchers:
             port.send(message)
 
 
@@ -319,14 +319,14 @@ def _is_result(kind: str, result: Any) -> bool:
     return isinstance(items, list) and all(isinstance(item, dict) and needed in item for item in items)
 
 
-def _no_answer(error: BaseException) -> Result:
+def _error_reply(error: BaseException) -> Result:
     """Why there is no answer, as the page gets it."""
-    said: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
+    members: dict[str, Any] = {"name": type(error).__name__, "message": str(error)}
     if isinstance(error, ClientError):
-        said |= {"code": error.code, "data": {"message": error.message}}
+        members |= {"code": error.code, "data": {"message": error.message}}
     elif isinstance(error, Refusal):
-        said |= {"code": error.code, "data": error.data}
-    return {"error": said}
+        members |= {"code": error.code, "data": error.data}
+    return {"error": members}
 
 
 def _first_text(result: Result) -> str:

@@ -36,17 +36,17 @@ class StaticToolsOwner(Protocol):
     ) -> Cancel: ...
 
 
-def call_static(house: StaticToolsOwner, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def call_static(owner: StaticToolsOwner, name: str, arguments: Arguments, request: Request, done: Done) -> Cancel:
     if name == TOOL_CALL:
-        return _call_tool(house, arguments, request, done)
+        return _call_tool(owner, arguments, request, done)
     try:
         if name == TABS_LIST:
-            result = _list_tabs(house, request)
+            result = _list_tabs(owner, request)
         elif name == TOOLS_LIST:
-            result = _list_tools(house, _text(arguments, "tab"))
+            result = _list_tools(owner, _text(arguments, "tab"))
         else:
             assert name == TAB_PIN
-            result = _pin(house, _text(arguments, "tab"), request)
+            result = _pin(owner, _text(arguments, "tab"), request)
     except ToolError as error:
         done(failure(error))
     else:
@@ -54,7 +54,7 @@ def call_static(house: StaticToolsOwner, name: str, arguments: Arguments, reques
     return nothing_to_cancel
 
 
-def _call_tool(house: StaticToolsOwner, arguments: Arguments, request: Request, done: Done) -> Cancel:
+def _call_tool(owner: StaticToolsOwner, arguments: Arguments, request: Request, done: Done) -> Cancel:
     try:
         name, tab = _text(arguments, "name"), _text(arguments, "tab")
         inner = arguments.get("arguments")
@@ -67,21 +67,21 @@ def _call_tool(house: StaticToolsOwner, arguments: Arguments, request: Request, 
             inner = _object(inner)
         if inner is not None and not isinstance(inner, dict):
             raise ToolError(f"arguments: expected object, got {show(inner)}")
-        return house.call(name, inner or {}, request, done, Target(tab) if tab else None)
+        return owner.call(name, inner or {}, request, done, Target(tab) if tab else None)
     except ToolError as error:
         done(failure(error))
     except UnknownTool as error:
-        tools = [entry.item for entry in _tools(house)]
+        tools = [entry.item for entry in _tools(owner)]
         done(text_result(unknown("tool", error.name, tools), is_error=True))
     except InvalidArguments as error:
         done(text_result(f'Invalid arguments for tool "{name}":\n{error}', is_error=True))
     return nothing_to_cancel
 
 
-def _list_tabs(house: StaticToolsOwner, request: Request) -> Result:
-    by_rank = sorted(house.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
+def _list_tabs(owner: StaticToolsOwner, request: Request) -> Result:
+    by_rank = sorted(owner.known_tabs.values(), key=lambda tab: tab.rank, reverse=True)
     names: dict[str, list[str]] = {tab.id: [] for tab in by_rank}
-    for entry in _tools(house):
+    for entry in _tools(owner):
         for tab in entry.tabs:
             names[tab.id].append(entry.item["name"])
     tabs = [
@@ -104,10 +104,10 @@ def _state(tab: Tab) -> str:
     return "awake" if tab.is_awake else "frozen" if tab.is_frozen else "silent"
 
 
-def _list_tools(house: StaticToolsOwner, id: str | None) -> Result:
-    tab = _tab(house, id) if id else None
+def _list_tools(owner: StaticToolsOwner, id: str | None) -> Result:
+    tab = _tab(owner, id) if id else None
     listed = []
-    for entry in _tools(house):
+    for entry in _tools(owner):
         if tab is None or tab in entry.tabs:
             kept = ("name", "title", "description", "inputSchema", "annotations")
             shown = {key: entry.item[key] for key in kept if entry.item.get(key)}
@@ -115,11 +115,11 @@ def _list_tools(house: StaticToolsOwner, id: str | None) -> Result:
     return _structured({"tools": listed})
 
 
-def _pin(house: StaticToolsOwner, id: str | None, request: Request) -> Result:
+def _pin(owner: StaticToolsOwner, id: str | None, request: Request) -> Result:
     if not id:
         request.pin(None)
         return text_result("Your calls go to the tab in front.")
-    tab = _tab(house, id)
+    tab = _tab(owner, id)
     request.pin(tab.id)
     text = f"Your calls go to the tab {tab.label} ({tab.id}) from now on."
     if request.caller.era is Era.MODERN:
@@ -130,16 +130,16 @@ def _pin(house: StaticToolsOwner, id: str | None, request: Request) -> Result:
     return text_result(text)
 
 
-def _tab(house: StaticToolsOwner, id: str) -> Tab:
-    tab = house.known_tabs.get(id)
+def _tab(owner: StaticToolsOwner, id: str) -> Tab:
+    tab = owner.known_tabs.get(id)
     if tab is None:
-        there = ", ".join(f"{tab.label} ({tab.id})" for tab in house.known_tabs.values())
+        there = ", ".join(f"{tab.label} ({tab.id})" for tab in owner.known_tabs.values())
         raise ToolError(f'There is no tab "{id[:64]}". ' + (f"Open tabs: {there}." if there else "No tab is open."))
     return tab
 
 
-def _tools(house: StaticToolsOwner) -> list[ListedItem]:
-    return [entry for entry in house.tool_entries() if not is_static(entry.item)]
+def _tools(owner: StaticToolsOwner) -> list[ListedItem]:
+    return [entry for entry in owner.tool_entries() if not is_static(entry.item)]
 
 
 def _structured(value: dict[str, Any]) -> Result:

@@ -31,7 +31,7 @@ class PagePort(Protocol):
     def post(self, json: str) -> None:
         """The same, of a message that is JSON text already."""
 
-    def allow(self, number: int, channel: str, words: str, meta: str, has_rivals: bool) -> None:
+    def allow(self, number: int, channel: str, members: str, meta: str, has_rivals: bool) -> None:
         """Calls like that on this channel need not be asked about: see express.py."""
 
 
@@ -44,12 +44,12 @@ class Offer:
 
     item: Item
     since: float
-    mark: str
+    fingerprint: str
     is_kept: bool = False
 
 
 @dataclass(slots=True)
-class Signs:
+class TabReadState:
     """What shows that a page reads what it is sent: see responsiveness.py. js/worker/granted_calls.js counts the same.
 
     `unread`: calls (and pings: True) that the page may not have read yet, in the order in which they were posted. A
@@ -58,7 +58,7 @@ class Signs:
     `is_awaited`: a call waits for a sign of the page, since `asked_ms`. `is_timed`: a timer runs that ends the wait.
     """
 
-    heard_ms: float = -math.inf
+    received_ms: float = -math.inf
     window: int = 1
     unread: dict[str, bool] = field(default_factory=dict)
     pings: int = 0
@@ -71,7 +71,7 @@ class Signs:
         """May one more call be posted to the page, although another tab could take it?"""
         # defence: a busy tab: a tab has a window of unread calls
         # defence: a busy tab: a tab that was silent gets no call
-        return len(self.unread) - self.pings < self.window and 0 <= now_ms - self.heard_ms <= FRESH_MS
+        return len(self.unread) - self.pings < self.window and 0 <= now_ms - self.received_ms <= FRESH_MS
 
     def posted(self, call: str) -> None:
         """Count a call that was posted to the page. Of too many that it never answers, the oldest are forgotten."""
@@ -86,16 +86,16 @@ class Signs:
         if len(self.unread) > MAX_UNREAD:
             self.pings -= self.unread.pop(next(iter(self.unread)))
 
-    def heard(self, now_ms: float, call: str | None = None) -> None:
+    def received(self, now_ms: float, call: str | None = None) -> None:
         """The page said something, of that call perhaps. After a pause nothing is known of how much it can take."""
-        if not 0 <= now_ms - self.heard_ms <= FRESH_MS:
+        if not 0 <= now_ms - self.received_ms <= FRESH_MS:
             # defence: a busy tab: the window is one call after a pause
             self.window = 1
-        self.heard_ms = now_ms
+        self.received_ms = now_ms
         if call is not None and call in self.unread:
             self._read(call)
 
-    def heard_pong(self) -> None:
+    def received_pong(self) -> None:
         """It answers the oldest ping."""
         ping = next((name for name, is_ping in self.unread.items() if is_ping), None)
         if ping is not None:
@@ -133,7 +133,7 @@ class Tab:
     is_frozen: bool = False
     is_silent: bool = False
     is_busy: bool = False
-    signs: Signs = field(default_factory=Signs)
+    read_state: TabReadState = field(default_factory=TabReadState)
     # Its page was left for another one of this origin, which will attach in a moment.
     is_expected: bool = False
     # How often its page was left: whoever waits for its return must not take a later absence for this one.
@@ -167,16 +167,16 @@ class Tab:
     def post(self, call: str, json: str) -> None:
         """The same, of a call as JSON text."""
         if self.port is not None:
-            self.signs.posted(call)
+            self.read_state.posted(call)
             self.port.post(json)
 
     def ping(self) -> None:
         if self.port is not None:
-            self.signs.pinged()
+            self.read_state.pinged()
             self.port.post('{"t":"ping"}')  # js/worker/python_bridge.js looks for this text
 
 
-def mark_of(item: Item) -> str:
+def fingerprint_of(item: Item) -> str:
     """The same for equal definitions, in whatever order their members come."""
     text = json.dumps(item, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from ..browser.python_bridge import PythonBridge
 
 
-def start(shim: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
+def start(bridge: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Start the worker; returns the function that accepts a page's port. worker.js calls it when Python is loaded."""
     from .main import start
 
-    return start(shim, relay, build, version)
+    return start(bridge, relay, build, version)

@@ -25,7 +25,7 @@ from ..rpc import Refusal, parse
 from ..tabs.hub import Hub
 from ..tabs.listing import Listing
 from ..tabs.plain_call import PlainCall
-from ..tabs.routing import Destination, about
+from ..tabs.routing import Destination, tab_meta
 from ..tabs.run import CallerJson
 from ..tabs.tab import PagePort, Tab
 from ..wire import methods
@@ -47,8 +47,8 @@ class CallGrant(NamedTuple):
     channel: str
     caller: Caller
     name: str
-    words: str
-    place: Destination | None
+    caller_json: str
+    destination: Destination | None
     tool: Tool | None
 
 
@@ -57,11 +57,11 @@ class WorkerFastPath:
 
     def __init__(self, core: Server, hub: Hub, send: Callable[..., None]) -> None:
         self._core, self._hub, self._send = core, hub, send
-        self._traffic = traffic = hub.traffic
-        self._presence = traffic.presence
-        self._now_ms = traffic.now_ms
+        self._calls = calls = hub.calls
+        self._presence = calls.presence
+        self._now_ms = calls.now_ms
         hub.finish_plain = self._finish
-        traffic.unfold = self._unfold
+        calls.hand_over = self._hand_over
         self._open: dict[str, PlainCall] = {}  # by channel
         # Calls like one that was plain need not come by here: see express.py.
         self.grant: Callable[[CallGrant], None] = lambda grant: None
@@ -69,25 +69,25 @@ class WorkerFastPath:
         # What was the same for the last call, and is for most: who called, what its `_meta` said, what can be called,
         # and which tab answered.
         self._caller: Caller | None = None
-        self._introduction = CallerJson()
-        self._who = ""
+        self._caller_json = CallerJson()
+        self._caller_text = ""
         self._meta: dict[str, Any] | None = None
         self._listing: Listing | None = None
         self._found: dict[str, Destination | Tool] = {}
-        self._said: tuple[Tab | None, str, str] = None, "", ""
+        self._cached_meta: tuple[Tab | None, str, str] = None, "", ""
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
         """Take one event of the link, as the core does."""
         if type(event) is Received and event.caller is not None and self._begin(event, event.caller):
             return
         if event.channel in self._open:
-            self._unfold(self._open[event.channel])
+            self._hand_over(self._open[event.channel])
         self._core.receive(event)
 
     def _begin(self, event: Received[str], caller: Caller) -> bool:
         """False: it is not plain, and nothing has been done."""
         channel, id = event.channel, event.id
-        if caller is not self._caller and not self._introduce(caller):
+        if caller is not self._caller and not self._accept_caller(caller):
             return False
         if id is None or event.again or event.kind is not Kind.REQ or self._presence.watchers:
             return False
@@ -111,7 +111,7 @@ class WorkerFastPath:
             return self._run(event, id, name, found, arguments)
         return self._post(event, caller, name, found, arguments)
 
-    def _introduce(self, caller: Caller) -> bool:
+    def _accept_caller(self, caller: Caller) -> bool:
         if (
             caller.era is not Era.MODERN
             or caller.tab is not None
@@ -119,16 +119,16 @@ class WorkerFastPath:
             or caller.principal == RELAY
         ):
             return False
-        self._caller, self._who = caller, self._introduction.of(caller, caller_key(caller))
+        self._caller, self._caller_text = caller, self._caller_json.of(caller, caller_key(caller))
         return True
 
     def _is_plain(self, meta: dict[str, Any]) -> bool:
         """Does it wish for nothing? A level for log messages is read when there is one."""
         try:
-            wishes = read_wishes(meta, Era.MODERN)
+            request_meta = read_wishes(meta, Era.MODERN)
         except Refusal:
             return False
-        if wishes != RequestMeta(None, wishes.level, None, None, None):
+        if request_meta != RequestMeta(None, request_meta.level, None, None, None):
             return False
         self._meta = meta
         return True
@@ -146,44 +146,52 @@ class WorkerFastPath:
     # -- tools of tabs ------------------------------------------------------------------------------------------------
 
     def _post(
-        self, event: Received[str], caller: Caller, name: str, place: Destination, arguments: dict[str, Any]
+        self, event: Received[str], caller: Caller, name: str, destination: Destination, arguments: dict[str, Any]
     ) -> bool:
-        tab = place.tab
+        tab = destination.tab
         port = None if tab is None else tab.port
-        if tab is None or port is None or tab.is_frozen or tab.is_silent or self._traffic.must_wait(place, is_new=True):
+        if (
+            tab is None
+            or port is None
+            or tab.is_frozen
+            or tab.is_silent
+            or self._calls.must_wait(destination, is_new=True)
+        ):
             return False
-        call = self._traffic.next_call()
+        call = self._calls.next_call()
         # What was read once as JSON is not written again.
         task = f'"request":{event.payload}' if port.reads_requests else f'"arguments":{json.dumps(arguments)}'
         try:
             # A tool's name has no letter that JSON would have to escape.
-            port.post(f'{{"t":"call","call":"{call}","caller":{self._who},"kind":"tools","name":"{place.key}",{task}}}')
+            port.post(
+                f'{{"t":"call","call":"{call}","caller":{self._caller_text},"kind":"tools","name":"{destination.key}",{task}}}'
+            )
         except Exception:  # whatever it is, the ordinary way meets it too, and says so
             return False
-        self.begun(event, call, name, self._now_ms(), tab, port)
+        self.started(event, call, name, self._now_ms(), tab, port)
         if port.reads_requests:
-            self.grant(CallGrant(event.channel, caller, name, self._who, place, None))
+            self.grant(CallGrant(event.channel, caller, name, self._caller_text, destination, None))
         return True
 
-    def begun(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: PagePort) -> None:
+    def started(self, event: Received[str], call: str, name: str, began_ms: float, tab: Tab, port: PagePort) -> None:
         """It is under way to its tab."""
         plain = self._open[event.channel] = PlainCall(event, call, name, began_ms, tab, port)
-        self._traffic.sent(plain, tab)
+        self._calls.sent(plain, tab)
 
     def _finish(self, port: PagePort, call: str, text: str, is_plain: bool) -> bool:
         """A tab's answer. False: it is not one to a call of ours, or not a plain one."""
-        plain = self._traffic.plain.get(call)
+        plain = self._calls.plain_calls.get(call)
         if plain is None or plain.port is not port or plain.tab is None:
             return False
         tab, event = plain.tab, plain.event
         if not is_plain or tab.is_frozen or tab.is_silent or tab.is_busy or self._presence.watchers:
-            self._unfold(plain)
+            self._hand_over(plain)
             return False
         assert event.id is not None
         try:
             self._send(event.channel, Kind.RES, passed_on(event.id, text, self.meta_of(tab)), id=event.id)
         except MessageTooLarge:
-            self._unfold(plain)
+            self._hand_over(plain)
             return False
         self.ended(plain, tab)
         return True
@@ -191,7 +199,7 @@ class WorkerFastPath:
     def ended(self, plain: PlainCall, tab: Tab) -> None:
         """Its tab's answer was sent."""
         del self._open[plain.event.channel]
-        self._traffic.ended(plain, tab)
+        self._calls.ended(plain, tab)
 
     @property
     def own_meta(self) -> str:
@@ -200,23 +208,23 @@ class WorkerFastPath:
 
     def meta_of(self, tab: Tab) -> str:
         """The same, of a tab's."""
-        known, title, meta = self._said
+        known, title, meta = self._cached_meta
         if known is not tab or title != tab.title:
-            meta = self._core.outbox.meta(about(tab))
-            self._said = tab, tab.title, meta
+            meta = self._core.outbox.meta(tab_meta(tab))
+            self._cached_meta = tab, tab.title, meta
         return meta
 
-    def _unfold(self, plain: PlainCall) -> None:
+    def _hand_over(self, plain: PlainCall) -> None:
         """Go on with it the ordinary way."""
         self.revoke()
         del self._open[plain.event.channel]
-        del self._traffic.plain[plain.call]
-        self._hand_over(plain)
+        del self._calls.plain_calls[plain.call]
+        self._continue_in_core(plain)
 
-    def _hand_over(self, plain: PlainCall) -> None:
-        self._traffic.adopted = plain
+    def _continue_in_core(self, plain: PlainCall) -> None:
+        self._calls.handed_over = plain
         self._core.receive(plain.event)
-        assert self._traffic.adopted is None
+        assert self._calls.handed_over is None
 
     # -- tools of the worker ------------------------------------------------------------------------------------------
 
@@ -233,17 +241,17 @@ class WorkerFastPath:
 
     def run(self, event: Received[str], id: RequestId, name: str, tool: Tool, begin: Callable[[], Any]) -> None:
         """`begin` calls the tool."""
-        end = _End()
+        deferred = _DeferredOutcome()
         began_ms = self._now_ms()
-        stop = tool.start_by(begin, end)
-        if type(end.outcome) is dict and self._answer(event.channel, id, end.outcome):
+        stop = tool.start_by(begin, deferred)
+        if type(deferred.outcome) is dict and self._answer(event.channel, id, deferred.outcome):
             return
 
         def own(request: Request, done: Done) -> Cancel:
-            end.then(done)
+            deferred.then(done)
             return stop
 
-        self._hand_over(PlainCall(event, self._traffic.next_call(), name, began_ms, None, None, own))
+        self._continue_in_core(PlainCall(event, self._calls.next_call(), name, began_ms, None, None, own))
 
     def _answer(self, channel: str, id: RequestId, result: Result) -> bool:
         """False: it can't be said."""
@@ -258,7 +266,7 @@ class WorkerFastPath:
         return True
 
 
-class _End:
+class _DeferredOutcome:
     """How a handler ended, for whoever asks: before that or after it."""
 
     __slots__ = ("_done", "outcome")

@@ -29,13 +29,13 @@ from ..wire.jsonrpc import RequestId
 from .fast_path import CallGrant, WorkerFastPath
 
 # Of callers and tools. With more, the last one is as good as the first.
-MOST: Final = 256
+MAX_GRANTS: Final = 256
 # Letters of a result; a longer one may have to be sliced, which the link does.
-LONGEST: Final = 48 * 1024
+MAX_RESULT_CHARACTERS: Final = 48 * 1024
 # How many answers JavaScript may have written that are not counted yet, and their letters: its own bounds, and one more
 # answer, with all that is around it.
-UNBOOKED: Final = 64 + 1
-UNBOOKED_LETTERS: Final = 512 * 1024
+MAX_UNRECORDED: Final = 64 + 1
+MAX_UNRECORDED_CHARACTERS: Final = 512 * 1024
 
 _decode: Final = json.JSONDecoder().raw_decode
 
@@ -57,49 +57,49 @@ class GrantedCalls:
     def __init__(
         self,
         hub: Hub,
-        lane: WorkerFastPath,
-        line: LinkSession[str],
+        fast_path: WorkerFastPath,
+        session: LinkSession[str],
         allow: Callable[[int, str, str], None],
-        carrier: JsCallPort,
+        js: JsCallPort,
     ) -> None:
-        self._lane, self._line, self._traffic = lane, line, hub.traffic
-        self._allow, self._carrier = allow, carrier
+        self._fast_path, self._session, self._calls = fast_path, session, hub.calls
+        self._allow, self._js = allow, js
         # With the `_meta` of their answers.
         self._grants: list[tuple[CallGrant, str]] = []
         # How to go on with a tool that has just run, if its result is not text.
-        self._ran: tuple[CallGrant, Callable[[], Any]] | None = None
-        lane.grant, lane.revoke, hub.revoke = self.grant, self.revoke, self.revoke
-        line.sync = hub.traffic.catch_up = self.catch_up
+        self._last_run: tuple[CallGrant, Callable[[], Any]] | None = None
+        fast_path.grant, fast_path.revoke, hub.revoke = self.grant, self.revoke, self.revoke
+        session.sync = hub.calls.sync = self.sync
 
     def grant(self, grant: CallGrant) -> None:
-        if len(self._grants) >= MOST:
+        if len(self._grants) >= MAX_GRANTS:
             self.revoke()
         number = len(self._grants)
-        tab = None if grant.place is None else grant.place.tab
-        meta = self._lane.own_meta if tab is None else self._lane.meta_of(tab)
+        tab = None if grant.destination is None else grant.destination.tab
+        meta = self._fast_path.own_meta if tab is None else self._fast_path.meta_of(tab)
         self._grants.append((grant, meta))
-        if grant.place is None or tab is None:
+        if grant.destination is None or tab is None:
             self._allow(number, grant.channel, meta)
         elif tab.port is not None:
-            words = f'"caller":{grant.words},"kind":"tools","name":"{grant.place.key}"'
-            tab.port.allow(number, grant.channel, words, meta, grant.place.has_rivals)
+            members = f'"caller":{grant.caller_json},"kind":"tools","name":"{grant.destination.key}"'
+            tab.port.allow(number, grant.channel, members, meta, grant.destination.has_rivals)
 
     def revoke(self) -> None:
         if self._grants:
             # defence: calls that JavaScript carries out: told before a change
-            self.catch_up()
+            self.sync()
             self._grants = []
-            self._carrier.revoke()
+            self._js.revoke()
 
-    def catch_up(self) -> None:
+    def sync(self) -> None:
         """Count what was carried out so far. Without a grant there is nothing."""
-        if self._grants and (entries := self._carrier.unrecorded()):
+        if self._grants and (entries := self._js.unrecorded()):
             self.record(entries)
 
     @property
     def last_received(self) -> int:
         """The number of the last frame that came."""
-        return self._line.last_received
+        return self._session.last_received
 
     # -- what JavaScript tells ----------------------------------------------------------------------------------------
 
@@ -108,58 +108,60 @@ class GrantedCalls:
         last answer acknowledged; answers in the order in which they were written; calls that are under way to their
         tabs; and, if another tab could have taken the last call that was answered, when its tab answered, and how many
         calls that tab may have unread. Gives the number that the next answer will have (0: ask)."""
-        line, grants = self._line, self._grants
-        said = iter(entries.split("\n"))
-        came, size, upto, told = map(int, next(said).split(" "))
+        session, grants = self._session, self._grants
+        lines = iter(entries.split("\n"))
+        received, size, upto, acknowledged = map(int, next(lines).split(" "))
         answers: list[tuple[str, RequestId, str]] = []
         is_sound = True
-        begun = []
-        for kind in said:
+        started = []
+        for kind in lines:
             if kind == "served":
-                grant, meta = grants[int(next(said))]
-                channel, id, result = next(said), _id(next(said)), next(said)
+                grant, meta = grants[int(next(lines))]
+                channel, id, result = next(lines), _id(next(lines)), next(lines)
                 # defence: calls that JavaScript carries out: a channel that is open, answered
-                is_sound = is_sound and not line.is_open(channel)
-                if grant.place is not None and grant.place.tab is not None:
-                    self._traffic.served(grant.place.tab)
+                is_sound = is_sound and not session.is_open(channel)
+                if grant.destination is not None and grant.destination.tab is not None:
+                    self._calls.served(grant.destination.tab)
                 answers.append((channel, id, passed_on(id, result, meta)))
             elif kind == "answered":
-                answers.append(self._answered(next(said), next(said)))
+                answers.append(self._record_answer(next(lines), next(lines)))
             elif kind == "received":
-                grant, heard_ms, window = grants[int(next(said))][0], float(next(said)), int(next(said))
-                assert grant.place is not None and grant.place.tab is not None
+                grant, received_ms, window = grants[int(next(lines))][0], float(next(lines)), int(next(lines))
+                assert grant.destination is not None and grant.destination.tab is not None
                 # defence: a busy tab: Python learns what JavaScript heard
-                self._traffic.read_by(grant.place.tab, heard_ms, window)
+                self._calls.update_window(grant.destination.tab, received_ms, window)
             else:
-                grant, _ = grants[int(next(said))]
-                call, began_ms, channel, id, payload = (next(said) for _ in range(5))
-                begun.append((grant, call, float(began_ms), channel, _id(id), payload))
-        line.record(came, size, upto, told, answers)
-        for each in begun:
-            is_sound = self._begun(*each) and is_sound
+                grant, _ = grants[int(next(lines))]
+                call, began_ms, channel, id, payload = (next(lines) for _ in range(5))
+                started.append((grant, call, float(began_ms), channel, _id(id), payload))
+        session.record(received, size, upto, acknowledged, answers)
+        for each in started:
+            is_sound = self._record_start(*each) and is_sound
         if not is_sound:
             self.revoke()
-            line.fail_socket("a request on a channel that is open")
+            session.fail_socket("a request on a channel that is open")
         return self.next_seq()
 
-    def _answered(self, call: str, result: str) -> tuple[str, RequestId, str]:
+    def _record_answer(self, call: str, result: str) -> tuple[str, RequestId, str]:
         """A call that was under way."""
-        plain = self._traffic.plain[call]
+        plain = self._calls.plain_calls[call]
         tab, event = plain.tab, plain.event
         assert tab is not None and event.id is not None
-        self._lane.ended(plain, tab)
-        return event.channel, event.id, passed_on(event.id, result, self._lane.meta_of(tab))
+        self._fast_path.ended(plain, tab)
+        return event.channel, event.id, passed_on(event.id, result, self._fast_path.meta_of(tab))
 
-    def _begun(self, grant: CallGrant, call: str, began_ms: float, channel: str, id: RequestId, payload: str) -> bool:
+    def _record_start(
+        self, grant: CallGrant, call: str, began_ms: float, channel: str, id: RequestId, payload: str
+    ) -> bool:
         """A call is under way to its tab. False: it must not have come."""
         # defence: calls that JavaScript carries out: a channel that is open
-        if self._line.is_open(channel):
+        if self._session.is_open(channel):
             return False
-        self._line.begin_request(channel, id)
-        tab = None if grant.place is None else grant.place.tab
+        self._session.begin_request(channel, id)
+        tab = None if grant.destination is None else grant.destination.tab
         assert tab is not None and tab.port is not None
         event = Received(channel, Kind.REQ, id, None, payload, grant.caller)
-        self._lane.begun(event, call, grant.name, began_ms, tab, tab.port)
+        self._fast_path.started(event, call, grant.name, began_ms, tab, tab.port)
         return True
 
     def run(self, number: int, given: str) -> str | None:
@@ -175,30 +177,30 @@ class GrantedCalls:
         try:
             value = tool.call(made)
             text = tool.written(value)
-            if text is not None and len(text) <= LONGEST:
+            if text is not None and len(text) <= MAX_RESULT_CHARACTERS:
                 return text
-            self._ran = grant, partial(_give, value)
+            self._last_run = grant, partial(_return, value)
         except (Exception, SystemExit) as error:
-            self._ran = grant, partial(_raise, error)
+            self._last_run = grant, partial(_raise, error)
         return ""
 
     def finish(self, upto: int, channel: str, id: str, size: int, payload: str, result: str) -> None:
         """Answer the call whose tool has just run: with that result, or, if it is "", with what the tool returned."""
-        line, number = self._line, _id(id)
-        line.receive_request(upto, channel, number, size)
+        session, number = self._session, _id(id)
+        session.receive_request(upto, channel, number, size)
         if result:
-            line.send(channel, Kind.RES, passed_on(number, result, self._lane.own_meta), id=number)
+            session.send(channel, Kind.RES, passed_on(number, result, self._fast_path.own_meta), id=number)
         else:
-            assert self._ran is not None
-            (grant, begin), self._ran = self._ran, None
+            assert self._last_run is not None
+            (grant, begin), self._last_run = self._last_run, None
             assert grant.tool is not None
             event = Received(channel, Kind.REQ, number, None, payload, grant.caller)
-            self._lane.run(event, number, grant.name, grant.tool, begin)
-        line.flush()
+            self._fast_path.run(event, number, grant.name, grant.tool, begin)
+        session.flush()
 
     def next_seq(self) -> int:
         """The number that an answer will have which is written next. 0: answers have to be sent."""
-        return self._line.next_seq(UNBOOKED, UNBOOKED_LETTERS)
+        return self._session.next_seq(MAX_UNRECORDED, MAX_UNRECORDED_CHARACTERS)
 
 
 def _id(json: str) -> RequestId:
@@ -206,7 +208,7 @@ def _id(json: str) -> RequestId:
     return json[1:-1] if json[0] == '"' else int(json)
 
 
-def _give(value: Any) -> Any:
+def _return(value: Any) -> Any:
     return value
 
 

@@ -39,39 +39,39 @@ from ..wire.names import check_instance, check_server_name
 from .fast_path import WorkerFastPath
 from .js_calls import GrantedCalls
 from .run_python import offer_run_python
-from .snapshot_reset import thaw
+from .snapshot_reset import reset_after_snapshot
 
 # Long enough for a page to offer its tools one after the other, too short for anybody to notice.
 COALESCE_S: Final = 0.02
 MODULE_TIMEOUT_S: Final = 10.0
 MOST_MODULES: Final = 256
-_PLAIN_WORDS: Final = {
+_STATE_MESSAGES: Final = {
     "connecting": "Connecting to the relay",
     "stopped": "The connection was closed by a page.",
 }
 
 
-def start(shim: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
+def start(bridge: PythonBridge, relay: str, build: str, version: str) -> Callable[[Any], None]:
     """Bring up the worker; returns what takes over a page's port."""
-    thaw()
-    return Worker(shim, relay, build, version).accept
+    reset_after_snapshot()
+    return Worker(bridge, relay, build, version).accept
 
 
 class Worker:
     """All tabs of one server in this browser. The link is made when the first tab says which server that is."""
 
-    def __init__(self, shim: PythonBridge, relay: str, build: str, version: str) -> None:
-        self._shim, self._slate = shim, make_shared_buffer(shim)
-        dialer = partial(Dialer, shim, self._slate, relay)
-        self._new_service = partial(Service, shim=shim, new_dialer=dialer, build=build, version=version)
+    def __init__(self, bridge: PythonBridge, relay: str, build: str, version: str) -> None:
+        self._bridge, self._shared_buffer = bridge, make_shared_buffer(bridge)
+        dialer = partial(Dialer, bridge, self._shared_buffer, relay)
+        self._new_service = partial(Service, bridge=bridge, new_dialer=dialer, build=build, version=version)
         self._hub = Hub(default_toolbox, now_ms=steady_clock(), defer=_defer, later=_later)
-        self._modules = Modules()
+        self._modules = PageModules()
         self._service: Service | None = None
-        self._has_notebook = False
+        self._has_run_python = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, js_port: Any) -> None:
-        port = Port(self._shim, self._slate, js_port)
+        port = Port(self._bridge, self._shared_buffer, js_port)
         port.listen(partial(self._receive, port), partial(self._hub.receive_result, port))
 
     def _receive(self, port: Port, message: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Worker:
         else:
             self._hub.receive(port, message)
             if service is not None and kind == "tab" and message.get("visible"):
-                service.hurry()
+                service.retry_if_waiting()
 
     def _attach(self, port: Port, message: dict[str, Any]) -> None:
         service = self._service
@@ -114,12 +114,12 @@ class Worker:
 
     def _offer_run_python(self, port: Port, wanted: dict[str, Any]) -> None:
         """One worker has one notebook: as the first page wants it that wants one."""
-        if self._has_notebook:
+        if self._has_run_python:
             return
         name = wanted.get("name", "run_python")
         try:
             offer_run_python(name=name, timeout_s=wanted["timeoutMs"] / 1000, max_output=wanted["maxOutput"])
-            self._has_notebook = True
+            self._has_run_python = True
         except (TypeError, ValueError) as error:
             port.send({"t": "refused", "kind": "tools", "name": str(name), "message": str(error)})
 
@@ -135,7 +135,7 @@ class Worker:
     def _detach(self, port: Port, *, returns: bool = False, is_expected: bool = False) -> None:
         self._hub.detach(port, returns=returns, is_expected=is_expected)
         if self._service is not None and not self._hub.tabs:
-            self._run(self._service.rest())
+            self._run(self._service.stop_dialing())
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -159,7 +159,7 @@ class Service:
         timing: Timing,
         instance: str | None,
         *,
-        shim: PythonBridge,
+        bridge: PythonBridge,
         new_dialer: Callable[[str], Dialer],
         build: str,
         version: str,
@@ -180,10 +180,10 @@ class Service:
             timing=timing,
         )
         self._core = core = Server(server, version, self._hub, self._transport.session.send)
-        lane = WorkerFastPath(core, hub, self._transport.session.send)
-        self._transport.session.on_message = lane.receive
-        self._dialer.recorder = GrantedCalls(hub, lane, self._transport.session, partial(allow, shim), shim)
-        self._transport.on_state = self._tell
+        fast_path = WorkerFastPath(core, hub, self._transport.session.send)
+        self._transport.session.on_message = fast_path.receive
+        self._dialer.recorder = GrantedCalls(hub, fast_path, self._transport.session, partial(allow, bridge), bridge)
+        self._transport.on_state = self._state_changed
         self._transport.on_error = _report_bug
         self._hub.on_change = core.catalogue_changed
         self._hub.on_update = core.resource_updated
@@ -193,7 +193,7 @@ class Service:
         # The relay has other code for the browser than this worker is made of.
         self._is_outdated = False
         self.state = describe_state(TransportState("connecting"), server)
-        when_online(shim, self.hurry)
+        when_online(bridge, self.retry_if_waiting)
 
     async def start(self, token: str) -> None:
         self.use_token(token)
@@ -201,7 +201,7 @@ class Service:
             self._is_started = True
             await self._transport.start()
 
-    async def rest(self) -> None:
+    async def stop_dialing(self) -> None:
         """No tab is left: leave no dial behind. A link that is up stays: most pages that go are only reloading."""
         if self._is_started and self.state["state"] in ("connecting", "waiting") and not self._hub.tabs:
             self._is_started = False
@@ -219,7 +219,7 @@ class Service:
         await self._transport.start()
         self._transport.retry_now()
 
-    def hurry(self) -> None:
+    def retry_if_waiting(self) -> None:
         """A good moment (the network is back, a tab is looked at): do not wait any longer, but wake no stopped link."""
         if self.state["state"] == "waiting":
             self._transport.retry_now()
@@ -236,10 +236,10 @@ class Service:
         ):
             self._transport.retry_now()
 
-    def _tell(self, state: TransportState) -> None:
+    def _state_changed(self, state: TransportState) -> None:
         welcome = self._transport.welcome
         if state.state == "connected" and welcome is not None:
-            self._hub.use_statics(welcome.static_tools)
+            self._hub.use_static_tools(welcome.static_tools)
             self._hub.use_approval(welcome.approve)
             self._core.use_key(welcome.key)
             self._is_outdated = welcome.build != self._build
@@ -265,7 +265,7 @@ def describe_state(state: TransportState, server: str) -> dict[str, Any]:
         "t": "state",
         "state": state.state,
         "why": why,
-        "message": state.message or _PLAIN_WORDS.get(state.state),
+        "message": state.message or _STATE_MESSAGES.get(state.state),
         "retry_in_ms": state.retry_in_ms,
         "server": server,
         "since_ms": time.time() * 1000,
@@ -273,7 +273,7 @@ def describe_state(state: TransportState, server: str) -> dict[str, Any]:
     }
 
 
-class Modules:
+class PageModules:
     """Python files that pages brought along: each is fetched and imported once, whoever asks."""
 
     def __init__(self) -> None:

@@ -34,10 +34,10 @@ _LINES_KEPT: Final = 200  # pieces of code whose lines tracebacks can show
 _MOST_FRAMES: Final = 1_000  # of a traceback: as many as Python lets calls nest by itself
 _CHECK_EVERY: Final = 64  # jumps and calls between two looks at the clock
 # Code whose state must not be torn apart in the middle, though what runs over its time has called it.
-_LEFT_ALONE: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
+_NEVER_INTERRUPTED: Final = ("asyncio", "contextlib", "pyodide", "tabserver")
 
 
-class TimeIsUp(BaseException):
+class RunTimeout(BaseException):
     """Not an Exception: code that catches those must not outlive its time by it."""
 
 
@@ -66,14 +66,14 @@ def offer_run_python(
     """
     if not timeout_s > 0 or not max_output > 0:
         raise ValueError(f"timeout_s={timeout_s} and max_output={max_output} must be more than 0")
-    notebook = PythonRunner(timeout_s, max_output)
+    runner = PythonRunner(timeout_s, max_output)
 
     async def run_python(
         code: Annotated[str, "any Python; the value of a last expression is the result"],
         ctx: Context,
         reset: Annotated[bool, "forget all names first"] = False,
     ) -> ToolResult[Ran]:
-        return await notebook.run(code, ctx.state, reset=reset)
+        return await runner.run(code, ctx.state, reset=reset)
 
     described = (
         "Run Python in the browser and get what it prints, the value of its last expression, or its traceback. Names "
@@ -94,11 +94,11 @@ def offer_run_python(
 
 
 @dataclass(slots=True)
-class Cells:
+class CallerNamespace:
     """One caller's names, and its runs one after the other."""
 
     names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__", "__builtins__": __builtins__})
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class PythonRunner:
@@ -110,22 +110,22 @@ class PythonRunner:
         self._count = 0
 
     async def run(self, code: str, state: dict[str, Any], *, reset: bool = False) -> ToolResult[Ran]:
-        cells: Cells = state.setdefault("tabserver.worker.run_python", Cells())
-        async with cells.turn:
+        namespace: CallerNamespace = state.setdefault("tabserver.worker.run_python", CallerNamespace())
+        async with namespace.lock:
             if reset:
-                cells.names = Cells().names
+                namespace.names = CallerNamespace().names
             self._count += 1
             capture_output()
             output = CapturedOutput(self._max_output)
             token = _output.set(output)
             try:
-                value, error = await self._run(code, f"{_FILE} {self._count}>", cells.names)
+                value, error = await self._run(code, f"{_FILE} {self._count}>", namespace.names)
             finally:
                 _output.reset(token)
         return self._result(output, value, error)
 
     async def _run(self, code: str, file: str, names: dict[str, Any]) -> tuple[Any, str | None]:
-        _remember(file, code)
+        _cache_source(file, code)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 return await _evaluate(code, file, names, time.monotonic() + self._timeout_s), None
@@ -133,7 +133,7 @@ class PythonRunner:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            if isinstance(error, TimeIsUp) or (isinstance(error, TimeoutError) and limit.expired()):
+            if isinstance(error, RunTimeout) or (isinstance(error, TimeoutError) and limit.expired()):
                 return None, f"TimeoutError: the code was stopped after {self._timeout_s:g} s"
             return None, _traceback(error)
 
@@ -146,12 +146,12 @@ class PythonRunner:
             elif callable(png := getattr(type(value), "_repr_png_", None)):
                 shown.append(Image(bytes(png(value))))
             if value is not None:
-                result = cut(repr(value), self._max_output)
+                result = truncate(repr(value), self._max_output)
         except Exception as failed:
             error = _traceback(failed)
-        ran = Ran(output.text("stdout"), output.text("stderr"), result, error and cut(error, self._max_output))
-        said = [part for part in (ran.stdout, ran.stderr, None if shown else ran.result, ran.error) if part]
-        text = "\n".join(part.rstrip("\n") for part in said)
+        ran = Ran(output.text("stdout"), output.text("stderr"), result, error and truncate(error, self._max_output))
+        parts = [part for part in (ran.stdout, ran.stderr, None if shown else ran.result, ran.error) if part]
+        text = "\n".join(part.rstrip("\n") for part in parts)
         return ToolResult([*([text] if text or not shown else []), *shown], ran, is_error=error is not None)
 
 
@@ -168,12 +168,14 @@ async def _evaluate(code: str, file: str, names: dict[str, Any], deadline: float
     return None
 
 
-async def _execute(tree: ast.Module | ast.Expression, kind: str, file: str, names: dict[str, Any], end: float) -> Any:
+async def _execute(
+    tree: ast.Module | ast.Expression, kind: str, file: str, names: dict[str, Any], deadline: float
+) -> Any:
     made = compile(tree, file, kind, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     is_awaited = made.co_flags & inspect.CO_COROUTINE
-    with _watched(end):
+    with _watched(deadline):
         value = eval(made, names)
-    return await _step(value, end) if is_awaited else value
+    return await _step(value, deadline) if is_awaited else value
 
 
 @types.coroutine
@@ -203,19 +205,19 @@ def _watched(deadline: float) -> Iterator[None]:
         return
     seen = 0
 
-    def look(code: types.CodeType, *_: object) -> None:
+    def check_time(code: types.CodeType, *_: object) -> None:
         nonlocal seen
         seen += 1
         if seen % _CHECK_EVERY == 0 and time.monotonic() > deadline:
             seen = -1  # from now on at every step
-            if not any(name in code.co_filename for name in _LEFT_ALONE):
-                raise TimeIsUp
+            if not any(name in code.co_filename for name in _NEVER_INTERRUPTED):
+                raise RunTimeout
 
     tool_id, events = monitoring.PROFILER_ID, monitoring.events
     monitoring.use_tool_id(tool_id, "tabserver.worker.run_python")
     try:
         for event in (events.JUMP, events.PY_START):
-            monitoring.register_callback(tool_id, event, look)
+            monitoring.register_callback(tool_id, event, check_time)
         monitoring.set_events(tool_id, events.JUMP | events.PY_START)
         yield
     finally:
@@ -272,7 +274,7 @@ def capture_output() -> None:
             setattr(sys, name, _Stream(name, now or getattr(sys, f"__{name}__")))
 
 
-def cut(text: str, bound: int) -> str:
+def truncate(text: str, bound: int) -> str:
     return text[:bound] + _left_out(len(text) - bound)
 
 
@@ -283,7 +285,7 @@ def _left_out(count: int) -> str:
 # -- what went wrong --------------------------------------------------------------------------------------------------
 
 
-def _remember(file: str, code: str) -> None:
+def _cache_source(file: str, code: str) -> None:
     """Let tracebacks show the lines."""
     known = [name for name in linecache.cache if name.startswith(_FILE)]
     for name in known[: len(known) - _LINES_KEPT]:

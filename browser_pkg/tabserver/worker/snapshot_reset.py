@@ -11,7 +11,7 @@ import random
 import time
 
 
-def thaw() -> None:
+def reset_after_snapshot() -> None:
     """Call it once, before anything else. After an ordinary start it changes nothing that matters."""
     random.seed()
     _set_time_zone()
