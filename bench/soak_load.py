@@ -145,7 +145,7 @@ async def change_tokens(url: str, home: Path, server: str, outcomes: Counter[str
         def is_meant(grant: IssuedToken, name: str = name) -> bool:
             return grant.name == name
 
-        token = await asyncio.to_thread(tokens.make, name, {"call"}, [server])
+        token = await asyncio.to_thread(tokens.issue_named, name, {"call"}, [server])
         headers = {"Authorization": f"Bearer {token}", "Accept": ACCEPT}
         async with httpx2.AsyncClient(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
             with suppress(httpx2.TransportError):  # the relay is being restarted

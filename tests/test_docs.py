@@ -13,7 +13,7 @@ from typing import Any
 from tabrelay.cli.main import _parser
 from tabrelay.config.formats import ROOTS
 from tabrelay.config.reader import load
-from tabrelay.config.server_entry import KINDS, OF_BROWSERS, OF_CHILDREN, OF_REMOTES, OF_UPSTREAMS
+from tabrelay.config.server_entry import BROWSER_KEYS, HTTP_KEYS, KINDS, STDIO_KEYS, UPSTREAM_KEYS
 from tabrelay.config.settings import Settings
 from tests.support.commands import generated, parsers
 
@@ -113,8 +113,8 @@ def test_every_setting_is_used() -> None:
 
 def test_every_key_of_a_server_is_told_with_the_kinds_that_have_it() -> None:
     told = dict(re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", CONFIG.read_text(encoding="utf-8"), re.MULTILINE))
-    rows = ((("type", "enabled"), "all"), (OF_BROWSERS, "browser"), (OF_CHILDREN, "stdio"), (OF_REMOTES, "http, sse"))
-    expected = {key: kinds for keys, kinds in rows for key in keys} | dict.fromkeys(OF_UPSTREAMS, "stdio, http, sse")
+    rows = ((("type", "enabled"), "all"), (BROWSER_KEYS, "browser"), (STDIO_KEYS, "stdio"), (HTTP_KEYS, "http, sse"))
+    expected = {key: kinds for keys, kinds in rows for key in keys} | dict.fromkeys(UPSTREAM_KEYS, "stdio, http, sse")
     assert told == expected
 
 

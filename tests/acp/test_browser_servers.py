@@ -325,7 +325,7 @@ async def test_over_http_an_agent_gets_the_relays_address_and_a_token_for_that_s
 
 def fill(home: Path, life_s: float) -> None:
     """As many tokens as there may be, made for agents."""
-    Tokens(home).make("acp-0", (CALL,), ("notes",), life_s)
+    Tokens(home).issue_named("acp-0", (CALL,), ("notes",), life_s)
     file = home / "tokens.json"
     [row] = json.loads(file.read_text())["grants"]
     rows = [{**row, "sha256": f"{number:064x}", "name": f"acp-{number}"} for number in range(MAX_NAMED)]
@@ -353,7 +353,7 @@ async def test_tokens_of_agents_that_are_over_leave_their_places_to_others(tmp_p
         await stage.greet(http=True)
         [server] = await stage.open()
         assert server["type"] == "http"
-        assert len(Tokens(tmp_path).grants()) == 1
+        assert len(Tokens(tmp_path).issued()) == 1
 
 
 async def test_a_token_that_can_not_be_revoked_does_not_keep_its_session_open(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ class House:
         self.app = RecordingApp()
         self.tokens = Tokens(home)
         self.master = self.tokens.master()
-        self.serve = self.tokens.issue(OWN, None, ["serve"])
-        self.serve_notes = self.tokens.issue(OWN, "notes", ["serve"])
+        self.serve = self.tokens.issue_for_page(OWN, None, ["serve"])
+        self.serve_notes = self.tokens.issue_for_page(OWN, "notes", ["serve"])
         policy = Policy.for_address("127.0.0.1", port, allow_origins=[ALLOWED])
         self.gate = Gate(self.app, policy, self.tokens, no_auth=no_auth, plain=frozenset(plain))
 
@@ -367,7 +367,7 @@ async def test_a_plain_server_asks_programs_and_links_for_a_token_as_before(plai
 async def test_a_bad_token_is_not_better_than_none(plain_house: House) -> None:
     own = ("Origin", OWN)
     assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", "bearer.YQ"])).status == 401
-    foreign = bearer(plain_house.tokens.issue(ALLOWED, None, ["serve"]))
+    foreign = bearer(plain_house.tokens.issue_for_page(ALLOWED, None, ["serve"]))
     assert (await dial(plain_house.gate, "/notes", [HOST, own], ["mcp", foreign])).status == 403
 
 
@@ -385,7 +385,7 @@ PAIRED = "https://paired.example"
 @pytest.fixture
 def paired(house: House) -> str:
     """The token of a page that was paired for "notes"."""
-    return house.tokens.issue(PAIRED, "notes", ["serve"])
+    return house.tokens.issue_for_page(PAIRED, "notes", ["serve"])
 
 
 def from_paired(*headers: tuple[str, str]) -> list[tuple[str, str]]:
@@ -426,7 +426,7 @@ async def test_a_page_whose_pairing_was_revoked_is_a_stranger_again(house: House
 
 async def test_a_paired_origin_gets_nothing_more_where_no_token_is_asked_for(tmp_path: Path) -> None:
     house = House(tmp_path / "state", no_auth=True, plain=["notes"])
-    house.tokens.issue(PAIRED, "notes", ["serve"])
+    house.tokens.issue_for_page(PAIRED, "notes", ["serve"])
     for entries in (["tabrelay.v1"], ["mcp"], []):
         assert (await dial(house.gate, "/notes", from_paired(), entries)).status == 401
     assert (await house.ask("POST", "/notes", ("Origin", PAIRED))).status == 403

@@ -31,7 +31,7 @@ def test_the_first_start_makes_a_token_that_only_its_user_can_read(home: Path) -
     old = os.umask(0)
     try:
         Tokens(home).master()
-        Tokens(home).issue(OWN, None, ["serve"])
+        Tokens(home).issue_for_page(OWN, None, ["serve"])
     finally:
         os.umask(old)
     assert mode(home) == 0o700
@@ -98,7 +98,7 @@ def test_a_token_that_somebody_else_put_there_is_none(home: Path, monkeypatch: p
 
 @root
 def test_tokens_that_somebody_else_wrote_down_let_nobody_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = Tokens(home).make("ci", ["call"])
+    token = Tokens(home).issue_named("ci", ["call"])
     assert Tokens(home).identify(token, None) is not None
     os.chown(home / "tokens.json", STRANGER, STRANGER)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -130,7 +130,7 @@ def test_a_token_file_that_is_swapped_while_it_is_read_is_the_one_that_was_looke
         other.replace(home / "token")
         return found
 
-    tokens = Tokens(home, glance_s=0)
+    tokens = Tokens(home, check_every_s=0)
     monkeypatch.setattr(os, "fstat", swap)
     assert tokens.master() == first
     monkeypatch.undo()
@@ -172,7 +172,7 @@ def test_a_token_nobody_issued_is_nobodys(home: Path, token: str) -> None:
 
 def test_a_bound_token_is_unknown_to_other_origins(home: Path) -> None:
     tokens = Tokens(home)
-    token = tokens.issue(OWN, "demo", ["serve"])
+    token = tokens.issue_for_page(OWN, "demo", ["serve"])
     principal = tokens.identify(token, OWN)
     assert principal is not None
     assert (principal.scopes, principal.origin, principal.servers) == (frozenset({"serve"}), OWN, frozenset({"demo"}))
@@ -182,11 +182,11 @@ def test_a_bound_token_is_unknown_to_other_origins(home: Path) -> None:
 
 def test_a_same_origin_get_which_has_no_origin_header_still_counts(home: Path) -> None:
     tokens = Tokens(home)
-    assert tokens.identify(tokens.issue(OWN, None, ["serve"]), None) is not None
+    assert tokens.identify(tokens.issue_for_page(OWN, None, ["serve"]), None) is not None
 
 
 def test_issued_tokens_are_kept_as_digests_only_and_survive_a_restart(home: Path) -> None:
-    token = Tokens(home).issue(OWN, None, ["serve"])
+    token = Tokens(home).issue_for_page(OWN, None, ["serve"])
     text = (home / "tokens.json").read_text()
     assert token not in text
     assert json.loads(text)["grants"][0]["origin"] == OWN
@@ -195,25 +195,25 @@ def test_issued_tokens_are_kept_as_digests_only_and_survive_a_restart(home: Path
 
 def test_two_relays_with_one_state_directory_know_each_others_pages(home: Path) -> None:
     one, two = Tokens(home), Tokens(home)
-    first = one.issue(OWN, None, ["serve"])
-    second = two.issue(OWN, None, ["serve"])
+    first = one.issue_for_page(OWN, None, ["serve"])
+    second = two.issue_for_page(OWN, None, ["serve"])
     assert one.identify(second, OWN) is not None
     assert two.identify(first, OWN) is not None
 
 
 def test_a_pair_that_was_removed_from_the_file_is_gone_at_once(home: Path) -> None:
-    tokens = Tokens(home, glance_s=0)
-    token = tokens.issue(OWN, None, ["serve"])
+    tokens = Tokens(home, check_every_s=0)
+    token = tokens.issue_for_page(OWN, None, ["serve"])
     (home / "tokens.json").write_text('{"grants": []}')
     assert tokens.identify(token, OWN) is None
 
 
 def test_only_the_newest_pairs_are_kept(home: Path) -> None:
     tokens = Tokens(home)
-    issued = [tokens.issue(OWN, None, ["serve"]) for _ in range(MAX_PAGES + 1)]
+    issued = [tokens.issue_for_page(OWN, None, ["serve"]) for _ in range(MAX_PAGES + 1)]
     assert tokens.identify(issued[0], OWN) is None
     assert tokens.identify(issued[1], OWN) is not None
-    assert len(tokens.grants()) == MAX_PAGES
+    assert len(tokens.issued()) == MAX_PAGES
 
 
 DAMAGED = ["", "[]", "{}", '{"grants": [1]}', '{"grants": [{"sha256": "x"}]}', '{"grants": [{"sha256": 1}]}', "\x00"]
@@ -225,7 +225,7 @@ def test_a_damaged_list_lets_nobody_in_and_a_new_one_is_begun(home: Path, text: 
     (home / "tokens.json").write_text(text)
     tokens = Tokens(home)
     assert tokens.identify("tr_" + "A" * 43, None) is None
-    assert tokens.identify(tokens.issue(OWN, None, ["serve"]), OWN) is not None
+    assert tokens.identify(tokens.issue_for_page(OWN, None, ["serve"]), OWN) is not None
 
 
 def test_a_code_becomes_a_token_of_that_origin_which_may_not_call(home: Path) -> None:
@@ -266,20 +266,20 @@ def test_a_code_has_128_bits_and_few_are_pending(home: Path) -> None:
 
 def test_a_named_token_is_for_its_scope_and_its_servers(home: Path) -> None:
     tokens = Tokens(home)
-    principal = tokens.identify(tokens.make("laptop", ["call"], ["notes", "maps"]), None)
+    principal = tokens.identify(tokens.issue_named("laptop", ["call"], ["notes", "maps"]), None)
     assert principal is not None
     assert (principal.id, principal.scopes, principal.servers) == (
         "token:laptop",
         frozenset({"call"}),
         frozenset({"notes", "maps"}),
     )
-    everywhere = tokens.identify(tokens.make("ci", ["call"]), None)
+    everywhere = tokens.identify(tokens.issue_named("ci", ["call"]), None)
     assert everywhere is not None and everywhere.servers is None
 
 
 def test_a_named_token_for_no_server_is_for_none_and_not_for_all(home: Path) -> None:
     tokens = Tokens(home)
-    principal = tokens.identify(tokens.make("nothing", ["call"], []), None)
+    principal = tokens.identify(tokens.issue_named("nothing", ["call"], []), None)
     assert principal is not None
     assert not principal.may_see("notes")
 
@@ -287,16 +287,16 @@ def test_a_named_token_for_no_server_is_for_none_and_not_for_all(home: Path) -> 
 @pytest.mark.parametrize("name", ["default", "", "a b", "-x", "ä", "x" * 65, "a\nb"])
 def test_a_name_that_cannot_be_used_is_refused(home: Path, name: str) -> None:
     with pytest.raises(TokenStoreError):
-        Tokens(home).make(name, ["call"])
+        Tokens(home).issue_named(name, ["call"])
 
 
 def test_two_tokens_cannot_have_one_name_until_the_first_is_revoked(home: Path) -> None:
     tokens = Tokens(home)
-    first = tokens.make("laptop", ["call"])
+    first = tokens.issue_named("laptop", ["call"])
     with pytest.raises(TokenStoreError, match="already"):
-        tokens.make("laptop", ["call"])
+        tokens.issue_named("laptop", ["call"])
     assert [grant.name for grant in tokens.revoke(lambda grant: grant.name == "laptop")] == ["laptop"]
-    second = tokens.make("laptop", ["call"])
+    second = tokens.issue_named("laptop", ["call"])
     assert tokens.identify(first, None) is None
     assert tokens.identify(second, None) is not None
 
@@ -308,44 +308,44 @@ def test_there_is_an_end_to_named_tokens(home: Path) -> None:
     home.mkdir()
     (home / "tokens.json").write_text(json.dumps({"grants": [row | rest for row in rows]}))
     with pytest.raises(TokenStoreError, match="Revoke one first"):
-        tokens.make("more", ["call"])
+        tokens.issue_named("more", ["call"])
 
 
 def test_a_token_ends_at_its_time(home: Path) -> None:
     now = [1000.0]
     tokens = Tokens(home, wall=lambda: now[0])
-    token = tokens.make("guest", ["call"], life_s=60)
+    token = tokens.issue_named("guest", ["call"], life_s=60)
     principal = tokens.identify(token, None)
-    assert principal is not None and tokens.is_good(principal)
+    assert principal is not None and tokens.is_valid(principal)
     now[0] += 60
     assert tokens.identify(token, None) is None
-    assert not tokens.is_good(principal)
+    assert not tokens.is_valid(principal)
 
 
 def test_pages_that_pair_again_and_again_push_out_no_named_token(home: Path) -> None:
     tokens = Tokens(home)
-    token = tokens.make("laptop", ["call"])
+    token = tokens.issue_named("laptop", ["call"])
     for _ in range(MAX_PAGES + 1):
-        tokens.issue(OWN, None, ["serve"])
+        tokens.issue_for_page(OWN, None, ["serve"])
     assert tokens.identify(token, None) is not None
 
 
 def test_a_token_revoked_by_another_process_is_gone_at_once_and_is_told(home: Path) -> None:
-    here, there = Tokens(home, glance_s=0), Tokens(home)
-    token = here.make("laptop", ["call"])
+    here, there = Tokens(home, check_every_s=0), Tokens(home)
+    token = here.issue_named("laptop", ["call"])
     principal = here.identify(token, None)
     told: list[set[str]] = []
     here.on_revoked = told.append
     there.revoke(lambda grant: grant.name == "laptop")
     assert here.identify(token, None) is None
-    assert principal is not None and not here.is_good(principal)
+    assert principal is not None and not here.is_valid(principal)
     assert told == [{"token:laptop"}]
 
 
 def test_a_page_that_was_paired_twice_is_gone_only_with_its_last_token(home: Path) -> None:
     tokens = Tokens(home)
-    tokens.issue(OWN, "a", ["serve"])
-    tokens.issue(OWN, "b", ["serve"])
+    tokens.issue_for_page(OWN, "a", ["serve"])
+    tokens.issue_for_page(OWN, "b", ["serve"])
     told: list[set[str]] = []
     tokens.on_revoked = told.append
     tokens.revoke(lambda grant: grant.servers == ("a",))
@@ -355,7 +355,7 @@ def test_a_page_that_was_paired_twice_is_gone_only_with_its_last_token(home: Pat
 
 @pytest.mark.parametrize("how", ["renewed", "deleted"])
 def test_the_relays_own_token_can_be_replaced_while_the_relay_runs(home: Path, how: str) -> None:
-    running, command = Tokens(home, glance_s=0), Tokens(home)
+    running, command = Tokens(home, check_every_s=0), Tokens(home)
     old = running.master()
     principal = running.identify(old, None)
     if how == "renewed":
@@ -366,15 +366,15 @@ def test_the_relays_own_token_can_be_replaced_while_the_relay_runs(home: Path, h
     assert new != old
     assert running.identify(old, None) is None
     assert running.identify(new, None) is not None
-    assert principal is not None and not running.is_good(principal)
+    assert principal is not None and not running.is_valid(principal)
 
 
 def test_a_token_file_that_broke_while_the_relay_runs_lets_nobody_in(home: Path) -> None:
-    tokens = Tokens(home, glance_s=0)
-    old, named = tokens.master(), tokens.make("laptop", ["call"])
+    tokens = Tokens(home, check_every_s=0)
+    old, named = tokens.master(), tokens.issue_named("laptop", ["call"])
     principal = tokens.identify(old, None)
     (home / "token").write_text("short")
     assert tokens.identify(old, None) is None
-    assert principal is not None and not tokens.is_good(principal)
+    assert principal is not None and not tokens.is_valid(principal)
     assert tokens.identify("short", None) is None
     assert tokens.identify(named, None) is not None

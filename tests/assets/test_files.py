@@ -262,7 +262,7 @@ def give_snapshot(root: Path, fits: str | None = None) -> None:
     folder = root / "snapshot"
     folder.mkdir(exist_ok=True)
     (folder / "snapshot.bin").write_bytes(b"memory")
-    about = {"fits": assets(root).snapshot_must_fit if fits is None else fits, "integrity": "sha256-x"}
+    about = {"fits": assets(root).snapshot_fingerprint if fits is None else fits, "integrity": "sha256-x"}
     (folder / "snapshot.json").write_text(json.dumps(about))
 
 

@@ -110,7 +110,7 @@ def test_names_and_methods_that_calls_make_up_take_no_more_room() -> None:
     meter = CallMetrics(most_servers=3)
     for number in range(2 * MAX_KNOWN):
         call = Call("c", 1, f"made/up{number}", "{}", CALLER)
-        meter.ended(f"s{number}", call, 0.1, (None, ""))
+        meter.record(f"s{number}", call, 0.1, (None, ""))
     assert len(meter._known) <= MAX_KNOWN
     assert (len(meter._servers), len(meter._series)) == (3, 4)
 
@@ -125,11 +125,11 @@ def test_habits_of_tools_are_so_many() -> None:
 def test_secrets_that_are_taken_out_of_logs_are_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[str, Any] = {}
     monkeypatch.setattr(log_setup, "_known", known)
-    before = log_setup.secrets_known()
+    before = log_setup.secrets_version()
     for number in range(log_setup.MOST_KNOWN + 5):
-        log_setup.conceal(f"made-up-{number:06}")
+        log_setup.add_secret(f"made-up-{number:06}")
     assert len(known) == log_setup.MOST_KNOWN
-    assert log_setup.secrets_known() == before + log_setup.MOST_KNOWN + 5
+    assert log_setup.secrets_version() == before + log_setup.MOST_KNOWN + 5
     assert "made-up" not in log_setup.redact(f"the last one is made-up-{log_setup.MOST_KNOWN + 4:06}")
 
 

@@ -63,7 +63,7 @@ def test_a_million_principals_take_no_more_room_than_a_thousand() -> None:
 async def test_who_asks_too_often_is_told_when_to_come_back_and_nobody_else_is_concerned(tmp_path: Path) -> None:
     # Nothing is given back while the test runs, however long it takes.
     async with RunningRelay(tmp_path / "slow", rate_s=0.001, rate_burst=3, servers=("notes",)) as relay:
-        other = relay.tokens.make("other", ["call"])
+        other = relay.tokens.issue_named("other", ["call"])
         answers = [await relay.http.post("/notes", **relay.modern("tools/list")) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         error = answers[-1].json()["error"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tabrelay.faces.mcp.offline_answers import LISTS, recall_legacy, recall_modern
 from tabrelay.faces.mcp.subscriptions import SubscriptionFilter
-from tabrelay.payloads.list_checks import ListBounds, read_about, sift
+from tabrelay.payloads.list_checks import ListBounds, check_reply, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import Registry
 from tabrelay.routing.status import describe
@@ -110,7 +110,7 @@ def test_whatever_a_server_says_of_itself_everybody_who_asks_is_answered(row: di
 @settings(max_examples=300, deadline=None)
 @given(abouts)
 def test_what_is_read_of_a_servers_introduction_has_the_types_of_mcp_and_can_be_written(said: Any) -> None:
-    about = read_about(said)
+    about = read_server_description(said)
     orjson.dumps(about)
     assert isinstance(about.get("protocolVersion", ""), str) and isinstance(about.get("instructions", ""), str)
     assert all(isinstance(value, dict) for value in about.get("capabilities", {}).values())
@@ -126,7 +126,7 @@ def test_an_ordinary_introduction_is_read_as_it_is() -> None:
         "instructions": "Do it.",
         "_meta": {"a": 1},
     }
-    assert read_about(about) == about
+    assert read_server_description(about) == about
 
 
 @settings(max_examples=300, deadline=None)
@@ -134,7 +134,7 @@ def test_an_ordinary_introduction_is_read_as_it_is() -> None:
 def test_a_list_of_any_shape_can_be_passed_on(method: str, said: Any, more: Any) -> None:
     key = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     payload = json.dumps(jsonrpc.result_message(1, {key: said, "_meta": more}))
-    text, _ = sift(method, payload, ListBounds())
+    text, _ = check_reply(method, payload, ListBounds())
     assert isinstance(orjson.loads(text)["result"][key], list) or not isinstance(said, list)
 
 

@@ -194,9 +194,9 @@ async def test_a_line_that_can_not_be_made_is_counted_and_costs_no_other(tmp_pat
     bad: list[Any] = [(ODD, "{}", PLAIN), (ODD, "{}", BrowserGone("x"))]
     bad += [(CALLER, DEEP, PLAIN)] if with_arguments else []
     for number, (caller, payload, outcome) in enumerate(bad):
-        journal.ended("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, f"before{number}"), 0.1, PLAIN)
-        journal.ended("notes", Call("c-1", 1, "tools/call", payload, caller, None, "bad"), 0.1, outcome)
-    journal.ended("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, "last"), 0.1, PLAIN)
+        journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, f"before{number}"), 0.1, PLAIN)
+        journal.record("notes", Call("c-1", 1, "tools/call", payload, caller, None, "bad"), 0.1, outcome)
+    journal.record("notes", Call("c-1", 1, "tools/call", "{}", CALLER, None, "last"), 0.1, PLAIN)
     journal.flush()
     written = [json.loads(line) for line in path.read_text().splitlines()]
     names = [row["name"] for row in written if row["outcome"] == "ok"]

@@ -116,7 +116,7 @@ async def test_a_bridge_that_runs_shows_another_program_nothing_and_works_again_
 
 
 async def test_a_token_of_a_relay_by_any_other_flag_is_not_sent_either(tmp_path: Path) -> None:
-    port, named = free_port(), Tokens(tmp_path).make("laptop", ["call"])
+    port, named = free_port(), Tokens(tmp_path).issue_named("laptop", ["call"])
     file = tmp_path / "given"
     file.write_text(named)
     async with squatter(port, tmp_path) as squat:

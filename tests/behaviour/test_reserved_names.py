@@ -26,7 +26,7 @@ async def relay(tmp_path: Path) -> AsyncIterator[RunningRelay]:
 
 def stranger(relay: RunningRelay, server: str = "notes", inst: str = "w2") -> SyntheticWorker:
     """A worker of another principal."""
-    return SyntheticWorker(relay.url, relay.tokens.issue(None, None, ("serve",)), server, inst=inst)
+    return SyntheticWorker(relay.url, relay.tokens.issue_for_page(None, None, ("serve",)), server, inst=inst)
 
 
 async def dial_without_greeting(worker: SyntheticWorker) -> None:

@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from tabrelay.admission.active_requests import LOOK_S, ActiveRequest, ActiveRequests
+from tabrelay.admission.active_requests import CHECK_INTERVAL_S, ActiveRequest, ActiveRequests
 from tabrelay.admission.tokens import Tokens
 from tabrelay.calls.principal import Principal
 from tabserver.wire import jsonrpc
@@ -25,7 +25,7 @@ from tabserver.wire.frames import BEARER_PREFIX, Kind
 from tests.support.relay import ACCEPT, RunningRelay
 from tests.support.worker import SyntheticWorker
 
-SOON_S = 5.0 + LOOK_S  # what follows must end by itself long before any other deadline of the relay
+SOON_S = 5.0 + CHECK_INTERVAL_S  # what follows must end by itself long before any other deadline of the relay
 
 
 @asynccontextmanager
@@ -83,7 +83,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(relay: RunningRelay, kind
 
         worker.on_call = begin
         worker.on_listen = lambda event: begin(worker, event, {})
-        token = relay.tokens.make("laptop", ["call"], ["notes"])
+        token = relay.tokens.issue_named("laptop", ["call"], ["notes"])
         async with client(relay, token) as http, asyncio.timeout(SOON_S):
             async with http.stream(**await request_of(kind, relay, http)) as stream:
                 assert stream.status_code == 200
@@ -103,7 +103,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(relay: RunningRelay, kind
 async def test_a_call_that_has_not_begun_to_be_answered_is_refused(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
         worker.on_call = lambda worker, event, message: None
-        token = relay.tokens.make("laptop", ["call"])
+        token = relay.tokens.issue_named("laptop", ["call"])
         async with client(relay, token) as http, asyncio.timeout(SOON_S):
             call = relay.modern("tools/call", {"name": "slow", "arguments": {}})
             asking = asyncio.create_task(http.post("/notes", **call))
@@ -115,7 +115,7 @@ async def test_a_call_that_has_not_begun_to_be_answered_is_refused(relay: Runnin
 
 
 async def test_a_browser_is_sent_away_and_whoever_waits_for_it_is_told_at_once(relay: RunningRelay) -> None:
-    token = relay.tokens.make("page", ["serve"], ["notes"])
+    token = relay.tokens.issue_named("page", ["serve"], ["notes"])
     async with SyntheticWorker(relay.url, token, "notes") as worker, asyncio.timeout(SOON_S):
         worker.on_call = lambda worker, event, message: None
         asking = asyncio.create_task(relay.call("notes", "slow"))
@@ -130,7 +130,7 @@ async def test_a_browser_is_sent_away_and_whoever_waits_for_it_is_told_at_once(r
 
 
 async def test_a_plain_page_with_a_token_is_sent_away_too(relay: RunningRelay) -> None:
-    token = relay.tokens.make("page", ["serve"])
+    token = relay.tokens.issue_named("page", ["serve"])
     entries = [Subprotocol("mcp"), Subprotocol(bearer(token))]
     async with connect(f"{relay.url.replace('http', 'ws')}/plain", subprotocols=entries, proxy=None) as socket:
         revoke(relay, "page")
@@ -152,7 +152,7 @@ async def test_the_relays_own_token_is_replaced_while_it_runs(relay: RunningRela
 
 async def test_a_token_that_ends_by_itself_ends_its_streams(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
-        token = relay.tokens.make("guest", ["serve"], life_s=0.3)
+        token = relay.tokens.issue_named("guest", ["serve"], life_s=0.3)
         async with SyntheticWorker(relay.url, token, "notes") as worker, asyncio.timeout(SOON_S):
             await worker.dropped()
             assert worker.close_code == 4401
@@ -195,7 +195,7 @@ async def test_a_visit_that_is_welcome_hears_what_its_client_says() -> None:
     hearing = asyncio.create_task(mine.receive())
     await asyncio.sleep(0)
     welcome["you"] = False
-    visits.look()
+    visits.end_revoked()
     assert (mine.is_over, yours.is_over) == (False, True)
     guests.messages.put_nowait({"type": "http.request"})
     assert await hearing == {"type": "http.request"}

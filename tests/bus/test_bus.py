@@ -38,7 +38,7 @@ class MemoryBench:
         self._hub.cut()
 
     async def mend(self) -> None:
-        self._hub.mend()
+        self._hub.restore()
 
 
 class NatsBench:
@@ -101,7 +101,7 @@ async def test_a_message_reaches_everyone_who_listens(ends: tuple[Bus, Bus]) -> 
     a, b = ends
     heard: list[BusMessage] = []
     for end in (a, b):
-        end.listen("t.all", heard.append)
+        end.subscribe("t.all", heard.append)
     await until_listening(a, b)
     await until_listening(b, a)
     a.send("t.all", b"hello")
@@ -111,7 +111,7 @@ async def test_a_message_reaches_everyone_who_listens(ends: tuple[Bus, Bus]) -> 
 async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     heard: list[bytes] = []
-    b.listen("t.order", lambda message: heard.append(message.data))
+    b.subscribe("t.order", lambda message: heard.append(message.data))
     await until_listening(a, b)
     sent = [str(number).encode() * (number % 7 + 1) for number in range(500)]
     for data in sent:
@@ -122,7 +122,7 @@ async def test_messages_of_one_sender_arrive_in_their_order(ends: tuple[Bus, Bus
 
 async def until_listening(a: Bus, b: Bus) -> None:
     """What `b` wished to hear before is heard from now on: its wishes are in order too."""
-    close = b.listen("t.ping", lambda message: b.answer(message.reply, b"pong"))
+    close = b.subscribe("t.ping", lambda message: b.answer(message.reply, b"pong"))
 
     async def is_heard() -> bool:
         return bool(await answers(a, "t.ping"))
@@ -140,7 +140,7 @@ async def until_nobody(end: Bus, subject: str) -> None:
 
 async def test_a_question_is_answered_by_whoever_listens(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    b.listen("t.ask", lambda message: b.answer(message.reply, b"here: " + message.data))
+    b.subscribe("t.ask", lambda message: b.answer(message.reply, b"here: " + message.data))
     await until_listening(a, b)
     assert await answers(a, "t.ask", 10) == b"here: ?"
 
@@ -151,7 +151,7 @@ async def test_that_nobody_listens_is_known_at_once(ends: tuple[Bus, Bus]) -> No
 
 async def test_whoever_stops_listening_is_nobody(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
-    close = b.listen("t.brief", lambda message: b.answer(message.reply, b"yes"))
+    close = b.subscribe("t.brief", lambda message: b.answer(message.reply, b"yes"))
     await until_listening(a, b)
     assert await answers(a, "t.brief", 10) == b"yes"
     close()
@@ -162,7 +162,7 @@ async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Bus, Bus])
     third = bench.connect()
     await third.start()
     await until(lambda: third.is_up)
-    third.listen("t.third", lambda message: third.answer(message.reply, b"yes"))
+    third.subscribe("t.third", lambda message: third.answer(message.reply, b"yes"))
     await until_listening(ends[0], third)
     await third.stop()
     await until_nobody(ends[0], "t.third")
@@ -171,7 +171,7 @@ async def test_a_node_that_leaves_is_nobody(bench: Bench, ends: tuple[Bus, Bus])
 async def test_what_is_too_large_is_refused_and_what_fits_arrives_whole(ends: tuple[Bus, Bus]) -> None:
     a, b = ends
     heard: list[bytes] = []
-    b.listen("t.large", lambda message: heard.append(message.data))
+    b.subscribe("t.large", lambda message: heard.append(message.data))
     await until_listening(a, b)
     with pytest.raises(BusDown):
         a.send("t.large", b"x" * (a.max_payload + 1))
@@ -189,7 +189,7 @@ async def test_a_handler_that_fails_hears_the_next_message(ends: tuple[Bus, Bus]
         heard.append(message.data)
         raise RuntimeError("a fault")
 
-    b.listen("t.fault", hear)
+    b.subscribe("t.fault", hear)
     await until_listening(a, b)
     a.send("t.fault", b"1")
     a.send("t.fault", b"2")
@@ -201,7 +201,7 @@ async def test_a_lost_bus_takes_nothing_and_comes_back_with_its_listeners(bench:
     states: list[bool] = []
     a.on_state = states.append
     heard: list[bytes] = []
-    b.listen("t.later", lambda message: heard.append(message.data))
+    b.subscribe("t.later", lambda message: heard.append(message.data))
     await until_listening(a, b)
     await bench.cut()
     await until(lambda: not a.is_up and not b.is_up)

@@ -37,7 +37,7 @@ class Member:
         return other.cluster.id in self.cluster.nodes
 
     def say(self, other: Member, text: str) -> None:
-        self.cluster.assure(other.cluster.id, {"op": "word"}, text)
+        self.cluster.send_reliably(other.cluster.id, {"op": "word"}, text)
 
 
 class Party:
@@ -72,17 +72,17 @@ async def test_nodes_do_not_lose_each_other_with_the_bus(party: Party) -> None:
     await party.beat(3 * MISSED)
     assert party.a.knows(party.b) and party.b.knows(party.a)
     party.a.say(party.b, "meanwhile")  # kept for whoever is known
-    party.hub.mend()
+    party.hub.restore()
     await until(lambda: party.b.heard == ["meanwhile"])
     assert (party.a.lost, party.b.lost) == ([], [])
 
 
 async def test_a_node_that_did_not_come_back_with_the_bus_is_lost(party: Party) -> None:
     party.hub.cut()
-    party.hub.mend(party.a.bus)
+    party.hub.restore(party.a.bus)
     await until(lambda: party.a.lost == [party.b.cluster.id])
     assert party.b.knows(party.a)  # which it can't hear: it is the one without a bus
-    party.hub.mend()
+    party.hub.restore()
     await party.meet()
 
 
@@ -90,9 +90,9 @@ async def test_what_was_heard_of_a_node_that_was_lost_is_not_heard_again_when_it
     party.b.say(party.a, "before")
     await until(lambda: party.a.heard == ["before"])
     party.hub.cut()
-    party.hub.mend(party.a.bus)
+    party.hub.restore(party.a.bus)
     await until(lambda: not party.a.knows(party.b))
-    party.hub.mend()
+    party.hub.restore()
     await party.meet()
     party.b.say(party.a, "after")  # and what is kept was said again before that
     await until(lambda: "after" in party.a.heard)
@@ -125,7 +125,7 @@ async def test_a_message_that_can_not_be_handled_costs_no_other(party: Party) ->
         raise KeyError(header["missing"])
 
     party.b.cluster.handle("odd", stumble)
-    party.b.cluster.question("odd", lambda question: {"can't be written": object()})
+    party.b.cluster.handle_question("odd", lambda question: {"can't be written": object()})
     party.a.cluster.send(party.b.cluster.id, {"op": "odd"})
     assert await party.a.cluster.ask_all("odd", {}) == []
     party.a.say(party.b, "still there")
@@ -149,7 +149,7 @@ async def _harass(pair: Pair, stranger: Membership) -> None:
         for value in ODD:
             stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value), "a": "notes", "c": "x-1"}, "{")
             stranger.broadcast({"op": op, **dict.fromkeys(names[:-1], value)})
-            stranger._say({"op": "beat", **dict.fromkeys(names, value), "new": True})
+            stranger._publish_beat({"op": "beat", **dict.fromkeys(names, value), "new": True})
     for what in ("status", "known", "diary"):
         for value in ODD:
             await stranger.ask_all(what, {"server": value, "page": value}, 0.01)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tabrelay.bus.redelivery import MOST, MOST_HEARD, MOST_OF_ONE, MOST_SENDERS, MOST_SIZE, Once, Redelivery
+from tabrelay.bus.redelivery import (
+    MOST,
+    MOST_OF_ONE,
+    MOST_RECEIVED,
+    MOST_SENDERS,
+    MOST_SIZE,
+    DuplicateFilter,
+    Redelivery,
+)
 
 
 def said(repeats: Redelivery, node: str, now: float = 0.0) -> list[str | None]:
@@ -41,20 +49,20 @@ def test_the_oldest_go_when_there_are_too_many_or_they_are_too_large() -> None:
 
 
 def test_a_number_is_heard_once_of_each_sender() -> None:
-    once = Once()
+    once = DuplicateFilter()
     assert [once.is_new("a", 1), once.is_new("b", 1), once.is_new("a", 1), once.is_new("a", 2)] == [
         True,
         True,
         False,
         True,
     ]
-    for number in range(3, MOST_HEARD + 10):
+    for number in range(3, MOST_RECEIVED + 10):
         assert once.is_new("a", number)
-    assert not once.is_new("a", MOST_HEARD + 9)
+    assert not once.is_new("a", MOST_RECEIVED + 9)
 
 
 def test_of_too_many_senders_the_longest_silent_are_forgotten() -> None:
-    once = Once()
+    once = DuplicateFilter()
     assert once.is_new("a", 1)
     for number in range(MOST_SENDERS):
         assert once.is_new(f"other-{number}", 1)

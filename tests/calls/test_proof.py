@@ -54,7 +54,7 @@ async def prove_over_http(relay: RunningRelay, key: bytes, authority: str | None
 
 def test_a_proof_stands_for_the_token_that_it_was_made_with(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
-    named = tokens.make("laptop", ["call"], ["notes"])
+    named = tokens.issue_named("laptop", ["call"], ["notes"])
     for token in (tokens.master(), named):
         text = prove(tokens, key_of(token)).text()
         assert tokens.identify(text, None) == tokens.identify(token, None)
@@ -63,7 +63,7 @@ def test_a_proof_stands_for_the_token_that_it_was_made_with(tmp_path: Path) -> N
 
 def test_a_proof_of_a_page_counts_for_its_origin_only(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
-    text = prove(tokens, key_of(tokens.issue(OWN, "notes", [SERVE]))).text()
+    text = prove(tokens, key_of(tokens.issue_for_page(OWN, "notes", [SERVE]))).text()
     assert tokens.identify(text, OWN) is not None
     assert tokens.identify(text, "http://127.0.0.1:4748") is None
 
@@ -71,7 +71,7 @@ def test_a_proof_of_a_page_counts_for_its_origin_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("whose", ["page", "relay"])
 def test_the_key_of_a_worker_may_serve_and_nothing_else(tmp_path: Path, whose: str) -> None:
     tokens = Tokens(tmp_path)
-    token = tokens.issue(OWN, None, [SERVE, MANAGE]) if whose == "page" else tokens.master()
+    token = tokens.issue_for_page(OWN, None, [SERVE, MANAGE]) if whose == "page" else tokens.master()
     full = tokens.identify(token, None)
     principal = tokens.identify(prove(tokens, serve_key(key_of(token))).text(), None)
     assert full is not None and principal is not None
@@ -83,14 +83,14 @@ def test_the_key_of_a_worker_may_serve_and_nothing_else(tmp_path: Path, whose: s
 
 def test_a_token_that_may_not_serve_has_no_key_for_workers(tmp_path: Path) -> None:
     tokens = Tokens(tmp_path)
-    key = serve_key(key_of(tokens.make("laptop", ["call"])))
+    key = serve_key(key_of(tokens.issue_named("laptop", ["call"])))
     assert tokens.prove(proof.key_id(key), AUTHORITY, "A" * 22) is None
 
 
 def test_a_proof_ends_with_its_token_with_its_time_and_with_the_relay(tmp_path: Path) -> None:
     clock = Clock()
     tokens = Tokens(tmp_path, clock)
-    token = tokens.make("laptop", ["call"])
+    token = tokens.issue_named("laptop", ["call"])
     text = prove(tokens, key_of(token)).text()
     assert tokens.identify(text, None) is not None
     assert Tokens(tmp_path, clock).identify(text, None) is None, "a relay that was started anew, or another one"
@@ -114,7 +114,7 @@ def test_relays_of_one_bus_take_each_others_proofs(tmp_path: Path) -> None:
 def test_a_proof_that_was_changed_anywhere_is_none(tmp_path: Path, part: int) -> None:
     tokens = Tokens(tmp_path)
     parts = prove(tokens, key_of(tokens.master())).text().removeprefix(proof.PREFIX).split(".")
-    other = prove(tokens, key_of(tokens.make("laptop", ["call"])), "other:4747").text()
+    other = prove(tokens, key_of(tokens.issue_named("laptop", ["call"])), "other:4747").text()
     parts[part] = other.removeprefix(proof.PREFIX).split(".")[part]
     assert tokens.identify(proof.PREFIX + ".".join(parts), None) is None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tabrelay.errors import BadRequest
-from tabrelay.http.param_headers import ParamHeader, check, mirrors, read, written
+from tabrelay.http.param_headers import ParamHeader, check, param_headers, read, write
 from tests.support.relay import RunningRelay
 from tests.support.worker import SyntheticWorker
 
@@ -34,7 +34,7 @@ def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
         return [value for key, value in headers if key.lower() == name.decode()]
 
     try:
-        check(mirrors(SCHEMA), arguments, values)
+        check(param_headers(SCHEMA), arguments, values)
     except BadRequest as error:
         assert (error.status, error.code) == (400, -32020)
         return False
@@ -43,7 +43,7 @@ def agree(arguments: Any, *headers: tuple[str, str]) -> bool:
 
 @pytest.mark.requirement("modern-param-headers")
 def test_a_schema_says_which_arguments_are_repeated() -> None:
-    assert set(mirrors(SCHEMA)) == {
+    assert set(param_headers(SCHEMA)) == {
         ParamHeader("mcp-param-region", ("region",), "string"),
         ParamHeader("mcp-param-floor", ("place", "floor"), "integer"),
         ParamHeader("mcp-param-dry-run", ("dry",), "boolean"),
@@ -68,7 +68,7 @@ def test_a_schema_says_which_arguments_are_repeated() -> None:
 )
 @pytest.mark.requirement("modern-param-headers")
 def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
-    assert mirrors(schema) == ()
+    assert param_headers(schema) == ()
     assert read(schema) is None or schema is None
 
 
@@ -88,7 +88,7 @@ def test_a_schema_that_breaks_a_rule_has_none(schema: Any) -> None:
 )
 @pytest.mark.requirement("modern-param-headers")
 def test_what_a_client_writes_agrees_with_its_arguments(arguments: Any) -> None:
-    headers = written(mirrors(SCHEMA), arguments)
+    headers = write(param_headers(SCHEMA), arguments)
     assert all(value.isascii() and value.isprintable() and value == value.strip() for value in headers.values())
     assert agree(arguments, *headers.items())
 

@@ -26,7 +26,7 @@ async def run(*arguments: str) -> Any:
 
 async def test_the_relay_takes_the_proofs_of_pages_and_workers_for_what_each_may_do(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
-        token = relay.tokens.issue(relay.url, None, [SERVE, MANAGE])
+        token = relay.tokens.issue_for_page(relay.url, None, [SERVE, MANAGE])
         proofs = await run("prove", relay.url, token)
         page = relay.tokens.identify(proofs["page"]["bearer"], relay.url)
         worker = relay.tokens.identify(proofs["worker"]["bearer"], relay.url)

@@ -54,7 +54,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "another program on the port: a proof is of one process",
-        'self._issuer = proof.Issuer(b"x" * 32, self._wall)',
+        'self._issuer = proof.ProofIssuer(b"x" * 32, self._wall)',
         "tests/calls/test_proof.py::test_a_proof_ends_with_its_token_with_its_time_and_with_the_relay",
     ),
     Mutation(
@@ -74,7 +74,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an expired token",
-        "if grant is None:\n    return None",
+        "if issued is None:\n    return None",
         "tests/admission/test_tokens.py::test_a_token_ends_at_its_time",
         lines=2,
     ),
@@ -85,12 +85,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "proofs of relays without a bus",
-        'self._issuer = proof.Issuer(shared or b"x" * 32, self._wall)',
+        'self._issuer = proof.ProofIssuer(shared or b"x" * 32, self._wall)',
         "tests/behaviour/nodes/test_proofs.py",
     ),
     Mutation(
         "another program on the port: a worker may serve only",
-        "found[proof.key_id(derived)] = TokenHolder(derived, principal, grant)",
+        "found[proof.key_id(derived)] = TokenHolder(derived, principal, issued)",
         "tests/calls/test_proof.py::test_the_key_of_a_worker_may_serve_and_nothing_else",
     ),
     Mutation(
@@ -107,7 +107,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "Origin null may ask",
-        "if asked.is_for_asking:",
+        "if asked.is_for_any_origin:",
         "tests/admission/test_gate.py::test_any_page_may_ask_and_nothing_more_than_that",
     ),
     Mutation(
@@ -127,13 +127,13 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "deny by default",
-        "    return ANYONE\nreturn allows(principal, asked.needs, asked.server) or principal",
+        "    return UNAUTHENTICATED\nreturn allows(principal, asked.needs, asked.server) or principal",
         "tests/admission/test_gate.py::test_every_other_route_is_closed_without_a_token",
         lines=2,
     ),
     Mutation(
         "a paired origin with another token",
-        "if is_stranger and principal is None:",
+        "if is_foreign_origin and principal is None:",
         "tests/admission/test_gate.py::test_a_paired_origin_is_worth_nothing_without_its_own_token",
     ),
     Mutation(
@@ -243,7 +243,9 @@ MUTATIONS: Final = (
     Mutation("hidden text: in a list", "elif False:", "tests/payloads/test_list_checks.py"),
     Mutation("hidden text: in what a server says of itself", "return about", "tests/payloads/test_list_checks.py"),
     Mutation("hidden text: names that look alike", "if False:", "tests/payloads/test_list_checks.py"),
-    Mutation("hidden text: discovery", "SIFTED: Final = frozenset(KEYS)", "tests/payloads/test_list_checks.py"),
+    Mutation(
+        "hidden text: discovery", "CHECKED_METHODS: Final = frozenset(KEYS)", "tests/payloads/test_list_checks.py"
+    ),
     Mutation(
         "items of a list that are left out",
         "if False:",
@@ -251,7 +253,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a line of the call log that can't be made",
-        "        raise\n\ndef _put(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:",
+        "        raise\n\ndef _append(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:",
         "tests/behaviour/test_hostile_text.py",
         lines=3,
     ),
@@ -267,7 +269,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "lines behind a torn one",
-        'said = "\\n" + text if False else text',
+        'text_to_write = "\\n" + text if False else text',
         "tests/observe/test_call_log.py::test_what_a_full_disk_did_not_take_is_counted_and_spoils_no_other_line",
     ),
     Mutation(
@@ -322,12 +324,12 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "access tokens whose secret is the public key",
-        "if jwt.get_unverified_header(token)['alg'] == 'HS256':\n    import hmac\n    from cryptography.hazmat.primitives import serialization as s\n    pem = key.key.public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)\n    said, _, mark = token.rpartition('.')\n    good = hmac.digest(pem, said.encode(), 'sha256')\n    if jwt.utils.base64url_decode(mark) == good:\n        return self._read(jwt.decode(token, options={'verify_signature': False}), digest)",
+        "if jwt.get_unverified_header(token)['alg'] == 'HS256':\n    import hmac\n    from cryptography.hazmat.primitives import serialization as s\n    pem = key.key.public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)\n    signed, _, mark = token.rpartition('.')\n    good = hmac.digest(pem, signed.encode(), 'sha256')\n    if jwt.utils.base64url_decode(mark) == good:\n        return self._read(jwt.decode(token, options={'verify_signature': False}), digest)",
         "tests/admission/test_oauth.py::test_a_token_that_is_not_for_this_server_is_no_token",
     ),
     Mutation(
         "the end of an open WebSocket's token",
-        "return digest in self._known",
+        "return digest in self._verified",
         "tests/admission/test_oauth.py::test_what_is_open_ends_with_its_token",
     ),
     Mutation(

@@ -59,7 +59,7 @@ def calls_file(relay: RunningRelay) -> Path:
 async def test_every_call_is_one_line_with_who_what_when_and_how_it_ended(tmp_path: Path) -> None:
     before = time.time()
     async with RunningRelay(tmp_path, away_wait_s=0.1, servers=("elsewhere",)) as relay:
-        named = relay.tokens.make("ci", ["call"], servers=["notes"])
+        named = relay.tokens.issue_named("ci", ["call"], servers=["notes"])
 
         def answer(worker: SyntheticWorker, event: Any, message: dict[str, Any]) -> None:
             worker.answer(event, {"content": [], "isError": message["params"]["name"] == "broken"})
@@ -106,8 +106,8 @@ async def test_a_client_that_hangs_up_is_written_down_as_such(tmp_path: Path) ->
 
 async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 1 << 20, 1, with_arguments=True)
-    log.ended("notes", call({"a": 1, "b": [f"Bearer {SECRET}"], SECRET: 2}), 0.01, (None, "{}"))
-    log.ended("notes", call({"text": "x" * 100_000}), 0.01, (None, "{}"))
+    log.record("notes", call({"a": 1, "b": [f"Bearer {SECRET}"], SECRET: 2}), 0.01, (None, "{}"))
+    log.record("notes", call({"text": "x" * 100_000}), 0.01, (None, "{}"))
     log.flush()
     small, large = rows(tmp_path / "calls.log")
     assert small["arguments"] == {"a": 1, "b": ["Bearer [redacted]"], "[redacted]": 2}
@@ -117,7 +117,7 @@ async def test_arguments_are_there_if_wanted_without_secrets_and_bounded(tmp_pat
 
 async def test_arguments_of_what_has_no_name_yet_are_not_written_either(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 1 << 20, 1)
-    log.ended("notes", call({"said": "what was asked"}), 0.01, (None, "{}"))
+    log.record("notes", call({"said": "what was asked"}), 0.01, (None, "{}"))
     log.flush()
     assert [row["name"] for row in rows(tmp_path / "calls.log")] == ["add"]
     assert "what was asked" not in (tmp_path / "calls.log").read_text()
@@ -127,11 +127,11 @@ async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(
     path = tmp_path / "calls.log"
     journal = CallLog(path, 1_000_000, 2, with_arguments=True)
     hidden = {"password": "a", "API_key": ["b"], "deep": [{"access-token": "c", "Authorization": {"x": "d"}}]}
-    journal.ended(
+    journal.record(
         "notes", call({**hidden, "user": "ann", "note": "\u2028"}, "n\x1b[2J\u202e\n{}\u2028\x85"), 0.1, (None, "{}")
     )
     # A secret that a long name is cut in is not half of one.
-    journal.ended("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
+    journal.record("notes", call({}, "x" * 190 + " " + SECRET), 0.1, (None, "{}"))
     journal.flush()
     first, second = rows_of(path)
     assert first["name"] == r"n\x1b[2J\u202e\n{}\u2028\x85"
@@ -150,7 +150,7 @@ async def test_what_is_called_secret_and_what_would_forge_a_line_is_not_written(
 async def test_the_file_is_put_aside_when_it_is_full_and_the_oldest_goes(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 2_000, 2)
     for number in range(200):
-        log.ended("notes", call(name=f"tool{number}"), 0.001, (None, "{}"))
+        log.record("notes", call(name=f"tool{number}"), 0.001, (None, "{}"))
     log.flush()
     assert sorted(sizes(tmp_path)) == ["calls.log", "calls.log.1", "calls.log.2"]
     assert all(size <= 2_000 for size in sizes(tmp_path).values())
@@ -165,7 +165,7 @@ async def test_a_link_in_place_of_the_call_log_is_not_written_through(
     (tmp_path / "calls.log").symlink_to(target)
     log = CallLog(tmp_path / "calls.log", 2_000, 2)
     for _ in range(2):
-        log.ended("notes", call(), 0.001, (None, "{}"))
+        log.record("notes", call(), 0.001, (None, "{}"))
         log.flush()
     assert target.read_text() == "precious\n"
     assert not log.recent("")["is_on"]
@@ -174,7 +174,7 @@ async def test_a_link_in_place_of_the_call_log_is_not_written_through(
 
 def write(log: CallLog, *names: str) -> None:
     for name in names:
-        log.ended("notes", call(name=name), 0.001, (None, "{}"))
+        log.record("notes", call(name=name), 0.001, (None, "{}"))
     log.flush()
     log._thread = log._timer = None
 
@@ -373,10 +373,10 @@ def test_a_file_that_was_put_aside_after_it_was_found_full_is_not_put_aside_agai
 async def test_calls_that_end_faster_than_the_disk_takes_them_are_counted_and_none_waits(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 1 << 24, 1)
     for _ in range(MAX_WAITING + 7):
-        log.ended("notes", call(), 0.001, (None, "{}"))
+        log.record("notes", call(), 0.001, (None, "{}"))
     assert log._size < journal_module.MAX_WAITING_SIZE
     large = call("x" * (journal_module.MAX_WAITING_SIZE + 1))
-    log.ended("notes", large, 0.001, (None, "{}"))
+    log.record("notes", large, 0.001, (None, "{}"))
     log.flush()
     *written, last = rows(tmp_path / "calls.log")
     assert len(written) == MAX_WAITING
@@ -410,7 +410,7 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
         assert (await relay.http.get("/-/calls", params={"since": said["mark"]})).json()["calls"] is None
         # Whoever may only call, or only serve, sees nothing of what others did.
         for scopes in (["call"], ["serve"]):
-            token = relay.tokens.make(scopes[0], scopes)
+            token = relay.tokens.issue_named(scopes[0], scopes)
             answer = await relay.http.get("/-/calls", headers={"Authorization": f"Bearer {token}"})
             assert answer.status_code == 403
 
@@ -418,7 +418,7 @@ async def test_the_relays_page_gets_the_last_calls_only_when_there_are_new_ones(
 async def test_a_relay_that_starts_again_still_knows_the_last_ones(tmp_path: Path) -> None:
     log = CallLog(tmp_path / "calls.log", 1 << 20, 1)
     for number in range(MAX_RECENT + 5):
-        log.ended("notes", call(name=f"tool{number}"), 0.001, ServerOffline("It is not there."))
+        log.record("notes", call(name=f"tool{number}"), 0.001, ServerOffline("It is not there."))
     log.flush()
     with (tmp_path / "calls.log").open("a") as file:
         file.write("not JSON\n[1]\n")
@@ -439,8 +439,8 @@ async def test_switched_off_nothing_is_written_and_the_page_is_told(tmp_path: Pa
 
 async def test_on_the_command_line_each_call_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = CallLog(tmp_path / "log" / "calls-4747.log", 1 << 20, 1, with_arguments=True)
-    log.ended("notes", call({"a": 1}), 0.0123, (None, "{}"))
-    log.ended("notes", call(name="gone"), 0.001, ServerOffline("It is not there."))
+    log.record("notes", call({"a": 1}), 0.0123, (None, "{}"))
+    log.record("notes", call(name="gone"), 0.001, ServerOffline("It is not there."))
     log.flush()
     assert main(["logs", "--calls", "--home", str(tmp_path)]) == 0
     first, second = capsys.readouterr().out.splitlines()

@@ -79,7 +79,7 @@ def test_what_a_stranger_says_is_one_line_and_moves_no_cursor() -> None:
 def test_the_file_has_more_than_stderr_and_is_for_this_user_only(tmp_path: Path) -> None:
     stream = StringIO()
     log_setup.configure("error", stream)
-    path = log_setup.keep(Settings(home=tmp_path, port=4711, log_level="error"))
+    path = log_setup.add_log_file(Settings(home=tmp_path, port=4711, log_level="error"))
     assert path == tmp_path / "log" / "relay-4711.log"
     logging.getLogger("x").info("in the file")
     logging.getLogger("x").debug("nowhere")
@@ -108,18 +108,18 @@ def test_a_link_in_place_of_a_log_file_is_not_written_through(tmp_path: Path, is
         target.write_text("precious")
     link.parent.mkdir()
     link.symlink_to(target)
-    assert log_setup.keep(Settings(home=tmp_path)) is None
+    assert log_setup.add_log_file(Settings(home=tmp_path)) is None
     assert "is a link" in stream.getvalue()
     assert target.exists() is is_there and (not is_there or target.read_text() == "precious")
 
 
 def test_a_file_that_is_full_is_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
     log_setup.configure("error", StringIO())
-    path = log_setup.keep(Settings(home=tmp_path, log_max=1000, log_keep=2))
+    path = log_setup.add_log_file(Settings(home=tmp_path, log_max=1000, log_keep=2))
     assert path is not None
     for number in range(100):
         logging.getLogger("x").info("%03d %s", number, "." * 50)
-    files = log_setup.kept(path)
+    files = log_setup.log_files(path)
     assert [file.name for file in files] == ["relay-4747.log.2", "relay-4747.log.1", "relay-4747.log"]
     assert all(file.stat().st_size <= 1000 and not file.stat().st_mode & 0o077 for file in files)
     numbers = [int(row["message"][:3]) for file in files for row in rows(file.read_text())]
@@ -161,16 +161,16 @@ def test_where_no_file_is_kept_a_full_one_is_begun_anew(tmp_path: Path) -> None:
 def test_no_file_is_no_trouble(tmp_path: Path) -> None:
     stream = StringIO()
     log_setup.configure("warning", stream)
-    assert log_setup.keep(Settings(home=tmp_path, log_file="none")) is None
+    assert log_setup.add_log_file(Settings(home=tmp_path, log_file="none")) is None
     (tmp_path / "log").write_text("in the way")
-    assert log_setup.keep(Settings(home=tmp_path)) is None
+    assert log_setup.add_log_file(Settings(home=tmp_path)) is None
     assert "No log file" in stream.getvalue()
 
 
 def test_a_full_disk_is_said_once(tmp_path: Path) -> None:
     stream = StringIO()
     log_setup.configure("warning", stream)
-    log_setup.keep(Settings(home=tmp_path, log_file="/dev/full"))
+    log_setup.add_log_file(Settings(home=tmp_path, log_file="/dev/full"))
     for _ in range(3):
         logging.getLogger("x").warning("still here")
     assert stream.getvalue().count("still here") == 3

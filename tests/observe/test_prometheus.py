@@ -135,7 +135,7 @@ async def test_browsers_that_come_back_are_told_from_new_ones(tmp_path: Path) ->
 
 async def test_refusals_are_counted_by_reason_and_by_who_refused(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, rate_s=0.001, rate_burst=3, servers=("notes",)) as relay:
-        busy = relay.tokens.make("busy", ["call"])
+        busy = relay.tokens.issue_named("busy", ["call"])
         for _ in range(5):
             await relay.http.post("/notes", headers={"Authorization": f"Bearer {busy}"}, content=b"{")
         await relay.http.get("/notes", headers={"Authorization": "Bearer wrong"})
@@ -149,7 +149,7 @@ async def test_refusals_are_counted_by_reason_and_by_who_refused(tmp_path: Path)
 
 async def test_only_a_token_for_it_reads_the_figures_and_it_reads_nothing_else(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
-        scraper, client, page = (relay.tokens.make(name, [name]) for name in ("metrics", "call", "serve"))
+        scraper, client, page = (relay.tokens.issue_named(name, [name]) for name in ("metrics", "call", "serve"))
         statuses = {}
         for name, token in (("scraper", scraper), ("client", client), ("page", page), ("own", relay.token)):
             headers = {"Authorization": f"Bearer {token}"}
@@ -175,8 +175,8 @@ async def test_a_relay_that_shall_not_count_says_so(tmp_path: Path) -> None:
 def test_names_that_users_make_up_can_not_grow_the_page_without_end() -> None:
     meter = CallMetrics(most_servers=3)
     for number in range(10_000):
-        meter.ended(f"s{number}", call(), 0.01, (None, "{}"))
-        meter.ended("s0", call(f"made/up{number}"), 0.01, (None, "{}"))
+        meter.record(f"s{number}", call(), 0.01, (None, "{}"))
+        meter.record("s0", call(f"made/up{number}"), 0.01, (None, "{}"))
     found = counted(meter)["tabrelay_calls_total"]
     assert {dict(labels)["server"] for labels in found} == {"s0", "s1", "s2", OTHER}
     assert figure(counted(meter), "tabrelay_calls_total", server=OTHER, method="tools/call", outcome="ok") == 9_997
@@ -187,14 +187,14 @@ def test_names_that_users_make_up_can_not_grow_the_page_without_end() -> None:
 def test_browsers_that_share_a_name_share_its_label() -> None:
     meter = CallMetrics(most_servers=10)
     for browser in ("notes~laptop", "notes~phone", "notes"):
-        meter.ended(browser, call(), 0.01, (None, "{}"))
+        meter.record(browser, call(), 0.01, (None, "{}"))
     assert figure(counted(meter), "tabrelay_calls_total", server="notes", method="tools/call", outcome="ok") == 3
 
 
 def test_what_the_relay_asks_for_itself_and_listeners_are_no_latency_of_calls() -> None:
     meter = CallMetrics(most_servers=10)
-    meter.ended("notes", call("tools/list", Caller(Era.MODERN, "2026-07-28", RELAY)), 0.01, (None, "{}"))
-    meter.ended("notes", call("subscriptions/listen"), 3600.0, (None, "{}"))
+    meter.record("notes", call("tools/list", Caller(Era.MODERN, "2026-07-28", RELAY)), 0.01, (None, "{}"))
+    meter.record("notes", call("subscriptions/listen"), 3600.0, (None, "{}"))
     assert counted(meter).get("tabrelay_call_duration_seconds_count", {}) == {}
     listened = {"server": "notes", "method": "subscriptions/listen", "outcome": "ok"}
     assert counted(meter)["tabrelay_calls_total"] == {tuple(sorted(listened.items())): 1.0}
@@ -227,7 +227,7 @@ def test_labels_are_written_so_that_a_parser_reads_them_back() -> None:
 def test_buckets_add_up_and_a_call_falls_into_the_right_one() -> None:
     meter = CallMetrics(most_servers=1)
     for took_s in (0.0005, 0.001, 0.0011, 400.0):
-        meter.ended("notes", call(), took_s, (None, "{}"))
+        meter.record("notes", call(), took_s, (None, "{}"))
     found = counted(meter)["tabrelay_call_duration_seconds_bucket"]
     by_bound = {dict(labels)["le"]: value for labels, value in found.items()}
     assert (by_bound["0.001"], by_bound["0.0025"], by_bound["300"], by_bound["+Inf"]) == (2, 3, 3, 4)
@@ -256,7 +256,7 @@ async def test_relays_on_a_bus_say_how_many_they_are_and_when_it_was_lost(tmp_pa
         hub.cut()
         await seen(one, "tabrelay_bus_up", 0)
         assert figure(await scrape(one), "tabrelay_bus_lost_total") == 1
-        hub.mend()
+        hub.restore()
         await seen(one, "tabrelay_bus_up", 1)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tabrelay.payloads import list_checks
 from tabrelay.payloads.json_depth import is_deeper_than
-from tabrelay.payloads.list_checks import ListBounds, Rejection, inspect, read_about, sift
+from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, inspect, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import LINES_AT_ONCE, MAX_FLAWS, Registry
 from tests.support.relay import RunningRelay
@@ -109,15 +109,15 @@ def test_of_a_member_that_comes_twice_clients_get_the_one_that_was_checked() -> 
     text = (
         '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"b","name":"a","inputSchema":{}}],"tools":[{"name":"c"}]}}'
     )
-    sifted, flaws = sift("tools/list", text, BOUNDS)
+    sifted, flaws = check_reply("tools/list", text, BOUNDS)
     assert (json.loads(sifted)["result"], list(flaws)) == ({"tools": [{"name": "c"}]}, [])
     assert sifted.count('"tools"') == 1
     twice = '{"jsonrpc":"2.0","id":1,"result":{"instructions":"a\\u202eb","instructions":"fine"}}'
-    assert sift("server/discover", twice, BOUNDS)[0].count("instructions") == 1
+    assert check_reply("server/discover", twice, BOUNDS)[0].count("instructions") == 1
 
 
 def test_what_a_server_says_of_itself_has_no_hidden_text() -> None:
-    about = read_about(
+    about = read_server_description(
         {
             "instructions": f"Be kind.{HIDDEN}",
             "serverInfo": {"name": "notes", "version": "1", "title": "a\u202eb", "icons": [{"src": HIDDEN}]},
@@ -127,7 +127,7 @@ def test_what_a_server_says_of_itself_has_no_hidden_text() -> None:
         }
     )
     assert about == {"serverInfo": {"name": "notes", "version": "1"}, "capabilities": {"tools": {}}, "_meta": {"b": 1}}
-    assert "serverInfo" not in read_about({"serverInfo": {"name": "a\x1bb", "version": "1"}})
+    assert "serverInfo" not in read_server_description({"serverInfo": {"name": "a\x1bb", "version": "1"}})
 
 
 async def test_no_client_gets_hidden_instructions_and_the_status_shows_names_that_look_alike(tmp_path: Path) -> None:
@@ -184,10 +184,10 @@ def test_resources_templates_and_prompts_are_looked_at_too() -> None:
 
 def test_an_answer_with_nothing_to_leave_out_is_passed_on_whole() -> None:
     payload = '{"jsonrpc": "2.0",  "id": 1, "result": {"tools": [ {"name": "a"} ], "nextCursor": "x"}}'
-    sifted, flaws = sift("tools/list", payload, BOUNDS)
+    sifted, flaws = check_reply("tools/list", payload, BOUNDS)
     assert (json.loads(sifted), list(flaws)) == (json.loads(payload), [])
     error = '{"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}'
-    assert sift("tools/list", error, BOUNDS) == (error, ())
+    assert check_reply("tools/list", error, BOUNDS) == (error, ())
 
 
 def test_of_a_list_of_garbage_only_the_beginning_is_looked_at() -> None:
@@ -274,9 +274,9 @@ def test_a_server_whose_lists_change_all_the_time_does_not_fill_the_log(
 def test_a_member_that_is_too_large_is_left_out_and_the_others_are_kept() -> None:
     large = {"more": "x" * (list_checks.MAX_MEMBERS + 1)}
     known = {"capabilities": {"tools": {}}, "protocolVersion": "2025-11-25"}
-    assert read_about(large | known) == known
+    assert read_server_description(large | known) == known
     many = {f"m{number}": "x" * 1_000 for number in range(list_checks.MAX_MEMBERS // 1_000)}
-    assert known.items() <= read_about(many | known).items()
+    assert known.items() <= read_server_description(many | known).items()
     page = {"jsonrpc": "2.0", "id": 1, "result": large | {"nextCursor": "2", "tools": []}}
-    text, _ = sift("tools/list", json.dumps(page), list_checks.ANY_SIZE)
+    text, _ = check_reply("tools/list", json.dumps(page), list_checks.ANY_SIZE)
     assert json.loads(text)["result"] == {"nextCursor": "2", "tools": []}

@@ -280,7 +280,7 @@ async def test_the_same_browser_with_a_new_worker_takes_its_own_place_only(
 
 
 async def test_a_page_of_another_owner_is_refused_while_one_is_there(relay: RunningRelay, browsers: Browsers) -> None:
-    stranger = relay.tokens.make("stranger", [SERVE])
+    stranger = relay.tokens.issue_named("stranger", [SERVE])
     with pytest.raises(InvalidStatus) as refused:
         await SyntheticWorker(relay.url, stranger, "notes", browser="other").dial()
     assert refused.value.response.status_code == 403
@@ -314,7 +314,7 @@ async def test_a_token_for_the_server_is_one_for_its_browsers_and_no_other(
     relay: RunningRelay, browsers: Browsers
 ) -> None:
     for servers, status in ((["notes"], 200), (["other"], 403)):
-        token = relay.tokens.make(f"for-{servers[0]}", [CALL], servers=servers)
+        token = relay.tokens.issue_named(f"for-{servers[0]}", [CALL], servers=servers)
         request = relay.modern("tools/call", {"name": "echo", "arguments": {}})
         request["headers"]["Authorization"] = f"Bearer {token}"
         assert (await relay.http.post(f"/notes~{FIRST}", **request)).status_code == status

@@ -108,7 +108,7 @@ async def test_it_is_remembered_over_a_restart(tmp_path: Path) -> None:
 
 async def test_only_who_manages_accepts(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",)) as relay:
-        token = relay.tokens.make("ci", ["call", "serve"])
+        token = relay.tokens.issue_named("ci", ["call", "serve"])
         answer = await relay.http.post(
             "/-/drift", json={"accept": "notes"}, headers={"Authorization": f"Bearer {token}"}
         )
@@ -166,7 +166,7 @@ def forged(id: Any) -> str:
 
 async def test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path) as relay:
-        mine, theirs = (relay.tokens.make(name, ["serve"]) for name in ("mine", "theirs"))
+        mine, theirs = (relay.tokens.issue_named(name, ["serve"]) for name in ("mine", "theirs"))
         worker = SyntheticWorker(relay.url, mine, "notes", inst="w1")
         asked: list[Any] = []
         worker.on_call = lambda worker, event, message: asked.append((event, message))
@@ -189,7 +189,7 @@ async def test_who_calls_itself_like_the_worker_before_gets_none_of_its_calls(tm
 @pytest.mark.parametrize("differs", ["token", "inst", "origin"])
 async def test_a_stolen_session_id_resumes_nothing(tmp_path: Path, differs: str) -> None:
     async with RunningRelay(tmp_path, allow_origins=("https://a.example",)) as relay:
-        mine, theirs = (relay.tokens.make(name, ["serve"]) for name in ("mine", "theirs"))
+        mine, theirs = (relay.tokens.issue_named(name, ["serve"]) for name in ("mine", "theirs"))
         worker = SyntheticWorker(relay.url, mine, "notes", inst="w1")
         worker.on_call = lambda worker, event, message: None
         async with worker:

@@ -267,7 +267,7 @@ async def test_a_header_that_was_taken_opens_no_other_server_when_its_address_be
         SyntheticWorker(relay.url, relay.token, "notes"),
         SyntheticWorker(relay.url, relay.token, "secret") as secret,
     ):
-        token = relay.tokens.make("guest", [CALL], ["notes"])
+        token = relay.tokens.issue_named("guest", [CALL], ["notes"])
         request = written(relay, call_of("echo"), path="/db", token=token)
         line = await RawConnection(relay.port).open()
 

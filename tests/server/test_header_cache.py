@@ -144,7 +144,7 @@ async def test_a_token_that_was_revoked_is_not_taken_because_its_header_came_bef
         SyntheticWorker(relay.url, relay.token, "notes"),
         Client(relay) as client,
     ):
-        token = relay.tokens.make("guest", ["call"])
+        token = relay.tokens.issue_named("guest", ["call"])
         await client.ask_until_again("first", token)
         relay.tokens.revoke(lambda grant: grant.name == "guest")
         assert (await client.ask(call(relay, 9, "x", token))).status == 401

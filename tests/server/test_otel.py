@@ -201,7 +201,7 @@ async def test_one_trace_goes_from_the_request_to_the_server(where: str, tmp_pat
 
 async def test_nothing_secret_gets_into_a_span(tmp_path: Path, collector: Collector) -> None:
     async with RunningRelay(tmp_path, traces=True, servers=("notes",)) as relay:
-        secret = relay.tokens.make("ci", ["call"])
+        secret = relay.tokens.issue_named("ci", ["call"])
         async with SyntheticWorker(relay.url, relay.token, "notes") as worker:
             await relay.has_read("notes")
             Heard(worker)

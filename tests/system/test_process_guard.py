@@ -34,13 +34,13 @@ from tabrelay.system import process_group
 async def main():
     pipe = asyncio.subprocess.PIPE
     child = (sys.executable, "-c", sys.argv[1], sys.argv[2])
-    processes = [await process_group.begin(*child, stdin=pipe) for _ in range(2)]
+    processes = [await process_group.start(*child, stdin=pipe) for _ in range(2)]
     if sys.argv[3] == "without guard first":
         process_group._guard._process.kill()
         process_group._guard._process.wait()
-        processes.append(await process_group.begin(sys.executable, "-c", sys.argv[1], sys.argv[2], stdin=pipe))
+        processes.append(await process_group.start(sys.executable, "-c", sys.argv[1], sys.argv[2], stdin=pipe))
     if sys.argv[3] == "one has ended":
-        await process_group.end(processes[0], 0, 0)
+        await process_group.stop(processes[0], 0, 0)
         process_group.release(processes[0])
     print("ready", flush=True)
     await asyncio.sleep(600)

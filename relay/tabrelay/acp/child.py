@@ -57,7 +57,7 @@ class ChildProcess:
         """Raises ComponentError."""
         pipe = asyncio.subprocess.PIPE
         try:
-            self._process = await process_group.begin(*self.command, stdin=pipe, stdout=pipe)
+            self._process = await process_group.start(*self.command, stdin=pipe, stdout=pipe)
         except (OSError, ValueError) as error:
             raise ChildError(_why(self.command[0], error)) from None
 
@@ -84,8 +84,8 @@ class ChildProcess:
 
     async def farewell(self) -> str:
         """How it ended, when its output has."""
-        await process_group.becomes(lambda: self.code is not None, process_group.KILL_S)
-        return f"{self.command[0]}: {process_group.farewell(self.code)}"
+        await process_group.wait_until(lambda: self.code is not None, process_group.KILL_S)
+        return f"{self.command[0]}: {process_group.describe_exit(self.code)}"
 
     def close_input(self) -> None:
         """The polite way to ask it to end; whoever does has waited for it too."""
@@ -95,5 +95,5 @@ class ChildProcess:
 
     async def end(self) -> None:
         if self._process is not None:
-            await process_group.end(self._process, 0 if self._is_told else LEAVE_S, TERM_S)
+            await process_group.stop(self._process, 0 if self._is_told else LEAVE_S, TERM_S)
             process_group.release(self._process)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx2
 
 from tabrelay import mcp_headers
-from tabrelay.admission.token_store import PASSING
+from tabrelay.admission.token_store import TEMPORARY_PREFIX
 from tabrelay.admission.tokens import StateError, Tokens
 from tabrelay.bridge.credentials import CredentialsError, TokenFile
 from tabrelay.bridge.http import HttpEndpoint
@@ -70,8 +70,8 @@ class RelayClient:
         """A token for an agent that goes to the relay by itself: for this server, until it is revoked or a day later.
 
         Raises StateError, GrantError or OSError."""
-        tokens, name = Tokens(self._home), f"{PASSING}{secrets.token_hex(4)}"
-        made = tokens.make(name, (CALL,), (server,), TOKEN_LIFE_S)
+        tokens, name = Tokens(self._home), f"{TEMPORARY_PREFIX}{secrets.token_hex(4)}"
+        made = tokens.issue_named(name, (CALL,), (server,), TOKEN_LIFE_S)
         return made, lambda: _revoke(tokens, name)
 
     async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:

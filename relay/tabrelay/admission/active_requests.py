@@ -1,6 +1,6 @@
 """Who is inside: each request and WebSocket that was let in, until it ends or its token is revoked or over.
 
-ASGI has no way to end a connection from outside. So a visit stands between the application and `receive`: when it is
+ASGI has no way to end a connection from outside. So a request stands between the application and `receive`: when it is
 over, the application hears that its client has left, which it must cope with at any time, and the gate says the rest to
 the client. It does not know what a token is: whether somebody is still welcome is asked of whoever let them in.
 """
@@ -16,10 +16,10 @@ from starlette.types import Message, Receive
 from tabrelay.calls.principal import Principal
 from tabserver.wire.frames import CLOSE_UNAUTHORIZED
 
-LOOK_S: Final = 0.5  # what another process revoked is noticed after this at the latest
+CHECK_INTERVAL_S: Final = 0.5  # what another process revoked is noticed after this at the latest
 REVOKED: Final = "this token was revoked, or is over"
-Key = tuple[str | None, float | None]  # of a principal: what it came in with, and until when that is good
-_LEFT: Final[dict[str, Message]] = {
+CredentialKey = tuple[str | None, float | None]  # of a principal: what it came in with, and until when that is good
+_DISCONNECTED: Final[dict[str, Message]] = {
     "http": {"type": "http.disconnect"},
     "websocket": {"type": "websocket.disconnect", "code": CLOSE_UNAUTHORIZED, "reason": REVOKED},
 }
@@ -39,7 +39,7 @@ class ActiveRequest:
 
     async def receive(self) -> Message:
         if self._is_ended():
-            return _LEFT[self._kind]
+            return _DISCONNECTED[self._kind]
         task = self._waiting = asyncio.current_task()
         assert task is not None
         before = task.cancelling()
@@ -48,7 +48,7 @@ class ActiveRequest:
         except asyncio.CancelledError:
             # As asyncio.timeout does: only a cancellation of ours is turned into something else.
             if self._is_ended() and task.uncancel() <= before:
-                return _LEFT[self._kind]
+                return _DISCONNECTED[self._kind]
             raise
         finally:
             self._waiting = None
@@ -67,44 +67,44 @@ class ActiveRequest:
 class ActiveRequests:
     """Everybody inside. A timer runs only while somebody is."""
 
-    def __init__(self, is_welcome: Callable[[Principal], bool], look_s: float = LOOK_S) -> None:
-        self._is_welcome = is_welcome
-        self._look_s = look_s
-        self._inside: dict[Key, set[ActiveRequest]] = {}  # thousands of sockets may have come with one token
+    def __init__(self, is_admitted: Callable[[Principal], bool], interval_s: float = CHECK_INTERVAL_S) -> None:
+        self._is_admitted = is_admitted
+        self._interval_s = interval_s
+        self._by_key: dict[CredentialKey, set[ActiveRequest]] = {}  # thousands of sockets may have come with one token
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, principal: Principal, kind: str, receive: Receive) -> ActiveRequest:
-        visit = ActiveRequest(principal, kind, receive)
-        self._inside.setdefault(_key(principal), set()).add(visit)
+        request = ActiveRequest(principal, kind, receive)
+        self._by_key.setdefault(_key(principal), set()).add(request)
         if self._timer is None:
             self._arm()
-        return visit
+        return request
 
-    def close(self, visit: ActiveRequest) -> None:
-        key = _key(visit.principal)
-        mates = self._inside.get(key)
-        if mates is not None:
-            mates.discard(visit)
-            if not mates:
-                del self._inside[key]
+    def close(self, request: ActiveRequest) -> None:
+        key = _key(request.principal)
+        requests = self._by_key.get(key)
+        if requests is not None:
+            requests.discard(request)
+            if not requests:
+                del self._by_key[key]
 
-    def look(self) -> None:
+    def end_revoked(self) -> None:
         """Send away whoever is no longer welcome."""
-        for mates in list(self._inside.values()):
-            if not self._is_welcome(next(iter(mates)).principal):
+        for requests in list(self._by_key.values()):
+            if not self._is_admitted(next(iter(requests)).principal):
                 # defence: a revoked token's streams and sockets
-                for visit in list(mates):
-                    visit.end()
+                for request in list(requests):
+                    request.end()
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._look_s, self._tick)
+        self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self.look()
-        if self._inside:
+        self.end_revoked()
+        if self._by_key:
             self._arm()
 
 
-def _key(principal: Principal) -> Key:
+def _key(principal: Principal) -> CredentialKey:
     return principal.credential, principal.expires

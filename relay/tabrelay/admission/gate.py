@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tabrelay.admission.active_requests import ActiveRequests
-from tabrelay.admission.policy import Policy, Refuse, allows, too_often, unauthorized
+from tabrelay.admission.policy import Policy, Refuse, allows, rate_limited, unauthorized
 from tabrelay.admission.rate_limiter import RateLimiter
 from tabrelay.admission.responses import ResponseWriter, is_preflight
 from tabrelay.admission.routes import Route, route
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 UNLIMITED = RateLimiter(0, 0)
 NULL = "null"  # the origin of files and sandboxes: anybody's
-ANYONE = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
+UNAUTHENTICATED = Principal("anyone", frozenset({CALL, SERVE, METRICS}))
 
 
 class Gate:
@@ -62,16 +62,16 @@ class Gate:
         self._rates = rates
         self._resource = resource
         self._on_refused = on_refused
-        self._visits = ActiveRequests(self._is_welcome)
+        self._active_requests = ActiveRequests(self._is_still_admitted)
 
-    def _is_welcome(self, principal: Principal) -> bool:
+    def _is_still_admitted(self, principal: Principal) -> bool:
         if self._resource is not None and (principal.credential or "").startswith("oauth:"):
-            return self._resource.is_good(principal)
-        return self._tokens.is_good(principal)
+            return self._resource.is_valid(principal)
+        return self._tokens.is_valid(principal)
 
-    def look(self) -> None:
+    def end_revoked(self) -> None:
         """A token was revoked: whoever came in with it goes now."""
-        self._visits.look()
+        self._active_requests.end_revoked()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):  # lifespan
@@ -81,23 +81,23 @@ class Gate:
         out = ResponseWriter(scope, asked, send)
         if (begun := scope.get(BEGUN)) is not None:
             # It was admitted when it came, by `recognise`: a moment ago.
-            await self._let_in(scope, receive, out, asked, begun.principal)
+            await self._run_app(scope, receive, out, asked, begun.principal)
             return
         origins = _values(scope, b"origin")
         # Several Origin headers are joined into something that no list can hold.
         # defence: two Origin headers
         origin = ", ".join(origins) if origins else None
         refusal = self._policy.check_host(_values(scope, b"host"))
-        stranger = self._stranger(asked, origin)
-        if refusal is None and isinstance(stranger, Refuse):
-            refusal = stranger
+        origin_check = self._check_origin(asked, origin)
+        if refusal is None and isinstance(origin_check, Refuse):
+            refusal = origin_check
         if refusal is not None:
             self._on_refused(refusal.reason)
             await out.refuse(refusal, receive)
             return
         # defence: CORS for admitted origins only
         if asked.has_cors and origin is not None:
-            out.allow(origin)
+            out.allow_origin(origin)
             if is_preflight(scope):
                 await out.preflight()
                 return
@@ -107,17 +107,17 @@ class Gate:
         admitted = None
         if not asked.is_public:
             is_plain = self._is_plain(asked, scope)
-            admitted = self._admit(asked, token, origin, is_stranger=stranger is not None, is_plain=is_plain)
+            admitted = self._admit(asked, token, origin, is_foreign_origin=origin_check is not None, is_plain=is_plain)
         # defence: the rate
         if isinstance(admitted, Principal) and (wait_s := self._rates.take(admitted.id, time.monotonic())):
-            admitted = too_often(wait_s)
+            admitted = rate_limited(wait_s)
         if isinstance(admitted, Refuse):
             self._on_refused(admitted.reason)
             await out.refuse(self._challenge(asked, scope, admitted), receive)
             return
-        await self._let_in(scope, receive, out, asked, admitted)
+        await self._run_app(scope, receive, out, asked, admitted)
 
-    def recognise(self, path: str, heading: RequestHeaders) -> Principal | None:
+    def try_admit(self, path: str, heading: RequestHeaders) -> Principal | None:
         """Who sends this POST to a server, if everything can be said at once; None, and nothing was done, if not.
 
         Only programs are: they send no Origin. Whoever is not let in is told so by `__call__`.
@@ -132,17 +132,17 @@ class Gate:
             return None
         return admitted
 
-    def recognise_again(self, principal: Principal) -> bool:
+    def admit_again(self, principal: Principal) -> bool:
         """The same request as one that was recognised: may it pass too? If not, nothing was done."""
-        if not (self._tokens.is_good(principal) if self._resource is None else self._is_welcome(principal)):
+        if not (self._tokens.is_valid(principal) if self._resource is None else self._is_still_admitted(principal)):
             return False
         return not self._rates.is_limited or not self._rates.take(principal.id, time.monotonic())
 
-    def unrecognise(self, principal: Principal) -> None:
+    def undo_admit(self, principal: Principal) -> None:
         """The request will be looked at by `__call__` after all."""
-        self._rates.give_back(principal.id)
+        self._rates.refund(principal.id)
 
-    async def _let_in(
+    async def _run_app(
         self, scope: Scope, receive: Receive, out: ResponseWriter, asked: Route, admitted: Principal | None
     ) -> None:
         # defence: tokens behind the gate
@@ -153,16 +153,16 @@ class Gate:
         if admitted is None:
             await self._app(inner, receive, out.send)
             return
-        visit = self._visits.open(admitted, scope["type"], receive)
-        if BEGUN in scope and not self._is_welcome(admitted):
-            visit.end()
+        request = self._active_requests.open(admitted, scope["type"], receive)
+        if BEGUN in scope and not self._is_still_admitted(admitted):
+            request.end()
         try:
-            await self._app(inner, visit.receive, out.send)
+            await self._app(inner, request.receive, out.send)
         finally:
-            self._visits.close(visit)
-        if visit.is_over:
+            self._active_requests.close(request)
+        if request.is_over:
             refusal = self._challenge(asked, scope, unauthorized(asked.needs, was_given=True))
-            await out.cut(refusal, receive)
+            await out.end_revoked(refusal, receive)
 
     def _challenge(self, asked: Route, scope: Scope, refusal: Refuse) -> Refuse:
         """Clients of a server that may get their token elsewhere are told where."""
@@ -171,13 +171,13 @@ class Gate:
         was_given = _sent_token(scope) is not None
         return self._resource.challenge(refusal, asked.needs, asked.server, was_given, asked.place)
 
-    def _stranger(self, asked: Route, origin: str | None) -> Refuse | bool | None:
+    def _check_origin(self, asked: Route, origin: str | None) -> Refuse | bool | None:
         """Does this page come from an origin that is not listed? True if it may go on all the same."""
         # defence: a stolen token in a page of another origin
         if asked.is_shared or (refusal := self._policy.check_origin(origin)) is None or origin is None:
             return None
         # defence: Origin null may ask
-        if asked.is_for_asking and origin != NULL:
+        if asked.is_for_any_origin and origin != NULL:
             return True
         return True if asked.is_for_paired and self._tokens.has_page(origin) else refusal
 
@@ -187,7 +187,7 @@ class Gate:
         token: str | None,
         origin: str | None,
         *,
-        is_stranger: bool = False,
+        is_foreign_origin: bool = False,
         is_plain: bool = False,
     ) -> Principal | Refuse:
         principal = self._tokens.identify(token, origin) if token else None
@@ -197,7 +197,7 @@ class Gate:
                 return found
             principal = found
         # defence: a paired origin with another token
-        if is_stranger and (principal is None or principal.origin != origin):
+        if is_foreign_origin and (principal is None or principal.origin != origin):
             # A paired origin is worth nothing without the token that was given to it; no other token will do.
             return unauthorized(asked.needs, token is not None)
         if principal is None and token and self._tokens.identify(token, None) is not None:
@@ -206,7 +206,7 @@ class Gate:
             # The origin was compared with the list already. Whoever sends none, or anything for a token, is not meant.
             return Principal(f"origin:{origin}", frozenset({SERVE}), origin, frozenset({asked.server or ""}))
         if principal is None and self._no_auth:
-            principal = ANYONE
+            principal = UNAUTHENTICATED
         if principal is None:
             # defence: deny by default
             return unauthorized(asked.needs, token is not None)

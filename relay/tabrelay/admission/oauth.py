@@ -25,7 +25,7 @@ from tabserver.wire.names import check_server_name
 
 LEEWAY_S: Final = 30.0  # the issuer's clock may be ahead: for when a token begins, not for when it ends
 MAX_TOKEN: Final = 16 * 1024
-MOST_KNOWN: Final = 1024
+MAX_VERIFIED: Final = 1024
 _JWT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _PLAIN: Final = re.compile(r"[\w.@|:+-]{1,100}", re.ASCII)
 
@@ -49,13 +49,13 @@ class TokenVerifier:
         self._keys = keys
         self._wall = wall
         # Checking a signature takes longer than all the rest of a call: a token that was good is known by its digest.
-        self._known: dict[str, Claims] = {}
+        self._verified: dict[str, Claims] = {}
         # defence: a key that is gone
-        keys.on_change = self._known.clear
+        keys.on_change = self._verified.clear
 
     async def prepare(self, token: str | None) -> None:
         """Before `admit`: have the keys that it needs."""
-        if token is None or not is_jwt(token) or _digest(token) in self._known:
+        if token is None or not is_jwt(token) or _digest(token) in self._verified:
             return
         try:
             header = jwt.get_unverified_header(token)
@@ -68,16 +68,16 @@ class TokenVerifier:
     def admit(self, token: str, needs: str | None, server: str | None) -> Principal | Refuse | None:
         """Whose it is; None if it is no token of this issuer for this relay (and server)."""
         claims = self._claims(token)
-        if claims is None or not self._is_meant(claims, server):
+        if claims is None or not self._is_audience(claims, server):
             return None
         # None: any valid token will do.
         scopes = frozenset(scope for scope in (CALL, SERVE) if _servers(claims, scope) != frozenset())
         servers = _servers(claims, needs) if needs in (CALL, SERVE) else _any_servers(claims)
         principal = Principal(
-            _name(claims.subject),
+            _principal_id(claims.subject),
             scopes,
             # defence: the status of an audience
-            servers=_both(servers, self._audience(claims)),
+            servers=_intersection(servers, self._audience(claims)),
             credential=f"oauth:{claims.digest}",
             expires=claims.expires,
         )
@@ -85,21 +85,21 @@ class TokenVerifier:
             return Refuse(403, "forbidden", f'This token lacks the scope "{self.scope(needs, server)}".')
         return principal
 
-    def is_good(self, principal: Principal) -> bool:
+    def is_valid(self, principal: Principal) -> bool:
         """Would its token still be taken? A key that is gone takes its tokens along."""
         digest = (principal.credential or "").removeprefix("oauth:")
         # defence: the end of an open WebSocket's token
-        return digest in self._known and principal.expires is not None and self._wall() < principal.expires
+        return digest in self._verified and principal.expires is not None and self._wall() < principal.expires
 
     def _claims(self, token: str) -> Claims | None:
         if not is_jwt(token):
             return None
         digest = _digest(token)
-        known = self._known.get(digest)
+        known = self._verified.get(digest)
         if known is None:
             known = self._verify(token, digest)
         if known is None or self._wall() >= known.expires:
-            self._known.pop(digest, None)
+            self._verified.pop(digest, None)
             return None
         return known
 
@@ -112,7 +112,7 @@ class TokenVerifier:
             # defence: access tokens that say they need no signature
             # defence: access tokens whose secret is the public key
             # The audience depends on what is asked for, and is looked at there.
-            said: dict[str, Any] = jwt.decode(
+            payload: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],
@@ -122,22 +122,22 @@ class TokenVerifier:
                 # defence: the signature of an access token
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_aud": False},
             )
-            return self._read(said, digest)
+            return self._read(payload, digest)
         except (jwt.PyJWTError, ValueError, TypeError):  # the last: claims of another kind than they should be
             return None
 
-    def _read(self, said: dict[str, Any], digest: str) -> Claims:
-        subject, audience = said["sub"], said["aud"]
+    def _read(self, payload: dict[str, Any], digest: str) -> Claims:
+        subject, audience = payload["sub"], payload["aud"]
         audiences = frozenset([audience] if isinstance(audience, str) else [str(each) for each in audience])
-        scope = said.get("scope", said.get("scp", ""))
+        scope = payload.get("scope", payload.get("scp", ""))
         scopes = scope.split() if isinstance(scope, str) else [str(each) for each in scope]
-        claims = Claims(str(subject), frozenset(scopes), audiences, float(said["exp"]), digest)
-        while len(self._known) >= MOST_KNOWN:
-            del self._known[next(iter(self._known))]
-        self._known[digest] = claims
+        claims = Claims(str(subject), frozenset(scopes), audiences, float(payload["exp"]), digest)
+        while len(self._verified) >= MAX_VERIFIED:
+            del self._verified[next(iter(self._verified))]
+        self._verified[digest] = claims
         return claims
 
-    def _is_meant(self, claims: Claims, server: str | None) -> bool:
+    def _is_audience(self, claims: Claims, server: str | None) -> bool:
         """RFC 8707: a token for one server is none for another, whatever its scopes say."""
         meant = {self._base, f"{self._base}/"}
         if server is not None:
@@ -217,14 +217,14 @@ def _any_servers(claims: Claims) -> frozenset[str] | None:
     return None if None in found else frozenset().union(*(names for names in found if names is not None))
 
 
-def _both(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+def _intersection(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     """The servers that are in both; None means all of them."""
     if one is None or other is None:
         return other if one is None else one
     return one & other
 
 
-def _name(subject: str) -> str:
+def _principal_id(subject: str) -> str:
     """One principal, whichever of its tokens it shows: what it owns outlives a refresh."""
     is_plain = _PLAIN.fullmatch(subject) is not None
     return f"oauth:{subject if is_plain else hashlib.sha256(subject.encode()).hexdigest()[:32]}"

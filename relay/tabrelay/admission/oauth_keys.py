@@ -21,7 +21,7 @@ LIFE_S: Final = 3600.0  # a key that is no longer published is taken for no long
 PAUSE_S: Final = 10.0  # between two fetches
 WAIT_S: Final = 5.0
 MAX_BODY: Final = 256 * 1024
-MOST: Final = 64
+MAX_KEYS: Final = 64
 ALGORITHMS: Final = ("RS256", "ES256")
 
 Fetch = Callable[[str], Awaitable[Any]]
@@ -112,7 +112,7 @@ def _keys(value: Any) -> dict[str, jwt.PyJWK]:
     if not isinstance(listed, list):
         raise JwksError("that is no key set")
     found: dict[str, jwt.PyJWK] = {}
-    for each in listed[:MOST]:
+    for each in listed[:MAX_KEYS]:
         # A key that could sign too (oct) is a secret, and has no business here.
         if not isinstance(each, dict) or each.get("kty") not in ("RSA", "EC") or each.get("use", "sig") != "sig":
             continue

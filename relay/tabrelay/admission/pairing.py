@@ -32,7 +32,7 @@ from typing import Final
 MAX_SHOWN: Final = 3  # requests in the list that the user sees
 MAX_DECIDED: Final = 256  # decisions and muted origins that are kept; only the user makes new ones
 LIFE_S: Final = 120.0
-TELL_EVERY_S: Final = 5.0  # a page that asks in a loop does not fill the terminal
+NOTIFY_EVERY_S: Final = 5.0  # a page that asks in a loop does not fill the terminal
 MUTE_S: Final = 600.0  # requests of an origin that the user refused are not shown for this long
 # 28 characters that are not easily confused, and no vowels: 38 bits in eight of them.
 ALPHABET: Final = "23456789BCDFGHJKMNPQRSTVWXYZ"
@@ -71,7 +71,7 @@ class PairingTicket:
     code: str
     life_s: float
     is_shown: bool  # in the user's list
-    is_told: bool  # is the user told of it now?
+    is_user_notified: bool  # is the user told of it now?
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +100,8 @@ class Pairing:
         if is_shown:
             self._shown = {key: each for key, each in self._shown.items() if each.is_waiting(now)}
             self._shown[origin, server] = asking
-        is_told = is_shown and (before is None or is_new or now >= before.since + TELL_EVERY_S)
-        return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown, is_told)
+        is_user_notified = is_shown and (before is None or is_new or now >= before.since + NOTIFY_EVERY_S)
+        return PairingTicket(self._seal(asking), asking.code, LIFE_S, is_shown, is_user_notified)
 
     def waiting(self, now: float) -> list[PairingRequest]:
         """The requests that the user is shown."""
@@ -136,7 +136,7 @@ class Pairing:
         if decision is not None and not decision.is_collected:
             del self._decided[canonical(code)]
 
-    def look(self, request: str, origin: str, now: float) -> PairingRequest | None:
+    def find(self, request: str, origin: str, now: float) -> PairingRequest | None:
         """The request as its page sees it. None: it is not a ticket of this process for this origin, or its token was
         collected. A wrong one changes nothing: a ticket can't be guessed, and anyone can send wrong ones."""
         asking = self._unseal(request)
@@ -195,8 +195,8 @@ class Pairing:
 
 def canonical(code: str) -> str:
     """A code as a person may type it (without the dash, in small letters) in the form in which it is shown."""
-    letters = _NOT_IN_CODE.sub("", code[: 4 * CODE_LENGTH].upper())
-    return f"{letters[: CODE_LENGTH // 2]}-{letters[CODE_LENGTH // 2 :]}"
+    characters = _NOT_IN_CODE.sub("", code[: 4 * CODE_LENGTH].upper())
+    return f"{characters[: CODE_LENGTH // 2]}-{characters[CODE_LENGTH // 2 :]}"
 
 
 def _new_code() -> str:

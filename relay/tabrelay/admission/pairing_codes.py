@@ -44,7 +44,7 @@ class PairingCodes:
             self._pending.popitem(last=False)
         return code
 
-    def look(self, code: str, now: float) -> PairingCode | PairingCodeError:
+    def find(self, code: str, now: float) -> PairingCode | PairingCodeError:
         """What a code is for. An expired one stays until it is pushed out, so that the page can say which it was."""
         found = self._pending.get(_digest(code))
         if found is None:

@@ -23,7 +23,7 @@ from tabrelay.http.addresses import (
     parse_origin,
     parse_public_url,
 )
-from tabrelay.payloads.printable_text import shown
+from tabrelay.payloads.printable_text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Policy:
             return None
         if len(values) != 1:
             return Refuse(421, "forbidden", f"A request needs exactly one Host header; this one has {len(values)}.")
-        name = shown(values[0])
+        name = printable(values[0])
         return Refuse(
             421,
             "forbidden",
@@ -116,7 +116,7 @@ class Policy:
             return Refuse(
                 403, "forbidden", 'Pages with the opaque origin "null" (files, sandboxes) are never admitted.'
             )
-        name = shown(origin)
+        name = printable(origin)
         return Refuse(
             403,
             "forbidden",
@@ -147,15 +147,15 @@ def allows(principal: Principal, scope: str | None, server: str | None) -> Refus
 def unauthorized(scope: str | None, was_given: bool) -> Refuse:
     """The 401 of a missing or unknown token. RFC 6750 §3.1: no error code when no token was sent at all."""
     fix = "Pair this page again: tabrelay pair" if scope == SERVE else "The command `tabrelay token` prints it."
-    said = "This token is not known to the relay (any more)." if was_given else "This needs a token."
+    problem = "This token is not known to the relay (any more)." if was_given else "This needs a token."
     error = ', error="invalid_token"' if was_given else ""
     needed = f', scope="{scope}"' if scope else ""
     return Refuse(
-        401, "unauthorized", f"{said} {fix}", (("WWW-Authenticate", f'Bearer realm="tabrelay"{error}{needed}'),)
+        401, "unauthorized", f"{problem} {fix}", (("WWW-Authenticate", f'Bearer realm="tabrelay"{error}{needed}'),)
     )
 
 
-def too_often(wait_s: float) -> Refuse:
+def rate_limited(wait_s: float) -> Refuse:
     """RFC 6585 §4: the 429 of a principal that asks too much."""
     seconds = max(1, math.ceil(wait_s))
     return Refuse(
@@ -170,7 +170,9 @@ def too_often(wait_s: float) -> Refuse:
 def _split_host(value: str) -> tuple[str, int | None]:
     match = _NAME.fullmatch(value.strip().lower())
     if match is None:
-        raise PolicyError(f'--allow-host "{shown(value)}": write it as host or host:port, without scheme or wildcard.')
+        raise PolicyError(
+            f'--allow-host "{printable(value)}": write it as host or host:port, without scheme or wildcard.'
+        )
     port = match["port"]
     return match["name"], int(port) if port else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-MAX_KNOWN: Final = 1024  # buckets; who was silent for longest is forgotten first, and begins with a full bucket
+MAX_KNOWN: Final = 1024  # buckets; key was silent for longest is forgotten first, and begins with a full bucket
 
 
 class RateLimiter:
@@ -18,16 +18,16 @@ class RateLimiter:
         self._burst = float(max(burst, 1))
         self._buckets: OrderedDict[str, list[float]] = OrderedDict()  # [how full, when that was]
 
-    def take(self, who: str, now: float) -> float:
+    def take(self, key: str, now: float) -> float:
         if not self._per_s:
             return 0.0
-        bucket = self._buckets.get(who)
+        bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[who] = [self._burst, now]
+            bucket = self._buckets[key] = [self._burst, now]
             if len(self._buckets) > MAX_KNOWN:
                 self._buckets.popitem(last=False)
         else:
-            self._buckets.move_to_end(who)
+            self._buckets.move_to_end(key)
         level = min(self._burst, bucket[0] + (now - bucket[1]) * self._per_s)
         bucket[1] = now
         if level < 1.0:
@@ -36,8 +36,8 @@ class RateLimiter:
         bucket[0] = level - 1.0
         return 0.0
 
-    def give_back(self, who: str) -> None:
+    def refund(self, key: str) -> None:
         """What was taken a moment ago was not used: it will be asked for again."""
-        bucket = self._buckets.get(who)
+        bucket = self._buckets.get(key)
         if bucket is not None:
             bucket[0] = min(self._burst, bucket[0] + 1.0)

@@ -41,17 +41,17 @@ _MCP_PARAM: Final = re.compile(r"mcp-param-[a-z0-9!#$%&'*+.^_`|~-]+")
 class ResponseWriter:
     """The way out of one request or WebSocket. `send` is what the application is given."""
 
-    __slots__ = ("_asked", "_cors", "_scope", "_send", "is_begun", "is_ended")
+    __slots__ = ("_asked", "_cors", "_scope", "_send", "is_ended", "is_started")
 
     def __init__(self, scope: Scope, asked: Route, send: Send) -> None:
         self._scope = scope
         self._asked = asked
         self._send = send
         self._cors: Headers = []
-        self.is_begun = False
+        self.is_started = False
         self.is_ended = False
 
-    def allow(self, origin: str) -> None:
+    def allow_origin(self, origin: str) -> None:
         """Only for origins that were admitted, so never `*`; refusals have it too, or a page could not read why."""
         self._cors = [
             (b"access-control-allow-origin", origin.encode("latin-1")),
@@ -62,8 +62,11 @@ class ResponseWriter:
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.start":
-            self.is_begun = True
-            message = {**message, "headers": dressed(message.get("headers", ()), self._asked.speaks_rpc) + self._cors}
+            self.is_started = True
+            message = {
+                **message,
+                "headers": with_default_headers(message.get("headers", ()), self._asked.is_jsonrpc) + self._cors,
+            }
         elif kind == "http.response.body":
             self.is_ended = not message.get("more_body", False)
         await self._send(message)
@@ -98,7 +101,7 @@ class ResponseWriter:
         await self.send({"type": f"{prefix}.response.body", "body": text})
 
     def _body(self, refusal: Refuse) -> dict[str, Any]:
-        if not self._asked.speaks_rpc:
+        if not self._asked.is_jsonrpc:
             return {"error": refusal.reason, "message": refusal.message}
         can_retry = refusal.retry_after_ms is not None
         data: dict[str, Any] = {"reason": refusal.reason, "delivered": "no", "retryable": can_retry}
@@ -108,17 +111,17 @@ class ResponseWriter:
         code = Busy.code if can_retry else jsonrpc.INVALID_REQUEST
         return jsonrpc.error_message(None, code, refusal.message, data)
 
-    async def cut(self, refusal: Refuse, receive: Receive) -> None:
+    async def end_revoked(self, refusal: Refuse, receive: Receive) -> None:
         """The client is no longer welcome, and the application has let go: say why, or end what was begun."""
         if self._scope["type"] != "http" or self.is_ended:
             return
-        if self.is_begun:
+        if self.is_started:
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await self.refuse(refusal, receive)
 
 
-def dressed(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers:
+def with_default_headers(headers: Iterable[tuple[bytes, bytes]], speaks_rpc: bool) -> Headers:
     """An answer's own headers, and those that every answer has."""
     given = list(headers)
     present = {name for name, _ in given}  # ASGI: names are in lower case

@@ -36,12 +36,12 @@ class Route:
     is_public: bool = False
     is_shared: bool = False
     is_for_paired: bool = False
-    is_for_asking: bool = False
+    is_for_any_origin: bool = False
     has_cors: bool = False
     needs: str | None = None
     server: str | None = None
     place: str = ""
-    speaks_rpc: bool = False
+    is_jsonrpc: bool = False
 
 
 @lru_cache(maxsize=256)  # calls go to few paths, again and again
@@ -50,7 +50,7 @@ def route(kind: str, method: str, path: str) -> Route:
     is_read = kind == "http" and method in ("GET", "HEAD")
     if kind == "http" and method in ("GET", "HEAD", "OPTIONS") and _METADATA.fullmatch(path):
         is_preflight = method == "OPTIONS"
-        return Route(not is_preflight, not is_preflight, is_for_asking=is_preflight, has_cors=True, needs=ADMIN)
+        return Route(not is_preflight, not is_preflight, is_for_any_origin=is_preflight, has_cors=True, needs=ADMIN)
     if is_read and _SHARED.fullmatch(path):
         return Route(is_public=True, is_shared=True)
     if is_read and _PUBLIC.fullmatch(path):
@@ -58,10 +58,10 @@ def route(kind: str, method: str, path: str) -> Route:
     if kind == "http" and path == "/-/pair":
         return Route(is_public=method == "POST", has_cors=True, needs=ADMIN)
     if kind == "http" and path in ("/-/ask", "/-/ask/answer"):
-        return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
+        return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == PROVE:
         # For a page of any origin: one that was revoked must be told so, or it could not tell that from a lost relay.
-        return Route(is_public=method == "POST", is_for_asking=True, has_cors=True, needs=ADMIN)
+        return Route(is_public=method == "POST", is_for_any_origin=True, has_cors=True, needs=ADMIN)
     if kind == "http" and path == "/-/reports":
         return Route(is_public=method == "POST", needs=ADMIN)
     if kind == "http" and (path in ("/-/pairs", "/-/calls", "/-/drift") or path.startswith("/-/upstreams/")):
@@ -77,5 +77,5 @@ def route(kind: str, method: str, path: str) -> Route:
         if kind == "websocket":
             return Route(is_for_paired=True, needs=SERVE, server=first)
         place = MCP if rest.rstrip("/") == MCP else ""
-        return Route(has_cors=True, needs=CALL, server=first, place=place, speaks_rpc=True)
+        return Route(has_cors=True, needs=CALL, server=first, place=place, is_jsonrpc=True)
     return Route(needs=ADMIN)

@@ -24,7 +24,7 @@ MAX_PAGES: Final = 64
 MAX_NAMED: Final = 256
 # Those whose names begin so were made by a program for a while, and it may have ended without revoking them: nobody
 # misses them when they are over, and nobody else would make room.
-PASSING: Final = "acp-"
+TEMPORARY_PREFIX: Final = "acp-"
 
 
 class TokenStoreError(ValueError):
@@ -52,11 +52,11 @@ class IssuedToken:
     def principal(self) -> Principal:
         # Pages of one origin are one principal, whichever token each was paired with: another browser profile, or the
         # same page paired anew, takes a server over instead of being locked out by itself.
-        who = f"page:{self.origin}" if self.origin else f"token:{self.name or self.id}"
+        id = f"page:{self.origin}" if self.origin else f"token:{self.name or self.id}"
         servers = None if self.servers is None else frozenset(self.servers)
-        return Principal(who, frozenset(self.scopes), self.origin, servers, self.sha256)
+        return Principal(id, frozenset(self.scopes), self.origin, servers, self.sha256)
 
-    def is_over(self, now: float) -> bool:
+    def is_expired(self, now: float) -> bool:
         return self.expires is not None and now >= self.expires
 
 
@@ -66,37 +66,37 @@ class TokenHolder:
 
     key: bytes
     principal: Principal
-    grant: IssuedToken | None = None  # None: the relay's own token
+    issued: IssuedToken | None = None  # None: the relay's own token
 
 
-def holders(sha256: str, principal: Principal, grant: IssuedToken | None = None) -> dict[str, TokenHolder]:
+def holders(sha256: str, principal: Principal, issued: IssuedToken | None = None) -> dict[str, TokenHolder]:
     """A token's two keys by their ids: its own, and the one for a worker, which may serve and nothing else."""
     key = bytes.fromhex(sha256)
-    found = {proof.key_id(key): TokenHolder(key, principal, grant)}
+    found = {proof.key_id(key): TokenHolder(key, principal, issued)}
     if SERVE in principal.scopes:
         derived = proof.serve_key(key)
         # defence: another program on the port: a worker may serve only
-        found[proof.key_id(derived)] = TokenHolder(derived, replace(principal, scopes=frozenset({SERVE})), grant)
+        found[proof.key_id(derived)] = TokenHolder(derived, replace(principal, scopes=frozenset({SERVE})), issued)
     return found
 
 
 class TokenStore:
-    """The file, and what was last read from it. `on_revoked` hears of grants that were there and are gone."""
+    """The file, and what was last read from it. `on_revoked` hears of tokens that were there and are gone."""
 
-    def __init__(self, home: Path, glance_s: float = private_files.GLANCE_S) -> None:
+    def __init__(self, home: Path, check_every_s: float = private_files.CHECK_EVERY_S) -> None:
         self._home = home
         self._path = home / "tokens.json"
-        self._watch = private_files.FileWatch(self._path, glance_s)
+        self._watch = private_files.FileWatch(self._path, check_every_s)
         self._by_digest: dict[str, IssuedToken] = {}
         self._holders: dict[str, TokenHolder] = {}  # by key id
         self._origins: set[str] = set()
-        self.on_revoked: Callable[[list[IssuedToken]], None] = lambda grants: None
+        self.on_revoked: Callable[[list[IssuedToken]], None] = lambda tokens: None
 
     def find(self, sha256: str) -> IssuedToken | None:
         """Looking up a digest instead of the token takes the timing of the comparison away from the attacker."""
         self.refresh()
         known = self._by_digest.get(sha256)
-        if known is None and self.refresh(look=True):  # made this very moment
+        if known is None and self.refresh(force=True):  # made this very moment
             known = self._by_digest.get(sha256)
         return known
 
@@ -104,86 +104,86 @@ class TokenStore:
         """Who has this key?"""
         self.refresh()
         known = self._holders.get(key_id)
-        if known is None and self.refresh(look=True):
+        if known is None and self.refresh(force=True):
             known = self._holders.get(key_id)
         return known
 
     def all(self) -> list[IssuedToken]:
-        self.refresh(look=True)
+        self.refresh(force=True)
         return list(self._by_digest.values())
 
     def has_origin(self, origin: str) -> bool:
         self.refresh()
-        return origin in self._origins or (self.refresh(look=True) and origin in self._origins)
+        return origin in self._origins or (self.refresh(force=True) and origin in self._origins)
 
-    def add(self, grant: IssuedToken) -> None:
-        def added(grants: list[IssuedToken]) -> list[IssuedToken]:
-            grants = [other for other in grants if not _is_left_over(other, grant.created)]
-            if grant.name is not None:
-                if any(other.name == grant.name for other in grants):
+    def add(self, issued: IssuedToken) -> None:
+        def added(tokens: list[IssuedToken]) -> list[IssuedToken]:
+            tokens = [other for other in tokens if not _is_expired_temporary(other, issued.created)]
+            if issued.name is not None:
+                if any(other.name == issued.name for other in tokens):
                     raise TokenStoreError(
-                        f'There is a token "{grant.name}" already. Revoke it first, or use another name.'
+                        f'There is a token "{issued.name}" already. Revoke it first, or use another name.'
                     )
-                if sum(other.name is not None for other in grants) >= MAX_NAMED:
+                if sum(other.name is not None for other in tokens) >= MAX_NAMED:
                     raise TokenStoreError(
                         f"There are {MAX_NAMED} tokens already. Revoke one first: tabrelay token list"
                     )
-            grants.append(grant)
-            surplus = [other for other in grants if other.name is None][:-MAX_PAGES]
-            return [other for other in grants if other not in surplus]
+            tokens.append(issued)
+            surplus = [other for other in tokens if other.name is None][:-MAX_PAGES]
+            return [other for other in tokens if other not in surplus]
 
         self._change(added)
 
-    def remove(self, is_meant: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
+    def remove(self, matches: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
         """Revoke; gives back what was revoked."""
         removed: list[IssuedToken] = []
 
-        def rest(grants: list[IssuedToken]) -> list[IssuedToken]:
-            removed.extend(grant for grant in grants if is_meant(grant))
-            return [grant for grant in grants if grant not in removed]
+        def rest(tokens: list[IssuedToken]) -> list[IssuedToken]:
+            removed.extend(issued for issued in tokens if matches(issued))
+            return [issued for issued in tokens if issued not in removed]
 
         self._change(rest)
         return removed
 
-    def refresh(self, *, look: bool = False) -> bool:
+    def refresh(self, *, force: bool = False) -> bool:
         """Read the file again if it changed; says whether it had."""
-        if not self._watch.has_changed(look=look):
+        if not self._watch.has_changed(force=force):
             return False
         before = self._by_digest
-        self._by_digest = {grant.sha256: grant for grant in _load(self._path)} if self._watch.is_there else {}
+        self._by_digest = {issued.sha256: issued for issued in _load(self._path)} if self._watch.is_there else {}
         self._holders = {}
-        for grant in self._by_digest.values():
-            self._holders |= holders(grant.sha256, grant.principal, grant)
-        self._origins = {grant.origin for grant in self._by_digest.values() if grant.origin is not None}
-        gone = [grant for digest, grant in before.items() if digest not in self._by_digest]
+        for issued in self._by_digest.values():
+            self._holders |= holders(issued.sha256, issued.principal, issued)
+        self._origins = {issued.origin for issued in self._by_digest.values() if issued.origin is not None}
+        gone = [issued for digest, issued in before.items() if digest not in self._by_digest]
         if gone:
             self.on_revoked(gone)
         return True
 
     def _change(self, change: Callable[[list[IssuedToken]], list[IssuedToken]]) -> None:
-        private_files.prepare(self._home)
+        private_files.ensure_directory(self._home)
         with private_files.locked(self._home):
-            grants = change(self.all())
+            tokens = change(self.all())
             private_files.write(
-                self._path, json.dumps({"grants": [asdict(grant) for grant in grants]}, indent=1) + "\n"
+                self._path, json.dumps({"grants": [asdict(issued) for issued in tokens]}, indent=1) + "\n"
             )
-        self.refresh(look=True)
+        self.refresh(force=True)
 
 
-def _is_left_over(grant: IssuedToken, now: float) -> bool:
-    return grant.name is not None and grant.name.startswith(PASSING) and grant.is_over(now)
+def _is_expired_temporary(issued: IssuedToken, now: float) -> bool:
+    return issued.name is not None and issued.name.startswith(TEMPORARY_PREFIX) and issued.is_expired(now)
 
 
 def _load(path: Path) -> Iterable[IssuedToken]:
     try:
-        return [_grant(row) for row in json.loads(private_files.read(path))["grants"]]
+        return [_read_row(row) for row in json.loads(private_files.read(path))["grants"]]
     except (OSError, ValueError, KeyError, TypeError, private_files.StateError) as error:
         # A damaged list must not stop the relay: nobody on it is let in, and pages have to be paired again.
         log.warning("Can't read %s (%s): the tokens in it don't count.", path, error)
         return []
 
 
-def _grant(row: Any) -> IssuedToken:
+def _read_row(row: Any) -> IssuedToken:
     """One row; raises for anything that is not what was written here."""
     texts = (row["sha256"], row["name"], row["origin"])
     if (

@@ -30,8 +30,8 @@ __all__ = ["IssuedToken", "Redeemed", "StateError", "TokenStoreError", "Tokens"]
 
 log = logging.getLogger(__name__)
 
-DEFAULT: Final = "default"  # what the relay's own token is called where tokens have names
-_NOBODY: Final = Principal("token:none", frozenset())
+MASTER_NAME: Final = "default"  # what the relay's own token is called where tokens have names
+_NO_PRINCIPAL: Final = Principal("token:none", frozenset())
 MASTER_SCOPES: Final = frozenset({CALL, SERVE, MANAGE, METRICS, ADMIN})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -51,25 +51,25 @@ class Tokens:
         self,
         home: Path,
         wall: Callable[[], float] = time.time,
-        glance_s: float = private_files.GLANCE_S,
+        check_every_s: float = private_files.CHECK_EVERY_S,
         *,
         shares_proofs: bool = False,
     ) -> None:
-        """`glance_s`: how old may what was read from the files be. `shares_proofs`: client proofs are accepted by every
-        relay with the same `session.key`, since the next request may reach another one of them."""
+        """`check_every_s`: the files are checked for changes at most this often. `shares_proofs`: client proofs are
+        accepted by every relay with the same `session.key`, since the next request may reach another one of them."""
         self.home = home
         self._file = home / "token"
-        self._watch = private_files.FileWatch(self._file, glance_s)
+        self._watch = private_files.FileWatch(self._file, check_every_s)
         self._wall = wall
         self._codes = PairingCodes()
         self._master: str | None = None
         self._session_key: bytes | None = None
-        self._master_principal = _NOBODY
+        self._master_principal = _NO_PRINCIPAL
         self._master_holders: dict[str, TokenHolder] = {}
         self._shares_proofs = shares_proofs
         self._issuer: proof.ProofIssuer | None = None
-        self._grants = TokenStore(home, glance_s)
-        self._grants.on_revoked = lambda grants: self._revoked(grant.principal for grant in grants)
+        self._store = TokenStore(home, check_every_s)
+        self._store.on_revoked = lambda tokens: self._revoked(issued.principal for issued in tokens)
         self.on_revoked: Callable[[set[str]], None] = lambda principals: None
 
     # -- the relay's own ----------------------------------------------------------------------------------------------
@@ -82,11 +82,11 @@ class Tokens:
         return self._master
 
     def _read_master(self) -> None:
-        private_files.prepare(self.home)
+        private_files.ensure_directory(self.home)
         before, known = self._master, self._master_principal
         # A file that can't be read admits no request.
-        self._master, self._master_principal, self._master_holders = None, _NOBODY, {}
-        self._master = private_files.secret_in(self._file)
+        self._master, self._master_principal, self._master_holders = None, _NO_PRINCIPAL, {}
+        self._master = private_files.read_or_create_secret(self._file)
         sha256 = digest(self._master)
         self._master_principal = Principal(f"token:{sha256[:8]}", MASTER_SCOPES, credential=sha256)
         self._master_holders = holders(sha256, self._master_principal)
@@ -95,17 +95,17 @@ class Tokens:
 
     def renew_master(self) -> str:
         """Replace the relay's own token: nobody who has the old one is let in any more."""
-        private_files.prepare(self.home)
+        private_files.ensure_directory(self.home)
         private_files.write(self._file, private_files.new_secret() + "\n")
-        self._watch.has_changed(look=True)
+        self._watch.has_changed(force=True)
         self._master = None
         return self.master()
 
     def session_key(self) -> bytes:
         """What session ids are sealed with; made at the first start, and good for nothing else."""
         if self._session_key is None:  # every browser that comes needs it
-            private_files.prepare(self.home)
-            self._session_key = private_files.secret_in(self.home / "session.key").encode()
+            private_files.ensure_directory(self.home)
+            self._session_key = private_files.read_or_create_secret(self.home / "session.key").encode()
         return self._session_key
 
     def state_key(self, server: str, principal: str) -> str:
@@ -125,14 +125,14 @@ class Tokens:
         # The relay's own token is compared as it is: hashing would cost every call and hide nothing but its length.
         if self._is_master(token):
             return self._master_principal
-        grant = self._grants.find(digest(token))
+        issued = self._store.find(digest(token))
         # defence: an expired token
-        if grant is None or grant.is_over(self._wall()):
+        if issued is None or issued.is_expired(self._wall()):
             return None
         # defence: a token bound to an origin
-        if origin is not None and grant.origin is not None and origin != grant.origin:
+        if origin is not None and issued.origin is not None and origin != issued.origin:
             return None
-        return grant.principal
+        return issued.principal
 
     # -- proofs in the place of tokens --------------------------------------------------------------------------------
 
@@ -143,20 +143,20 @@ class Tokens:
 
     def socket_signature(self, text: str) -> str | None:
         """What a WebSocket begins with that was opened with this client proof; None if it was a token."""
-        found = self._shown(text) if text.startswith(proof.PREFIX) else None
+        found = self._verify_proof(text) if text.startswith(proof.PREFIX) else None
         return None if found is None else found[0].exchange.socket_signature(found[1].key)
 
     def _identify_proof(self, text: str, origin: str | None) -> Principal | None:
-        found = self._shown(text)
+        found = self._verify_proof(text)
         if found is None:
             return None
-        grant = found[1].grant
+        issued = found[1].issued
         # defence: another program on the port: a page's proof is of its origin
-        if grant is not None and origin is not None and grant.origin is not None and origin != grant.origin:
+        if issued is not None and origin is not None and issued.origin is not None and origin != issued.origin:
             return None
         return found[1].principal
 
-    def _shown(self, text: str) -> tuple[proof.ShownProof, TokenHolder] | None:
+    def _verify_proof(self, text: str) -> tuple[proof.ShownProof, TokenHolder] | None:
         shown = self._proofs().read(text)
         holder = None if shown is None else self._holder(shown.key_id)
         # defence: another program on the port: a proof is signed by the client
@@ -169,8 +169,8 @@ class Tokens:
             self.master()
         except StateError as problem:
             log.error("%s", problem)
-        holder = self._master_holders.get(key_id) or self._grants.holder(key_id)
-        if holder is not None and holder.grant is not None and holder.grant.is_over(self._wall()):
+        holder = self._master_holders.get(key_id) or self._store.holder(key_id)
+        if holder is not None and holder.issued is not None and holder.issued.is_expired(self._wall()):
             return None
         return holder
 
@@ -192,7 +192,7 @@ class Tokens:
             log.error("%s", problem)
             return False
 
-    def is_good(self, principal: Principal) -> bool:
+    def is_valid(self, principal: Principal) -> bool:
         """Would its token still be taken? For what was let in a while ago."""
         if principal.credential is None:
             return True
@@ -203,12 +203,12 @@ class Tokens:
             log.error("%s", problem)
         if principal.credential == self._master_principal.credential:
             return True
-        grant = self._grants.find(principal.credential)
-        return grant is not None and not grant.is_over(self._wall())
+        issued = self._store.find(principal.credential)
+        return issued is not None and not issued.is_expired(self._wall())
 
     def _revoked(self, principals: Iterable[Principal]) -> None:
         """`on_revoked` hears the ids of those who have no token left: a page may have been paired more than once."""
-        left = {grant.principal.id for grant in self._grants.all()}
+        left = {issued.principal.id for issued in self._store.all()}
         gone = {principal.id for principal in principals} - left
         for id in gone:
             log.info("%s: its token was revoked", id)
@@ -216,36 +216,36 @@ class Tokens:
 
     # -- giving out ---------------------------------------------------------------------------------------------------
 
-    def issue(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
+    def issue_for_page(self, origin: str | None, server: str | None, scopes: Iterable[str]) -> str:
         """A new token for a page: bound to its origin, and to a server or (None) not."""
-        return self._give(scopes, origin=origin, servers=None if server is None else (server,))
+        return self._issue(scopes, origin=origin, servers=None if server is None else (server,))
 
-    def make(
+    def issue_named(
         self, name: str, scopes: Iterable[str], servers: Sequence[str] | None = None, life_s: float | None = None
     ) -> str:
         """A new token with a name, for some servers or (None) all, for a while or (None) until it is revoked."""
-        if name == DEFAULT:
-            raise TokenStoreError(f'"{DEFAULT}" is the name of the relay\'s own token. Use another one.')
+        if name == MASTER_NAME:
+            raise TokenStoreError(f'"{MASTER_NAME}" is the name of the relay\'s own token. Use another one.')
         if not _NAME.fullmatch(name):
             rule = "1 to 64 letters, digits, '-', '_' or '.', and a letter or digit first"
             raise TokenStoreError(f"A token can't be called {name[:64]!a}. A name has {rule}.")
         expires = None if life_s is None else self._wall() + life_s
-        return self._give(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)
+        return self._issue(scopes, name=name, servers=None if servers is None else tuple(servers), expires=expires)
 
-    def _give(self, scopes: Iterable[str], **more: Any) -> str:
+    def _issue(self, scopes: Iterable[str], **more: Any) -> str:
         token = private_files.new_secret()
-        self._grants.add(IssuedToken(digest(token), tuple(sorted(scopes)), self._wall(), **more))
+        self._store.add(IssuedToken(digest(token), tuple(sorted(scopes)), self._wall(), **more))
         return token
 
-    def grants(self) -> list[IssuedToken]:
-        return self._grants.all()
+    def issued(self) -> list[IssuedToken]:
+        return self._store.all()
 
     def has_page(self, origin: str) -> bool:
         """Was a page of this origin paired?"""
-        return self._grants.has_origin(origin)
+        return self._store.has_origin(origin)
 
-    def revoke(self, is_meant: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
-        return self._grants.remove(is_meant)
+    def revoke(self, matches: Callable[[IssuedToken], bool]) -> list[IssuedToken]:
+        return self._store.remove(matches)
 
     # -- one-time codes -----------------------------------------------------------------------------------------------
 
@@ -255,11 +255,11 @@ class Tokens:
 
     def redeem(self, code: str, origin: str, now: float) -> Redeemed | PairingCodeError:
         """Trade a code for a token of the relay's own page: it may serve and decide on pairings, and not call."""
-        found = self._codes.look(code, now)
+        found = self._codes.find(code, now)
         if not isinstance(found, PairingCode):
             return found
         # First the token, then the end of the code: a token that can't be stored does not use it up.
-        token = self.issue(origin, found.server, (SERVE, MANAGE))
+        token = self.issue_for_page(origin, found.server, (SERVE, MANAGE))
         self._codes.use_up(code)
         return Redeemed(token, found.server)
 

@@ -140,7 +140,7 @@ class Assets:
         self._page = Folder(page, is_live=True)
         self._demo = Folder(demo, is_live=True)
         # Tabserver as MicroPython understands it: one file, which a page names by its stable name.
-        self._small = Folder(tabserver / "micropython", is_live=True)
+        self._micropython = Folder(tabserver / "micropython", is_live=True)
         made = {"pyodide": pyodide, "pyscript": pyscript, "micropython": micropython, "snapshot": snapshot}
         self._runtimes = {name: Folder(folder) for name, folder in made.items()}
         self._fix = fix
@@ -206,7 +206,7 @@ class Assets:
         return self._runtimes["pyodide"].root
 
     @cached_property
-    def snapshot_must_fit(self) -> str:
+    def snapshot_fingerprint(self) -> str:
         """A snapshot holds modules already imported and offsets into the library's zip: it fits nothing else."""
         return hashlib.sha256(f"{self.tabserver.etag} {self._runtimes['pyodide'].hash}".encode()).hexdigest()[:16]
 
@@ -217,7 +217,7 @@ class Assets:
             about = json.loads((self._runtimes["snapshot"].root / "snapshot.json").read_bytes())
         except (OSError, ValueError):
             return None
-        fits = isinstance(about, dict) and about.get("fits") == self.snapshot_must_fit
+        fits = isinstance(about, dict) and about.get("fits") == self.snapshot_fingerprint
         return about if fits and isinstance(about.get("integrity"), str) else None
 
     def index(self) -> Asset | None:
@@ -237,7 +237,7 @@ class Assets:
         if first == "page":
             return self._page.get(rest)
         if path == "micropython/tabserver.py":
-            return self._small.get("tabserver.py")
+            return self._micropython.get("tabserver.py")
         if first in self._runtimes:
             # For pages that somebody writes by hand, who can't know a hash.
             found = self._runtimes[first].get(rest)
@@ -277,7 +277,7 @@ class Assets:
         files = [
             (f"tabserver/{file.relative_to(self._tabserver).as_posix()}", file.read_bytes())
             for file in sorted(self._tabserver.rglob("*.py"))
-            if file.parent != self._small.root
+            if file.parent != self._micropython.root
         ]
         return Asset(make_zip(files), None, MIMES[".zip"], content_hash(iter(files)), immutable=True)
 

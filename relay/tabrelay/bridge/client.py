@@ -17,7 +17,7 @@ from tabrelay.bridge import errors
 from tabrelay.bridge.bridge import Bridge
 from tabrelay.bridge.messages import dump, load
 from tabrelay.bridge.outbound import Outbound
-from tabrelay.payloads.list_checks import read_about
+from tabrelay.payloads.list_checks import read_server_description
 from tabserver.wire import jsonrpc, methods
 from tabserver.wire.eras import (
     META_CAPABILITIES,
@@ -103,15 +103,17 @@ class McpClient:
             if error.code == errors.FAILED or is_about_token:
                 raise
         else:
-            supported, about, meta = found.get("supportedVersions"), read_about(found), found.get("_meta")
+            supported, about, meta = found.get("supportedVersions"), read_server_description(found), found.get("_meta")
             if isinstance(supported, list) and any(version in supported for version in MODERN_VERSIONS):
-                server = read_about({"serverInfo": meta.get(META_SERVER_INFO)} if isinstance(meta, dict) else {})
+                server = read_server_description(
+                    {"serverInfo": meta.get(META_SERVER_INFO)} if isinstance(meta, dict) else {}
+                )
                 return _greeting(MODERN_VERSIONS[0], server, about)
         self._meta = {}
         params = {"protocolVersion": NEWEST_LEGACY, "capabilities": self._capabilities, "clientInfo": INFO}
         found = await self.request(methods.INITIALIZE, params)
         await self._send(jsonrpc.notification(methods.INITIALIZED))
-        about = read_about(found)
+        about = read_server_description(found)
         return _greeting(str(about.get("protocolVersion")), about, about)
 
     async def all(self, method: str, member: str) -> list[dict[str, Any]]:

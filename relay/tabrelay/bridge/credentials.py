@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tabrelay.bridge.http import HttpAnswer
-from tabrelay.observe.log_setup import conceal
+from tabrelay.observe.log_setup import add_secret
 
 COMMAND_S: Final = 30.0
 LONGEST_TOKEN: Final = 16_384
@@ -135,5 +135,5 @@ def bearer(token: str) -> str:
         raise CredentialsError("That is no token: it is empty, too long, or more than one line of plain characters.")
     if not is_whole and " " in token:
         raise CredentialsError("That is no token: it has a blank in it.")
-    conceal(rest if is_whole else token)
+    add_secret(rest if is_whole else token)
     return token if is_whole else f"Bearer {token}"

@@ -22,7 +22,7 @@ class ToolHeaders:
         """`Mcp-Param-*` of a tool call."""
         name = message.params.get("name")
         wanted = self._tools.get(name, ()) if isinstance(name, str) else ()
-        return param_headers.written(wanted, message.params.get("arguments"))
+        return param_headers.write(wanted, message.params.get("arguments"))
 
     def learn(self, raw: bytes, value: Any) -> tuple[bytes, tuple[str, ...]]:
         """An answer to `tools/list`: as it is to be passed on, and the names of the tools that were taken out."""

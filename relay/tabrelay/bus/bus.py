@@ -45,7 +45,7 @@ class Bus(Protocol):
     async def stop(self) -> None:
         """Send what is queued, then leave."""
 
-    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
+    def subscribe(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         """Hear what is sent to `subject`, also after the bus was lost and found again; gives the way to stop it."""
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:

@@ -118,6 +118,6 @@ class Assembly:
             raise BadEnvelope("too much that is not whole")
         return None
 
-    def forget(self, node: str) -> None:
+    def discard(self, node: str) -> None:
         """It is gone: what it had begun to say will not be finished."""
         self._unfinished.pop(node, None)

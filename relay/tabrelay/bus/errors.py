@@ -31,7 +31,7 @@ def unreachable() -> RelayUnavailable:
     return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
 
 
-def silent(server: str) -> RelayUnavailable:
+def no_answer(server: str) -> RelayUnavailable:
     text = f'Whichever relay may have "{server}" does not answer. Try again in a moment.'
     return RelayUnavailable(text, retry_after_ms=RETRY_AFTER_MS)
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 from tabrelay.bus import envelope
 from tabrelay.bus.bus import Bus, BusDown, BusMessage
 from tabrelay.bus.envelope import Assembly, BadEnvelope
-from tabrelay.bus.redelivery import Once, ReceivedOnce, Redelivery
-from tabrelay.bus.subjects import HALL, Subjects
+from tabrelay.bus.redelivery import DuplicateFilter, KeptMessage, Redelivery
+from tabrelay.bus.subjects import ANNOUNCEMENTS, Subjects
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Node:
     """Another relay, as its last beat described it."""
 
     id: str
-    heard: float
+    last_beat: float
     about: dict[str, Any]
 
 
@@ -75,21 +75,21 @@ class Membership:
         # This node itself was silent for so long that the others have given it up.
         self.on_stall: list[Callable[[], None]] = []
         # This one, which is there, has: it says so when it hears from us again, for whatever reason it had not.
-        self.on_given_up: list[Callable[[str], None]] = []
+        self.on_declared_lost: list[Callable[[str], None]] = []
         self._about = about
         self._handlers: dict[str, Handler] = {}
         self._raw_handlers: dict[str, RawHandler] = {}
         self._questions: dict[str, Question] = {}
         self._assembly = Assembly()
-        self._repeats = Redelivery(keep_s)
-        self._once = Once()
+        self._redelivery = Redelivery(keep_s)
+        self._duplicates = DuplicateFilter()
         self._numbers = itertools.count(1)
-        self._strangers: set[str] = set()
-        self._silent: dict[str, None] = {}
+        self._foreign_realms: set[str] = set()
+        self._lost_nodes: dict[str, None] = {}
         self._first = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        bus.on_state = self._state
-        self.handle("lost", self._given_up)
+        bus.on_state = self._on_state
+        self.handle("lost", self._on_declared_lost)
 
     @property
     def is_up(self) -> bool:
@@ -103,28 +103,28 @@ class Membership:
         """The same for payloads that may be very long: they are not decoded."""
         self._raw_handlers[op] = handler
 
-    def question(self, name: str, answer: Question) -> None:
+    def handle_question(self, name: str, answer: Question) -> None:
         """What is answered when a node asks all of them `name`; None: nothing."""
         self._questions[name] = answer
 
     async def start(self) -> None:
         bus, subjects = self.bus, self.subjects
-        bus.listen(subjects.node(self.id), self._received)
-        bus.listen(subjects.beats, self._beat)
-        bus.listen(subjects.everyone, self._asked)
-        bus.listen(HALL, self._greeted)
+        bus.subscribe(subjects.node(self.id), self._on_message)
+        bus.subscribe(subjects.beats, self._on_beat)
+        bus.subscribe(subjects.all_nodes, self._on_question)
+        bus.subscribe(ANNOUNCEMENTS, self._on_announcement)
         await bus.start()
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_S):
                 await self._first.wait()
-        self._task = asyncio.create_task(self._beating())
+        self._task = asyncio.create_task(self._send_beats())
 
     async def stop(self) -> None:
         """Say goodbye, so that nobody waits for the beats that will not come."""
         if self._task is not None:
             self._task.cancel()
         with suppress(BusDown):
-            self._say({"op": "beat", "from": self.id, "bye": True})
+            self._publish_beat({"op": "beat", "from": self.id, "bye": True})
         await self.bus.stop()
 
     # -- to other nodes -----------------------------------------------------------------------------------------------
@@ -134,33 +134,33 @@ class Membership:
         for data in self._slices(header, payload):
             self.bus.send(self.subjects.node(node), data)
 
-    def reach(
-        self, node: str, header: dict[str, Any], payload: str | None, on_nobody: Callable[[], None]
+    def send_or_report(
+        self, node: str, header: dict[str, Any], payload: str | None, on_unreachable: Callable[[], None]
     ) -> Callable[[], None]:
         """Like `send`, and tells when there is no such node; the function that is given back ends the waiting."""
         *before, last = self._slices(header, payload)
         subject = self.subjects.node(node)
         for data in before:
             self.bus.send(subject, data)
-        return self.bus.send(subject, last, lambda reply: on_nobody() if reply is None else None)
+        return self.bus.send(subject, last, lambda reply: on_unreachable() if reply is None else None)
 
     def broadcast(self, header: dict[str, Any], payload: str | None = None) -> None:
         """To every other node; what can't be sent is lost."""
         with suppress(BusDown):
             for data in self._slices(header, payload):
-                self.bus.send(self.subjects.everyone, data)
+                self.bus.send(self.subjects.all_nodes, data)
 
-    def assure(self, node: str | None, header: dict[str, Any], payload: str | None = None) -> None:
+    def send_reliably(self, node: str | None, header: dict[str, Any], payload: str | None = None) -> None:
         """To one node, or to every one that there is (None). What is lost with the bus is sent again when it is back,
         within bounds, and heard once."""
         nodes = frozenset(self.nodes if node is None else (node,))
-        kept = self._repeats.keep(nodes, header, payload, asyncio.get_running_loop().time())
+        kept = self._redelivery.keep(nodes, header, payload, asyncio.get_running_loop().time())
         if node is None:
             self.broadcast(kept.header, payload)
         else:
-            self._repeat(node, kept)
+            self._redeliver(node, kept)
 
-    def _repeat(self, node: str, *missed: ReceivedOnce) -> None:
+    def _redeliver(self, node: str, *missed: KeptMessage) -> None:
         with suppress(BusDown):
             for kept in missed:
                 self.send(node, kept.header, kept.payload)
@@ -177,7 +177,7 @@ class Membership:
         if not others:
             return []
 
-        def hear(data: bytes | None) -> None:
+        def receive(data: bytes | None) -> None:
             if data is None:
                 return
             with suppress(BadEnvelope):
@@ -188,7 +188,7 @@ class Membership:
 
         try:
             data = envelope.pack({**question, "op": "ask", "what": name, "from": self.id})
-            close = self.bus.send(self.subjects.everyone, data, hear)
+            close = self.bus.send(self.subjects.all_nodes, data, receive)
         except BusDown:
             return []
         try:
@@ -202,23 +202,23 @@ class Membership:
 
     # -- from other nodes ---------------------------------------------------------------------------------------------
 
-    def _received(self, message: BusMessage) -> None:
-        self._take(message)
+    def _on_message(self, message: BusMessage) -> None:
+        self._dispatch(message)
 
-    def _asked(self, message: BusMessage) -> None:
-        header = self._take(message)
+    def _on_question(self, message: BusMessage) -> None:
+        header = self._dispatch(message)
         if header is None or header["op"] != "ask" or not message.reply:
             return
         answer = self._questions.get(str(header.get("what")))
         try:
-            said = answer(header) if answer is not None else None
-            data = envelope.pack({**({"nothing": True} if said is None else said), "op": "answer", "from": self.id})
+            reply = answer(header) if answer is not None else None
+            data = envelope.pack({**({"nothing": True} if reply is None else reply), "op": "answer", "from": self.id})
         except Exception:
             log.exception("A question of another relay (%s) could not be answered.", str(header.get("what"))[:40])
             data = envelope.pack({"nothing": True, "op": "answer", "from": self.id})
         self.bus.answer(message.reply, data)
 
-    def _take(self, message: BusMessage) -> dict[str, Any] | None:
+    def _dispatch(self, message: BusMessage) -> dict[str, Any] | None:
         try:
             data = self._assembly.add(message.data)
             if data is None:
@@ -236,7 +236,7 @@ class Membership:
             log.warning("A message from the bus makes no sense: %s.", error)
             return None
         number = header.get("n")
-        if sender == self.id or (isinstance(number, int) and not self._once.is_new(sender, number)):
+        if sender == self.id or (isinstance(number, int) and not self._duplicates.is_new(sender, number)):
             return None
         handler = self._handlers.get(header["op"])
         if handler is not None or raw is not None:
@@ -252,69 +252,69 @@ class Membership:
 
     # -- who is there -------------------------------------------------------------------------------------------------
 
-    def _state(self, is_up: bool) -> None:
+    def _on_state(self, is_up: bool) -> None:
         if not is_up:
-            for hear in self.on_down:
-                hear()
+            for notify in self.on_down:
+                notify()
             return
         self._first.set()
         now = asyncio.get_running_loop().time()
         for node in self.nodes.values():  # they could not be heard meanwhile
-            node.heard = now
+            node.last_beat = now
         with suppress(BusDown):
-            self.bus.send(HALL, envelope.pack({"op": "here", "from": self.id, "realm": self.subjects.realm}))
-        self._say_beat(new=True)
-        for hear in self.on_up:
-            hear()
+            self.bus.send(ANNOUNCEMENTS, envelope.pack({"op": "here", "from": self.id, "realm": self.subjects.realm}))
+        self._send_beat(new=True)
+        for notify in self.on_up:
+            notify()
         for id in self.nodes:
-            self._repeat(id, *self._repeats.due(id, now))
+            self._redeliver(id, *self._redelivery.due(id, now))
 
-    def _greeted(self, message: BusMessage) -> None:
+    def _on_announcement(self, message: BusMessage) -> None:
         """Relays whose secrets differ share a bus and nothing else, which somebody may not have meant."""
         with suppress(BadEnvelope):
             header, _ = envelope.unpack(message.data)
             realm, sender = header.get("realm"), header.get("from")
-            if isinstance(realm, str) and realm != self.subjects.realm and realm not in self._strangers:
-                self._strangers = {*list(self._strangers)[:15], realm}
+            if isinstance(realm, str) and realm != self.subjects.realm and realm not in self._foreign_realms:
+                self._foreign_realms = {*list(self._foreign_realms)[:15], realm}
                 log.warning(
                     "A relay on this bus (%s) has another session.key in its state directory: it and this one don't "
                     "share their browsers. Give both the same state directory, if they should.",
                     sender,
                 )
 
-    async def _beating(self) -> None:
+    async def _send_beats(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            self._say_beat()
+            self._send_beat()
             await asyncio.sleep(self._beat_s)
             silent_s = loop.time() - began
             if silent_s > 2 * self._beat_s:
                 # This process itself stood still: what the others said meanwhile is still unread.
                 for node in self.nodes.values():
-                    node.heard = loop.time()
+                    node.last_beat = loop.time()
             if silent_s > MISSED * self._beat_s:
                 log.warning("This relay stood still for %.0f s: the others took it for lost.", silent_s)
-                for hear in self.on_stall:
-                    hear()
+                for notify in self.on_stall:
+                    notify()
 
-    def _say_beat(self, **more: Any) -> None:
+    def _send_beat(self, **more: Any) -> None:
         """`at`: by our own clock, for ourselves."""
         about = {"since": self.since, **self._about(), "at": asyncio.get_running_loop().time()}
         with suppress(BusDown):
-            self._say({"op": "beat", "from": self.id, **more, **about})
+            self._publish_beat({"op": "beat", "from": self.id, **more, **about})
 
-    def _judge(self, at: object) -> None:
+    def _drop_silent_nodes(self, at: object) -> None:
         """Our own beat came back: what the others said before it was heard before it. Whoever has said nothing for so
         long when it was sent is lost; how late it comes, and how long there was no bus, is nobody's fault."""
         for node in list(self.nodes.values()):
-            if isinstance(at, int | float) and at - node.heard > MISSED * self._beat_s:
-                self._lose(node.id, "it is silent")
+            if isinstance(at, int | float) and at - node.last_beat > MISSED * self._beat_s:
+                self._remove(node.id, "it is silent")
 
-    def _say(self, header: dict[str, Any]) -> None:
+    def _publish_beat(self, header: dict[str, Any]) -> None:
         self.bus.send(self.subjects.beats, envelope.pack(header))
 
-    def _beat(self, message: BusMessage) -> None:
+    def _on_beat(self, message: BusMessage) -> None:
         try:
             header, _ = envelope.unpack(message.data)
         except BadEnvelope:
@@ -323,10 +323,10 @@ class Membership:
         if not isinstance(sender, str):
             return
         if sender == self.id:
-            self._judge(header.get("at"))
+            self._drop_silent_nodes(header.get("at"))
             return
         if header.get("bye") is True:
-            self._lose(sender, STOPPED)
+            self._remove(sender, STOPPED)
             return
         known = self.nodes.get(sender)
         now = asyncio.get_running_loop().time()
@@ -334,25 +334,25 @@ class Membership:
             log.info("Relay %s is on the bus.", sender)
             self.nodes[sender] = Node(sender, now, header)
         else:
-            known.heard, known.about = now, header
-        if sender in self._silent:
-            del self._silent[sender]
+            known.last_beat, known.about = now, header
+        if sender in self._lost_nodes:
+            del self._lost_nodes[sender]
             with suppress(BusDown):
                 self.send(sender, {"op": "lost"})
         if header.get("new") is True:
-            self._say_beat()  # it should not have to wait to learn of us
-            self._repeat(sender, *self._repeats.due(sender, now))
+            self._send_beat()  # it should not have to wait to learn of us
+            self._redeliver(sender, *self._redelivery.due(sender, now))
 
-    def _lose(self, id: str, why: str) -> None:
+    def _remove(self, id: str, why: str) -> None:
         if self.nodes.pop(id, None) is None:
             return
         log.log(logging.INFO if why == STOPPED else logging.WARNING, "Relay %s is gone: %s.", id, why)
-        self._assembly.forget(id)
+        self._assembly.discard(id)
         if why != STOPPED:
-            self._silent = dict.fromkeys([*self._silent, id][-MOST_LOST:])
-        for hear in self.on_lost:
-            hear(id)
+            self._lost_nodes = dict.fromkeys([*self._lost_nodes, id][-MOST_LOST:])
+        for notify in self.on_lost:
+            notify(id)
 
-    def _given_up(self, node: str, header: dict[str, Any], payload: str | None) -> None:
-        for hear in self.on_given_up:
-            hear(node)
+    def _on_declared_lost(self, node: str, header: dict[str, Any], payload: str | None) -> None:
+        for notify in self.on_declared_lost:
+            notify(node)

@@ -20,7 +20,7 @@ class MemoryBroker:
         self._listeners: dict[str, dict[int, tuple[MemoryBus, Callable[[BusMessage], None]]]] = {}
         self._ids = itertools.count(1)
         self.nodes: list[MemoryBus] = []
-        self.in_vain = 0  # messages that somebody wanted an answer to, and nobody heard
+        self.undelivered = 0  # messages that somebody wanted an answer to, and nobody heard
         self._is_cut = False
         self._back: set[MemoryBus] = set()  # of those that were cut off
 
@@ -35,7 +35,7 @@ class MemoryBroker:
             for id in [id for id, (owner, _) in listeners.items() if owner is node]:
                 del listeners[id]
 
-    def listen(self, node: MemoryBus, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
+    def subscribe(self, node: MemoryBus, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
         id = next(self._ids)
         listeners = self._listeners.setdefault(subject, {})
         listeners[id] = (node, on_message)
@@ -47,24 +47,24 @@ class MemoryBroker:
 
         return close
 
-    def reaches(self, node: MemoryBus) -> bool:
+    def is_connected(self, node: MemoryBus) -> bool:
         return not self._is_cut or node in self._back
 
-    def deliver(self, message: BusMessage, on_nobody: Callable[[], None] | None) -> None:
+    def deliver(self, message: BusMessage, on_unreachable: Callable[[], None] | None) -> None:
         listeners = self._listeners.get(message.subject, {})
-        hearers = [id for id, (node, _) in listeners.items() if self.reaches(node)]
+        receivers = [id for id, (node, _) in listeners.items() if self.is_connected(node)]
         loop = asyncio.get_running_loop()
-        for id in hearers:
-            loop.call_soon(self._hear, id, message)
-        if not hearers and on_nobody is not None:
-            self.in_vain += 1
-            loop.call_soon(on_nobody)
+        for id in receivers:
+            loop.call_soon(self._deliver_to, id, message)
+        if not receivers and on_unreachable is not None:
+            self.undelivered += 1
+            loop.call_soon(on_unreachable)
 
-    def _hear(self, id: int, message: BusMessage) -> None:
+    def _deliver_to(self, id: int, message: BusMessage) -> None:
         """Nobody hears what comes after they stopped listening, or while the bus is not there."""
-        node, hear = self._listeners.get(message.subject, {}).get(id, (None, None))
-        if node is not None and hear is not None and self.reaches(node):
-            hear(message)
+        node, on_message = self._listeners.get(message.subject, {}).get(id, (None, None))
+        if node is not None and on_message is not None and self.is_connected(node):
+            on_message(message)
 
     def cut(self) -> None:
         self._is_cut = True
@@ -72,9 +72,9 @@ class MemoryBroker:
         for node in list(self.nodes):
             node.on_state(False)
 
-    def mend(self, *first: MemoryBus) -> None:
+    def restore(self, *first: MemoryBus) -> None:
         """All of them are back, or these, and the others later."""
-        back = [node for node in first or self.nodes if not self.reaches(node)]
+        back = [node for node in first or self.nodes if not self.is_connected(node)]
         self._back.update(first)
         self._is_cut = self._is_cut and bool(first)
         for node in back:
@@ -86,39 +86,39 @@ class MemoryBus:
 
     max_payload = MAX_PAYLOAD
 
-    def __init__(self, hub: MemoryBroker) -> None:
+    def __init__(self, broker: MemoryBroker) -> None:
         self.on_state: Callable[[bool], None] = lambda is_up: None
-        self._hub = hub
+        self._broker = broker
         self._is_started = False
         self._replies = itertools.count(1)
 
     @property
     def is_up(self) -> bool:
-        return self._is_started and self._hub.reaches(self)
+        return self._is_started and self._broker.is_connected(self)
 
     async def start(self) -> None:
         self._is_started = True
-        self._hub.join(self)
+        self._broker.join(self)
         self.on_state(self.is_up)
 
     async def stop(self) -> None:
         self._is_started = False
-        self._hub.leave(self)
+        self._broker.leave(self)
 
-    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
-        return self._hub.listen(self, subject, on_message)
+    def subscribe(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
+        return self._broker.subscribe(self, subject, on_message)
 
     def send(self, subject: str, data: bytes, on_reply: OnReply | None = None) -> Callable[[], None]:
         if not self.is_up or len(data) > self.max_payload:
             raise BusDown("The bus is not there.")
         if on_reply is None:
-            self._hub.deliver(BusMessage(subject, data), None)
+            self._broker.deliver(BusMessage(subject, data), None)
             return lambda: None
-        hear, reply = on_reply, f"_reply.{id(self)}.{next(self._replies)}"
-        close = self._hub.listen(self, reply, lambda message: hear(message.data))
-        self._hub.deliver(BusMessage(subject, data, reply), lambda: hear(None))
+        receive, reply = on_reply, f"_reply.{id(self)}.{next(self._replies)}"
+        close = self._broker.subscribe(self, reply, lambda message: receive(message.data))
+        self._broker.deliver(BusMessage(subject, data, reply), lambda: receive(None))
         return close
 
     def answer(self, reply: str, data: bytes) -> None:
         if self.is_up:
-            self._hub.deliver(BusMessage(reply, data), None)
+            self._broker.deliver(BusMessage(reply, data), None)

@@ -34,7 +34,7 @@ CONNECT_S: Final = 2
 PING_S: Final = 5.0
 # How often as long its answer is waited for. Not in one wait: after a pause of this process, that would be over before
 # what came meanwhile is read.
-PATIENCE: Final = 3
+PONG_WAITS: Final = 3
 NEVER_S: Final = 86_400 * 365
 LOOK_S: Final = 0.5
 FIRST_PAUSE_S: Final = 0.2
@@ -73,17 +73,17 @@ class _Subscription:
 class NatsBus:
     """One connection, kept for as long as the relay runs."""
 
-    def __init__(self, urls: tuple[str, ...], access: NatsAuth, name: str, *, ping_s: float = PING_S) -> None:
+    def __init__(self, urls: tuple[str, ...], auth: NatsAuth, name: str, *, ping_s: float = PING_S) -> None:
         """`name`: what the server's own monitoring calls us. `ping_s`: how often it is asked whether it is there."""
         self.on_state: Callable[[bool], None] = lambda is_up: None
         self.max_payload = SMALLEST_PAYLOAD
         self.problem: str | None = None
         self._urls = urls
-        self._access = access
+        self._auth = auth
         self._name = name
         self._ping_s = ping_s
         self._client: Client | None = None
-        self._ears: dict[_Subscription, None] = {}
+        self._subscriptions: dict[_Subscription, None] = {}
         self._inbox = f"_rl.{secrets.token_hex(8)}"
         self._replies: dict[str, OnReply] = {}
         self._ids = itertools.count(1)
@@ -99,8 +99,8 @@ class NatsBus:
         return self._client is not None and self._client.is_connected
 
     async def start(self) -> None:
-        self._ears[_Subscription(f"{self._inbox}.*", self._replied)] = None
-        self._task = asyncio.create_task(self._keep())
+        self._subscriptions[_Subscription(f"{self._inbox}.*", self._replied)] = None
+        self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
         self._stopping = True
@@ -108,12 +108,12 @@ class NatsBus:
         if self._task is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
-                    await self._written()
+                    await self._flush()
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _written(self) -> None:
+    async def _flush(self) -> None:
         """Whatever was asked before this was done."""
         done = asyncio.Event()
 
@@ -122,23 +122,23 @@ class NatsBus:
             done.set()
 
         if self.is_up:
-            self._put(0, finish)
+            self._enqueue(0, finish)
             await done.wait()
 
     # -- what the relay asks ------------------------------------------------------------------------------------------
 
-    def listen(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
-        ear = _Subscription(subject, on_message)
-        self._ears[ear] = None
+    def subscribe(self, subject: str, on_message: Callable[[BusMessage], None]) -> Callable[[], None]:
+        wanted = _Subscription(subject, on_message)
+        self._subscriptions[wanted] = None
         if self.is_up:
-            self._put(0, lambda client: self._subscribe(client, ear))
+            self._enqueue(0, lambda client: self._subscribe(client, wanted))
 
         def close() -> None:
-            if ear.is_open:
-                ear.is_open = False
-                self._ears.pop(ear, None)
+            if wanted.is_open:
+                wanted.is_open = False
+                self._subscriptions.pop(wanted, None)
                 if self.is_up:
-                    self._put(0, lambda client: self._unsubscribe(ear))
+                    self._enqueue(0, lambda client: self._unsubscribe(wanted))
 
         return close
 
@@ -148,30 +148,30 @@ class NatsBus:
         if self._queued > MAX_QUEUED or len(data) > self.max_payload:
             raise BusDown("The bus does not take that much.")
         if on_reply is None:
-            self._put(len(data), lambda client: client.publish(subject, data))
+            self._enqueue(len(data), lambda client: client.publish(subject, data))
             return lambda: None
         reply = f"{self._inbox}.{next(self._ids)}"
         self._replies[reply] = on_reply
-        self._put(len(data), lambda client: client.publish(subject, data, reply))
+        self._enqueue(len(data), lambda client: client.publish(subject, data, reply))
         return lambda: self._replies.pop(reply, None) and None
 
     def answer(self, reply: str, data: bytes) -> None:
         if self.is_up and len(data) <= self.max_payload:
-            self._put(len(data), lambda client: client.publish(reply, data))
+            self._enqueue(len(data), lambda client: client.publish(reply, data))
 
-    def _put(self, size: int, act: Callable[[Client], Awaitable[Any]]) -> None:
+    def _enqueue(self, size: int, act: Callable[[Client], Awaitable[Any]]) -> None:
         self._queued += size
         self._queue.append((size, act))
         self._wake.set()
 
     def _replied(self, message: BusMessage) -> None:
-        hear = self._replies.get(message.subject)
-        if hear is not None:
-            hear(message.data)
+        on_reply = self._replies.get(message.subject)
+        if on_reply is not None:
+            on_reply(message.data)
 
     # -- the connection -----------------------------------------------------------------------------------------------
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         """Connect, write what is queued until the connection is lost, and again."""
         pause_s = FIRST_PAUSE_S
         from nats.aio.client import Client
@@ -194,7 +194,7 @@ class NatsBus:
                 if was_up and not self._stopping:
                     log.warning("The bus is lost: servers on other relays can't be reached.")
                     self.on_state(False)
-                await _let_go(client)
+                await _close_client(client)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 
@@ -203,7 +203,7 @@ class NatsBus:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if text != self.problem:
             self.problem = text
-            log.warning("Can't reach the bus at %s (%s). Trying again.", shown(self._urls), text)
+            log.warning("Can't reach the bus at %s (%s). Trying again.", without_credentials(self._urls), text)
 
     async def _connect(self, client: Client) -> None:
         self._lost = lost = asyncio.Event()
@@ -214,16 +214,16 @@ class NatsBus:
         async def complain(error: Exception) -> None:
             log.debug("bus: %s", error)
 
-        access: dict[str, Any] = {}
-        if self._access.credentials is not None:
+        auth: dict[str, Any] = {}
+        if self._auth.credentials is not None:
             # Read for each connection: operators replace such files while the relay runs.
-            credentials = NatsCredentials(self._access.credentials)
-            access |= {"signature_cb": credentials.sign, "user_jwt_cb": credentials.jwt}
+            credentials = NatsCredentials(self._auth.credentials)
+            auth |= {"signature_cb": credentials.sign, "user_jwt_cb": credentials.jwt}
             client._auth_configured = True  # which nats-py knows only of what it reads itself
-        if self._access.ca is not None or any(urlsplit(url).scheme == "tls" for url in self._urls):
+        if self._auth.ca is not None or any(urlsplit(url).scheme == "tls" for url in self._urls):
             import ssl
 
-            access["tls"] = ssl.create_default_context(cafile=self._access.ca)
+            auth["tls"] = ssl.create_default_context(cafile=self._auth.ca)
         async with asyncio.timeout(CONNECT_S * (len(self._urls) + 1)):
             await client.connect(
                 list(self._urls),
@@ -236,14 +236,14 @@ class NatsBus:
                 disconnected_cb=closed,
                 error_cb=complain,
                 no_echo=False,
-                **access,
+                **auth,
             )
 
     async def _serve(self, client: Client) -> None:
         """Until the connection is lost, or the server is silent."""
         lost = self._lost
-        work = asyncio.create_task(self._work(client, lost))
-        ends = (work, asyncio.create_task(lost.wait()), asyncio.create_task(_silence(client, self._ping_s)))
+        work = asyncio.create_task(self._subscribe_and_write(client, lost))
+        ends = (work, asyncio.create_task(lost.wait()), asyncio.create_task(_wait_for_silence(client, self._ping_s)))
         try:
             done: set[asyncio.Task[Any]] = set()
             while not done and client.is_connected:  # which it may not be long before it tells us
@@ -255,18 +255,18 @@ class NatsBus:
             error = None if work.cancelled() else work.exception()
             raise error or ConnectionError("the connection was lost at once")
 
-    async def _work(self, client: Client, lost: asyncio.Event) -> None:
+    async def _subscribe_and_write(self, client: Client, lost: asyncio.Event) -> None:
         """Listen again to all that is listened to, then write what is queued."""
-        for number, ear in enumerate(list(self._ears), 1):
+        for number, wanted in enumerate(list(self._subscriptions), 1):
             if lost.is_set():
                 return
-            await self._subscribe(client, ear)
+            await self._subscribe(client, wanted)
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
         await client.flush()
         self.max_payload = max(client.max_payload, SMALLEST_PAYLOAD)
         self._client, self.problem = client, None
-        log.info("The bus at %s is there.", shown(self._urls))
+        log.info("The bus at %s is there.", without_credentials(self._urls))
         self.on_state(True)
         await self._write(client, lost)
 
@@ -286,19 +286,19 @@ class NatsBus:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _subscribe(self, client: Client, ear: _Subscription) -> None:
+    async def _subscribe(self, client: Client, wanted: _Subscription) -> None:
         done = [0]
 
-        async def hear(message: Msg) -> None:
-            if not ear.is_open:
+        async def receive(message: Msg) -> None:
+            if not wanted.is_open:
                 return
             if message.headers and message.headers.get("Status") == "503" and not message.data:
-                hear_reply = self._replies.pop(message.subject, None)
-                if hear_reply is not None:
-                    hear_reply(None)
+                on_reply = self._replies.pop(message.subject, None)
+                if on_reply is not None:
+                    on_reply(None)
                 return
             try:
-                ear.on_message(BusMessage(message.subject, message.data, message.reply))
+                wanted.on_message(BusMessage(message.subject, message.data, message.reply))
             except Exception:  # one message that nobody foresaw must not end the listening
                 log.exception("A message from the bus could not be handled.")
             # nats-py hands on all that has come in one callback of the event loop.
@@ -307,16 +307,16 @@ class NatsBus:
                 done[0] = 0
                 await asyncio.sleep(0)
 
-        if ear.is_open:
-            ear.subscription = await client.subscribe(ear.subject, cb=hear, pending_bytes_limit=MAX_UNREAD)
+        if wanted.is_open:
+            wanted.subscription = await client.subscribe(wanted.subject, cb=receive, pending_bytes_limit=MAX_UNREAD)
 
-    async def _unsubscribe(self, ear: _Subscription) -> None:
-        if ear.subscription is not None:
+    async def _unsubscribe(self, wanted: _Subscription) -> None:
+        if wanted.subscription is not None:
             with suppress(Exception):  # the connection it was made on is gone, and it with it
-                await ear.subscription.unsubscribe()
+                await wanted.subscription.unsubscribe()
 
 
-async def _silence(client: Client, ping_s: float) -> None:
+async def _wait_for_silence(client: Client, ping_s: float) -> None:
     """Returns when the server has not answered for long."""
     while True:
         await asyncio.sleep(ping_s)
@@ -325,7 +325,7 @@ async def _silence(client: Client, ping_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(ping_s):  # it is on its way at once; what waits is for its being written
                 await client._send_ping(pong)
-        for _ in range(PATIENCE):
+        for _ in range(PONG_WAITS):
             await asyncio.wait((pong,), timeout=ping_s)
             if pong.done():
                 break
@@ -343,7 +343,7 @@ async def _end(tasks: tuple[asyncio.Task[Any], ...]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _let_go(client: Client) -> None:
+async def _close_client(client: Client) -> None:
     """Also of one that never got so far as to be connected, whose socket nats-py leaves open; and of one whose server
     reads no more, which nats-py would wait for."""
     transport: Any = client._transport
@@ -357,6 +357,6 @@ async def _let_go(client: Client) -> None:
                 await transport.wait_closed()
 
 
-def shown(urls: tuple[str, ...]) -> str:
+def without_credentials(urls: tuple[str, ...]) -> str:
     """Addresses for people: without whatever stands before the host."""
     return ", ".join(f"{(parts := urlsplit(url)).scheme}://{parts.netloc.rpartition('@')[2]}" for url in urls)

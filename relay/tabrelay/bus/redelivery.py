@@ -17,14 +17,14 @@ MOST_SIZE: Final = 8 * 1024 * 1024
 # One that is larger would push out all others. It is said, and not kept.
 MOST_OF_ONE: Final = 1024 * 1024
 # Numbers of one sender that are known to have been heard. More than a sender keeps.
-MOST_HEARD: Final = 2 * MOST
+MOST_RECEIVED: Final = 2 * MOST
 # Senders of whom that is known, those that are gone among them: whoever was taken for lost may come back, and says
 # again what it keeps. More than relays share a bus.
 MOST_SENDERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class ReceivedOnce:
+class KeptMessage:
     """One message. `nodes`: who has to hear it."""
 
     nodes: frozenset[str]
@@ -43,13 +43,13 @@ class Redelivery:
     def __init__(self, keep_s: float) -> None:
         """`keep_s`: after so long nobody waits for it any more."""
         self._keep_s = keep_s
-        self._kept: OrderedDict[int, ReceivedOnce] = OrderedDict()
+        self._kept: OrderedDict[int, KeptMessage] = OrderedDict()
         self._size = 0
         self._last = 0
 
-    def keep(self, nodes: frozenset[str], header: dict[str, Any], payload: str | None, now: float) -> ReceivedOnce:
+    def keep(self, nodes: frozenset[str], header: dict[str, Any], payload: str | None, now: float) -> KeptMessage:
         self._last += 1
-        kept = ReceivedOnce(nodes, {**header, "n": self._last}, payload, now + self._keep_s)
+        kept = KeptMessage(nodes, {**header, "n": self._last}, payload, now + self._keep_s)
         if kept.size > MOST_OF_ONE:
             return kept
         self._kept[self._last] = kept
@@ -59,10 +59,10 @@ class Redelivery:
         return kept
 
     @property
-    def _oldest(self) -> ReceivedOnce:
+    def _oldest(self) -> KeptMessage:
         return next(iter(self._kept.values()))
 
-    def due(self, node: str, now: float) -> list[ReceivedOnce]:
+    def due(self, node: str, now: float) -> list[KeptMessage]:
         """What this node may have missed, in the order in which it was said."""
         return [kept for kept in self._kept.values() if node in kept.nodes and kept.until >= now]
 
@@ -70,21 +70,21 @@ class Redelivery:
         return len(self._kept)
 
 
-class Once:
+class DuplicateFilter:
     """What was heard of each sender, also of one that is gone. Of too many, those silent for longest are forgotten."""
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[str, OrderedDict[int, None]] = OrderedDict()
+        self._received: OrderedDict[str, OrderedDict[int, None]] = OrderedDict()
 
     def is_new(self, sender: str, number: int) -> bool:
         """Is this the first time? From now on it is not."""
-        heard = self._heard.setdefault(sender, OrderedDict())
-        self._heard.move_to_end(sender)
-        if len(self._heard) > MOST_SENDERS:
-            self._heard.popitem(last=False)
-        if number in heard:
+        received = self._received.setdefault(sender, OrderedDict())
+        self._received.move_to_end(sender)
+        if len(self._received) > MOST_SENDERS:
+            self._received.popitem(last=False)
+        if number in received:
             return False
-        heard[number] = None
-        if len(heard) > MOST_HEARD:
-            heard.popitem(last=False)
+        received[number] = None
+        if len(received) > MOST_RECEIVED:
+            received.popitem(last=False)
         return True

@@ -13,7 +13,7 @@ from typing import Final
 
 ROOT: Final = "rl"
 # Where relays of whatever installation say that they are there.
-HALL: Final = f"{ROOT}.hall"
+ANNOUNCEMENTS: Final = f"{ROOT}.hall"
 DIGEST_LENGTH: Final = 26
 
 
@@ -31,7 +31,7 @@ class Subjects:
         return f"{self._prefix}.hb"
 
     @property
-    def everyone(self) -> str:
+    def all_nodes(self) -> str:
         """Questions to every node."""
         return f"{self._prefix}.all"
 
@@ -43,7 +43,7 @@ class Subjects:
         """Who has browsers of this server? That somebody listens here is the presence record."""
         return f"{self._prefix}.own.{self._digest('server', server)}"
 
-    def news(self, server: str) -> str:
+    def presence(self, server: str) -> str:
         """A browser of this server came, is away, or is gone."""
         return f"{self._prefix}.up.{self._digest('server', server)}"
 

@@ -242,7 +242,7 @@ class Pending:
         if reply is None or reply.is_plain:
             return PLAIN
         said = reply.said
-        return reply.error_code, said.brief if isinstance(said, SlicedPayload) else said
+        return reply.error_code, said.summary if isinstance(said, SlicedPayload) else said
 
     @property
     def is_success(self) -> bool:
@@ -338,7 +338,7 @@ def _release(waiter: asyncio.Future[None]) -> None:
 class CallObserver(Protocol):
     """Whoever writes down or counts what was called. Must not block."""
 
-    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
+    def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None: ...
 
 
 class PeerKind(StrEnum):

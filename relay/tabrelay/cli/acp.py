@@ -103,7 +103,7 @@ def _stop(conductor: Conductor, number: signal.Signals) -> None:
 def _end_at_once(number: int) -> None:
     from tabrelay.system import process_group
 
-    process_group.leave_none()  # nothing else of ours is run any more
+    process_group.kill_all()  # nothing else of ours is run any more
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 

@@ -90,6 +90,6 @@ def _show(args: argparse.Namespace) -> int:
     config = _load(args)
     if config is None:
         return FAILED
-    said = display.shown(config)
+    said = display.redacted(config)
     print(json.dumps(said) if args.json else display.as_toml(said))
     return OK

@@ -103,7 +103,7 @@ def outbound(args: argparse.Namespace) -> tuple[Any, Any]:
     except (TargetError, CredentialsError) as problem:
         raise ExitWith(str(problem)) from None
     for value in given.values():
-        log_setup.conceal(value)
+        log_setup.add_secret(value)
     limits = OutboundLimits(timeout_ms=round(args.timeout * 1000), max_event=args.max_buffer)
     return Outbound(HttpEndpoint(target), credentials, given, limits), credentials
 

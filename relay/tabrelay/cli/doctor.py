@@ -204,7 +204,7 @@ def _origins(patient: DiagnosedRelay) -> Findings:
             yield Finding("origins", "bad", f"TABRELAY_ALLOW_ORIGINS: {problem}")
     from tabrelay.admission.tokens import Tokens
 
-    paired = sorted({grant.origin for grant in Tokens(patient.settings.home).grants() if grant.origin})
+    paired = sorted({grant.origin for grant in Tokens(patient.settings.home).issued() if grant.origin})
     if paired:
         yield Finding("origins", "ok", f"paired: {', '.join(paired)}")
     asking = running_relay.ask(patient.args, "/-/pairs")["asking"] if patient.is_running else []

@@ -48,11 +48,11 @@ def span(text: str) -> timedelta:
 def _logs(args: argparse.Namespace) -> int:
     from collections import deque
 
-    from tabrelay.observe.log_setup import kept
+    from tabrelay.observe.log_setup import log_files
 
     path = args.file or _path(args)
     wanted = _filter(args)
-    files = kept(path)
+    files = log_files(path)
     if not files and not args.follow:
         setting = "TABRELAY_CALL_LOG" if args.calls else "TABRELAY_LOG_FILE"
         raise ExitWith(f"There is no log at {path}. (A relay writes one unless {setting}=none.)", FAILED)
@@ -177,9 +177,9 @@ def _call(row: dict[str, Any]) -> str:
 
 def _text(row: dict[str, Any]) -> str:
     """As the relay says it on stderr."""
-    from tabrelay.observe.log_setup import plain
+    from tabrelay.observe.log_setup import one_line
 
-    text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {plain(row.get('message', ''))}"
+    text = f"{_when(row)} {row.get('level', '?').upper()} {row.get('logger', '?')}: {one_line(row.get('message', ''))}"
     if "exception" in row:
         text += f"\n{row['exception']}"
     return text

@@ -47,7 +47,7 @@ def _list(args: argparse.Namespace) -> int:
         raise
     except ExitWith:
         asking = []  # no relay runs: then nobody asks, and the paired pages are in the file
-    paired = [grant for grant in _tokens(args).grants() if grant.origin is not None]
+    paired = [grant for grant in _tokens(args).issued() if grant.origin is not None]
     if args.json:
         rows = [
             {"id": grant.id, "origin": grant.origin, "servers": grant.servers, "created": grant.created}

@@ -115,7 +115,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     reserved = loopback.reserve(sock) if post is None else loopback.Reservation(is_taken=post.is_taken)
     base = running_relay.base_url(settings.host, settings.port)
     log_setup.configure(settings.log_level, is_json=settings.log_format == "json")
-    log_setup.keep(settings)
+    log_setup.add_log_file(settings)
     if not is_loopback(settings.host) and not settings.public_url:
         print(f"Warning: {settings.host} can be reached from other computers, without encryption.", file=sys.stderr)
     if reserved.is_taken:

@@ -75,7 +75,7 @@ def _new(args: argparse.Namespace) -> int:
     try:
         servers = [check_server_name(name) for name in args.server] if args.server else None
         life_s = args.days * DAY_S if args.days is not None else None
-        token = _tokens(args).make(args.name, set(args.scopes or ["call"]), servers, life_s)
+        token = _tokens(args).issue_named(args.name, set(args.scopes or ["call"]), servers, life_s)
     except (TokenStoreError, ServerNameError, StateError) as problem:
         raise ExitWith(str(problem)) from None
     if args.json:
@@ -88,10 +88,10 @@ def _new(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from tabrelay.admission.tokens import DEFAULT
+    from tabrelay.admission.tokens import MASTER_NAME
 
     now = time.time()
-    named = [grant for grant in _tokens(args).grants() if grant.name is not None]
+    named = [grant for grant in _tokens(args).issued() if grant.name is not None]
     if args.json:
         rows = [
             {
@@ -105,7 +105,7 @@ def _list(args: argparse.Namespace) -> int:
         ]
         print(json.dumps(rows))
         return OK
-    lines = [[DEFAULT, "everything", "all", "", ""]]
+    lines = [[MASTER_NAME, "everything", "all", "", ""]]
     for grant in named:
         ends = "never" if grant.expires is None else "over" if grant.is_over(now) else f"in {ago(grant.expires - now)}"
         servers = "all" if grant.servers is None else ", ".join(grant.servers)
@@ -115,11 +115,11 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _revoke(args: argparse.Namespace) -> int:
-    from tabrelay.admission.tokens import DEFAULT, StateError
+    from tabrelay.admission.tokens import MASTER_NAME, StateError
 
     tokens = _tokens(args)
     try:
-        if args.name == DEFAULT:
+        if args.name == MASTER_NAME:
             tokens.renew_master()
             print("The relay has a new token. Clients and scripts with the old one need it: tabrelay token")
             return OK

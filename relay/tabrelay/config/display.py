@@ -18,33 +18,33 @@ _SHAPES: Final = re.compile(r"\b(?:sk|ghp|gho|pk|tr|xox[a-z]|glpat|AKIA)[-_]?[\w
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def shown(config: Config) -> dict[str, Any]:
+def redacted(config: Config) -> dict[str, Any]:
     """The whole configuration as plain values."""
     servers = {
-        name: {"enabled": False, **server(entry.raw)} if entry.spec is None else server(entry.raw)
+        name: {"enabled": False, **redacted_server(entry.raw)} if entry.spec is None else redacted_server(entry.raw)
         for name, entry in sorted(config.entries.items())
     }
     return {**config.settings, "servers": servers}
 
 
-def server(raw: Mapping[str, Any]) -> dict[str, Any]:
+def redacted_server(raw: Mapping[str, Any]) -> dict[str, Any]:
     """One server as it was written. A reference such as ${TOKEN} is no secret, and stays."""
-    said: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     for key, value in raw.items():
         if key in ("env", "headers") and isinstance(value, dict):
-            said[key] = {name: _secret(item) for name, item in value.items()}
+            shown[key] = {name: _secret(item) for name, item in value.items()}
         elif key == "oauth" and isinstance(value, dict):
-            said[key] = {name: _secret(item) if name == "client_secret" else item for name, item in value.items()}
+            shown[key] = {name: _secret(item) if name == "client_secret" else item for name, item in value.items()}
         elif key == "args" and isinstance(value, list):
-            said[key] = _args(value)
+            shown[key] = _args(value)
         elif key == "url" and isinstance(value, str):
-            said[key] = address(value)
+            shown[key] = redacted_url(value)
         else:
-            said[key] = value
-    return said
+            shown[key] = value
+    return shown
 
 
-def address(url: str) -> str:
+def redacted_url(url: str) -> str:
     """A URL without what it may hold of passwords and keys."""
     try:
         parts = urlsplit(url)
@@ -64,7 +64,7 @@ def _secret(value: object) -> str:
 
 
 def _args(args: list[Any]) -> list[str]:
-    said, is_next_secret = [], False
+    shown, is_next_secret = [], False
     for item in args:
         text = str(item)
         flag, has_value, value = text.partition("=")
@@ -73,8 +73,8 @@ def _args(args: list[Any]) -> list[str]:
         elif _FLAG.fullmatch(flag) and has_value and not references(value):
             text = f"{flag}={REDACTED}"
         is_next_secret = _FLAG.fullmatch(text) is not None
-        said.append(_SHAPES.sub(REDACTED, text))
-    return said
+        shown.append(_SHAPES.sub(REDACTED, text))
+    return shown
 
 
 def as_toml(value: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ class Document:
     is_toml: bool
 
 
-class Repeated(ValueError):
+class DuplicateKeyError(ValueError):
     """An object names a key twice; most readers would silently take the last."""
 
 
@@ -51,7 +51,7 @@ def _parse(text: str, place: KeyPath, is_toml: bool) -> Document | None:
     except tomllib.TOMLDecodeError as error:
         place.wrong(f"is not TOML: {error}", "valid TOML, or JSON that begins with {")
         return None
-    except Repeated as error:
+    except DuplicateKeyError as error:
         place.wrong(str(error), "every key once")
         return None
     except (ValueError, RecursionError) as error:
@@ -77,7 +77,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise Repeated(f'names "{key}" twice in one object')
+            raise DuplicateKeyError(f'names "{key}" twice in one object')
         found[key] = value
     return found
 

@@ -32,7 +32,7 @@ SETTINGS: Final = frozenset(item.name for item in fields(Settings)) - NOT_IN_FIL
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundServer:
     """A server in a file, in our own keys."""
 
     name: str
@@ -46,7 +46,7 @@ class Contents:
 
     program: str
     settings: Raw
-    servers: tuple[Found, ...]
+    servers: tuple[FoundServer, ...]
 
 
 def contents(document: Document, place: KeyPath) -> Contents | None:
@@ -81,7 +81,7 @@ def _own(root: Raw, place: KeyPath) -> Contents:
     return Contents("tabrelay", settings, tuple(found))
 
 
-def _websocket_mcp(servers: list[Any], place: KeyPath) -> Iterator[Found]:
+def _websocket_mcp(servers: list[Any], place: KeyPath) -> Iterator[FoundServer]:
     for index, raw in enumerate(servers):
         at = place.at(index)
         if not isinstance(raw, dict):
@@ -94,12 +94,12 @@ def _websocket_mcp(servers: list[Any], place: KeyPath) -> Iterator[Found]:
             if "type" not in raw:
                 at.at("type").wrong("is missing", "stdio, http or websocket")
             else:
-                yield Found(raw["name"], known, at)
+                yield FoundServer(raw["name"], known, at)
 
 
 def _table(
     servers: object, place: KeyPath, change: Callable[[Raw], Raw], *, keep_names: bool = False
-) -> Iterator[Found]:
+) -> Iterator[FoundServer]:
     if not isinstance(servers, dict):
         place.wrong("is not a table of servers", "names, each with its server")
         return
@@ -112,7 +112,7 @@ def _table(
         if not keep_names and not known.keys() & {"command", "url", "type"}:
             at.wrong("has neither a command nor a url", "one of them")
             continue
-        yield Found(name if keep_names else _name(name), known, at)
+        yield FoundServer(name if keep_names else _name(name), known, at)
 
 
 def _name(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tabrelay.config.document import read
-from tabrelay.config.formats import Contents, Found, contents
+from tabrelay.config.formats import Contents, FoundServer, contents
 from tabrelay.config.mistakes import ConfigMistakes, KeyPath, Mistake
 from tabrelay.config.server_entry import ConfiguredServer, check_path, is_generated, read_entry
 from tabrelay.config.settings import ConfigError, Settings
@@ -77,13 +77,13 @@ class _Loading:
             entry = read_entry(server.name, server.raw, server.place, variables, base)
             self._note(server)
             if server.name in self._places:
-                self._twice(server.name, server.place)
+                self._report_duplicate(server.name, server.place)
             else:
                 self._places[server.name] = server.place
                 if entry is not None:
                     self.entries[server.name] = entry
 
-    def _note(self, server: Found) -> None:
+    def _note(self, server: FoundServer) -> None:
         key = server.place.key.rpartition(".")[2].strip('"')
         if not server.place.key.endswith("]") and key != server.name:
             self.notes.append(f'{server.place.file}: {server.place.key} is served as "{server.name}".')
@@ -109,9 +109,9 @@ class _Loading:
             self._places[name] = place
             self.entries[name] = ConfiguredServer(name, {"type": "plain", "path": spec.path} if spec.path else {}, spec)
         elif has_path or known is None or not isinstance(known.spec, BrowserSpec):
-            self._twice(name, place)
+            self._report_duplicate(name, place)
 
-    def _twice(self, name: str, place: KeyPath) -> None:
+    def _report_duplicate(self, name: str, place: KeyPath) -> None:
         first = self._places[name]
         where = first.key if first.file == place.file else f"{first.file}: {first.key}"
         place.wrong(f'is a second server called "{name}", after {where}', "a name of its own")

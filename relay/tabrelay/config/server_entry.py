@@ -45,12 +45,12 @@ KINDS: Final = {
     "remote": "auto",
     "sse": "sse",
 }
-OF_BROWSERS: Final = frozenset({"path", *BROWSER_OPTIONS})
-OF_CHILDREN: Final = frozenset({"command", "args", "env", "env_vars", "env_file", "cwd"})
-OF_REMOTES: Final = frozenset({"url", "headers", "oauth"})
-OF_OAUTH: Final = frozenset(item.name for item in fields(OAuthSpec))
-OF_UPSTREAMS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
-KEYS: Final = frozenset({"type", "enabled"}) | OF_BROWSERS | OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS
+BROWSER_KEYS: Final = frozenset({"path", *BROWSER_OPTIONS})
+STDIO_KEYS: Final = frozenset({"command", "args", "env", "env_vars", "env_file", "cwd"})
+HTTP_KEYS: Final = frozenset({"url", "headers", "oauth"})
+OAUTH_KEYS: Final = frozenset(item.name for item in fields(OAuthSpec))
+UPSTREAM_KEYS: Final = frozenset({"timeout_s", "era", "request_ids", "shared"})
+KEYS: Final = frozenset({"type", "enabled"}) | BROWSER_KEYS | STDIO_KEYS | HTTP_KEYS | UPSTREAM_KEYS
 
 # Headers that the relay makes itself, and that no configuration may change.
 GENERATED: Final = frozenset(
@@ -120,11 +120,11 @@ def _check_name(name: str, place: KeyPath) -> None:
 
 
 def _kind(raw: Mapping[str, Any], place: KeyPath) -> str | None:
-    said = raw.get("type")
-    if said is not None:
-        kind = KINDS.get(said.lower()) if isinstance(said, str) else None
+    type_name = raw.get("type")
+    if type_name is not None:
+        kind = KINDS.get(type_name.lower()) if isinstance(type_name, str) else None
         if kind is None:
-            place.at("type").wrong(f"unknown type {said!r}", "browser, plain, stdio, http or sse")
+            place.at("type").wrong(f"unknown type {type_name!r}", "browser, plain, stdio, http or sse")
         return kind
     if "command" in raw and "url" in raw:
         place.wrong("has both a command and a url", "one of them, or a type")
@@ -138,7 +138,7 @@ def _typed(raw: Mapping[str, Any], key: str, place: KeyPath, kind: type, expecte
     if value is None:
         return None
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        place.at(key).wrong(f"is {_shown(value)}", expected)
+        place.at(key).wrong(f"is {_describe_value(value)}", expected)
         return None
     return value
 
@@ -153,7 +153,7 @@ class ServerReader:
         self._base = base
 
     def browser(self, name: str) -> Spec | None:
-        self._refuse(OF_CHILDREN | OF_REMOTES | OF_UPSTREAMS, "a server of a browser")
+        self._refuse(STDIO_KEYS | HTTP_KEYS | UPSTREAM_KEYS, "a server of a browser")
         options = {key for key in BROWSER_OPTIONS if _typed(self._raw, key, self._place, bool, "true or false")}
         if self._raw.get("type") in ("plain", "websocket"):
             options.add("plain")
@@ -161,14 +161,14 @@ class ServerReader:
         return BrowserSpec(name, check_path(path, self._place.at("path")) if path else None, frozenset(options))
 
     def child(self, name: str) -> Spec | None:
-        self._refuse(OF_BROWSERS | OF_REMOTES, "a child process")
+        self._refuse(BROWSER_KEYS | HTTP_KEYS, "a child process")
         command = self._text("command", 'the program to run, such as "npx"', needed=True)
         args = self._texts("args")
         env = dict(self._env_file()) | self._named() | self._table("env")
         return StdioSpec(name, command, args, tuple(sorted(env.items())), self._cwd(), **self._common())
 
     def remote(self, name: str, kind: str) -> Spec | None:
-        self._refuse(OF_BROWSERS | OF_CHILDREN, "a server at a URL")
+        self._refuse(BROWSER_KEYS | STDIO_KEYS, "a server at a URL")
         url = self._text("url", "an address that begins with http:// or https://", needed=True)
         if url:
             _check_url(url, self._place.at("url"))
@@ -185,11 +185,11 @@ class ServerReader:
         if isinstance(raw, bool):
             return OAuthSpec() if raw else None
         if not isinstance(raw, dict):
-            place.wrong(f"is {_shown(raw)}", "false, or a table such as { client_id = ..., scope = ... }")
+            place.wrong(f"is {_describe_value(raw)}", "false, or a table such as { client_id = ..., scope = ... }")
             return None
-        check_keys(raw, OF_OAUTH, place, "oauth")
+        check_keys(raw, OAUTH_KEYS, place, "oauth")
         reader = ServerReader(raw, place, self._variables, self._base)
-        texts = {key: reader._text(key, "a text") or None for key in OF_OAUTH - {"grant", "client_auth"}}
+        texts = {key: reader._text(key, "a text") or None for key in OAUTH_KEYS - {"grant", "client_auth"}}
         grant, client_auth = reader._choice("grant", GRANTS), reader._choice("client_auth", CLIENT_AUTHS)
         if grant == "client_credentials" and not (texts["client_id"] and texts["client_secret"]):
             place.wrong("has no client for client_credentials", "client_id and client_secret")
@@ -216,7 +216,7 @@ class ServerReader:
     def _choice(self, key: str, choices: tuple[str, ...]) -> str:
         value = self._raw.get(key, choices[0])
         if value not in choices:
-            self._place.at(key).wrong(f"is {_shown(value)}", " or ".join(choices))
+            self._place.at(key).wrong(f"is {_describe_value(value)}", " or ".join(choices))
         return str(value)
 
     def _text(self, key: str, expected: str, *, needed: bool = False) -> str:
@@ -227,7 +227,7 @@ class ServerReader:
                 place.wrong("is missing", expected)
             return ""
         if not isinstance(value, str) or not value.strip():
-            place.wrong(f"is {_shown(value)}", expected)
+            place.wrong(f"is {_describe_value(value)}", expected)
             return ""
         return self._variables.expand(value, place)
 
@@ -236,14 +236,14 @@ class ServerReader:
         if value is None:
             return ()
         if not isinstance(value, list):
-            place.wrong(f"is {_shown(value)}", "a list of strings")
+            place.wrong(f"is {_describe_value(value)}", "a list of strings")
             return ()
         found = []
         for index, item in enumerate(value):
             if isinstance(item, str):
                 found.append(self._variables.expand(item, place.at(index)))
             else:
-                place.at(index).wrong(f"is {_shown(item)}", "a string")
+                place.at(index).wrong(f"is {_describe_value(item)}", "a string")
         return tuple(found)
 
     def _table(self, key: str) -> dict[str, str]:
@@ -251,12 +251,12 @@ class ServerReader:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            place.wrong(f"is {_shown(value)}", "a table of names and strings")
+            place.wrong(f"is {_describe_value(value)}", "a table of names and strings")
             return {}
         found = {}
         for name, item in value.items():
             if isinstance(item, bool) or not isinstance(item, str | int | float):
-                place.at(name).wrong(f"is {_shown(item)}", "a string")
+                place.at(name).wrong(f"is {_describe_value(item)}", "a string")
             elif "\0" in str(item) or "\0" in name or not name or (key == "env" and "=" in name):
                 place.at(name).wrong("can't be said to a program", "a name without '=', and no NUL")
             else:
@@ -269,10 +269,10 @@ class ServerReader:
         return {name: self._variables.expand(f"${{{name}}}", place) for name in self._texts("env_vars")}
 
     def _env_file(self) -> list[tuple[str, str]]:
-        said = self._text("env_file", "the path of a file with NAME=value lines")
-        if not said:
+        file_name = self._text("env_file", "the path of a file with NAME=value lines")
+        if not file_name:
             return []
-        path = self._base / Path(said).expanduser()
+        path = self._base / Path(file_name).expanduser()
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError):
@@ -283,10 +283,10 @@ class ServerReader:
         return [(name.strip(), value.strip().strip("\"'")) for name, _, value in pairs if name.strip() and value]
 
     def _cwd(self) -> str | None:
-        said = self._text("cwd", "a folder")
-        if not said:
+        folder_name = self._text("cwd", "a folder")
+        if not folder_name:
             return None
-        folder = self._base / Path(said).expanduser()
+        folder = self._base / Path(folder_name).expanduser()
         if not folder.is_dir():
             self._place.at("cwd").wrong(f"{folder} is not a folder", "a folder that exists")
         return str(folder)
@@ -326,7 +326,7 @@ def _check_url(url: str, place: KeyPath) -> None:
         place.wrong("has a fragment", "an address without #")
 
 
-def _shown(value: object) -> str:
+def _describe_value(value: object) -> str:
     """A wrong value in words; its own text may be a secret."""
     if isinstance(value, str):
         return "an empty string" if not value.strip() else "a string"

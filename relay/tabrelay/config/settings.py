@@ -221,7 +221,7 @@ class Settings:
 
     def _check_bus(self) -> None:
         for number, url in enumerate(self.bus, 1):
-            if flaw := _flaw_of_bus(url):
+            if flaw := _flaw_in_bus_address(url):
                 # Nothing of it is shown: of an address that can't be read, nobody knows where its password is.
                 raise ConfigError(
                     # defence: a bus's password in a wrong address
@@ -266,7 +266,7 @@ class Settings:
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string", tuple: "a list of strings"}
 
 
-def _flaw_of_bus(url: str) -> str:
+def _flaw_in_bus_address(url: str) -> str:
     """What is wrong with an address of the bus, without a word of it; empty if nothing is."""
     try:
         parts = urlsplit(url)

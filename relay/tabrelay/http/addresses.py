@@ -6,7 +6,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from tabrelay.payloads.printable_text import shown
+from tabrelay.payloads.printable_text import printable
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -54,19 +54,21 @@ def parse_origin(value: str) -> str:
     try:
         port = parts.port
     except ValueError:
-        raise PolicyError(f'--allow-origin "{shown(value)}": the port is not a number.') from None
+        raise PolicyError(f'--allow-origin "{printable(value)}": the port is not a number.') from None
     if not parts.scheme or not parts.hostname or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise PolicyError(f'--allow-origin "{shown(value)}": write it as scheme://host:port, e.g. https://app.example')
+        raise PolicyError(
+            f'--allow-origin "{printable(value)}": write it as scheme://host:port, e.g. https://app.example'
+        )
     name = bracketed(parts.hostname)
     if parts.username is not None or not _NAME.fullmatch(name):
-        raise PolicyError(f'--allow-origin "{shown(value)}": only exact hosts are possible, no wildcards.')
+        raise PolicyError(f'--allow-origin "{printable(value)}": only exact hosts are possible, no wildcards.')
     suffix = "" if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f":{port}"
     return f"{parts.scheme}://{name}{suffix}"
 
 
 def parse_public_url(value: str) -> str:
     """The address of a relay behind a proxy: an origin, and with encryption unless it is on this computer."""
-    wrong = f'--public-url "{shown(value)}"'
+    wrong = f'--public-url "{printable(value)}"'
     try:
         origin = parse_origin(value)
     except PolicyError as problem:

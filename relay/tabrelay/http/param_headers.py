@@ -41,7 +41,7 @@ class ParamHeader:
     type: str
 
 
-def mirrors(schema: Any) -> tuple[ParamHeader, ...]:
+def param_headers(schema: Any) -> tuple[ParamHeader, ...]:
     """What a tool's inputSchema wants repeated; nothing if it breaks a rule."""
     return read(schema) or ()
 
@@ -60,9 +60,9 @@ def read(schema: Any) -> tuple[ParamHeader, ...] | None:
                 return None
             if (
                 found.setdefault(
-                    name.lower(), mirror := ParamHeader(mcp_headers.PARAM_PREFIX + name.lower(), path, type)
+                    name.lower(), param := ParamHeader(mcp_headers.PARAM_PREFIX + name.lower(), path, type)
                 )
-                is not mirror
+                is not param
             ):
                 return None
         properties = node.get("properties")
@@ -82,25 +82,25 @@ def _schemas(key: str, value: Any) -> Iterable[Any]:
 
 def check(wanted: Iterable[ParamHeader], arguments: Any, headers: Callable[[bytes], list[str]]) -> None:
     """Raises when a header and its argument are not both there, or not the same."""
-    for mirror in wanted:
-        values = headers(mirror.header.encode())
-        argument = _at(arguments, mirror.path)
-        where = ".".join(mirror.path)
+    for param in wanted:
+        values = headers(param.header.encode())
+        argument = _at(arguments, param.path)
+        where = ".".join(param.path)
         if len(values) > 1:
-            raise mismatch(f"The header {mirror.header} is there more than once.")
+            raise mismatch(f"The header {param.header} is there more than once.")
         text = _text(argument)
         if text is None:
             if values:
-                raise mismatch(f"The header {mirror.header} is there, but the argument {where} is not.")
+                raise mismatch(f"The header {param.header} is there, but the argument {where} is not.")
         elif not values:
-            raise mismatch(f"The header {mirror.header} is missing, but the argument {where} is there.")
-        elif not _agrees(mirror.type, argument, text, decode(mirror.header, values[0])):
-            raise mismatch(f"The header {mirror.header} does not say what the argument {where} says.")
+            raise mismatch(f"The header {param.header} is missing, but the argument {where} is there.")
+        elif not _agrees(param.type, argument, text, decode(param.header, values[0])):
+            raise mismatch(f"The header {param.header} does not say what the argument {where} says.")
 
 
-def written(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:
+def write(wanted: Iterable[ParamHeader], arguments: Any) -> dict[str, str]:
     """The headers that repeat these arguments. What is absent or null has none."""
-    texts = {mirror.header: _text(_at(arguments, mirror.path)) for mirror in wanted}
+    texts = {param.header: _text(_at(arguments, param.path)) for param in wanted}
     return {header: encode(text) for header, text in texts.items() if text is not None}
 
 
@@ -118,11 +118,11 @@ def _text(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float) else None
 
 
-def _agrees(type: str, argument: Any, text: str, said: str) -> bool:
-    number = NUMBER.fullmatch(said) if type == "integer" and not isinstance(argument, bool | str) else None
+def _agrees(type: str, argument: Any, text: str, header_text: str) -> bool:
+    number = NUMBER.fullmatch(header_text) if type == "integer" and not isinstance(argument, bool | str) else None
     if number is not None and (isinstance(argument, int) or argument.is_integer()):
         return int(number[1]) == int(argument)
-    return said == text
+    return header_text == text
 
 
 def encode(text: str) -> str:

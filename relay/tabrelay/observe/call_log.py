@@ -29,13 +29,13 @@ import orjson
 from tabrelay.calls.calls import PLAIN, Call
 from tabrelay.errors import RelayError
 from tabrelay.observe.log_file import PrivateRotatingFile
-from tabrelay.observe.log_setup import plain, redact, secrets_known
+from tabrelay.observe.log_setup import one_line, redact, secrets_version
 from tabrelay.system.private_files import NO_LINK, NO_WAIT
 from tabserver.wire import methods
 from tabserver.wire.frames import well_formed
 
 PAUSE_S: Final = 0.1  # lines are written together
-TOGETHER: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
+BATCH: Final = 64  # lines of ordinary calls are made together, and no more of them: calls wait meanwhile
 MAX_WAITING: Final = 4096  # calls whose lines are not written yet,
 MAX_WAITING_SIZE: Final = 16 * 1024 * 1024  # and characters in what is known of them
 MAX_RECENT: Final = 100  # for the relay's page
@@ -50,13 +50,13 @@ TAIL: Final = 256 * 1024  # bytes at the end of the file that may hold the recen
 MILLISECONDS: Final = tuple(f".{number:03d}Z" for number in range(1000))  # looked up faster than formatted
 HIDDEN: Final = "[redacted]"
 # Arguments that are called so hold what nobody should find in a file.
-_HIDES: Final = re.compile(
+_SECRET_KEY: Final = re.compile(
     r"pass(word|phrase|code|wd)|secret|token|(api|private)_?key|credential|authorization", re.IGNORECASE
 )
 
 Row = dict[str, Any]
 # An ordinary call: when it began, how long it took, and what its line says besides: server, method, name and caller.
-Ordinary = tuple[float, float, tuple[str, str, str, str]]
+PlainCall = tuple[float, float, tuple[str, str, str, str]]
 
 
 class EndedCall(NamedTuple):
@@ -86,13 +86,13 @@ class CallLog:
         self._file: PrivateRotatingFile | None = None
         self._is_broken = False
         self._queue: list[EndedCall | str] = []
-        self._ordinary: list[Ordinary] = []  # the last ones, which are not in the queue yet
+        self._plain_calls: list[PlainCall] = []  # the last ones, which are not in the queue yet
         self._size = 0
         self._lost = 0
         self._left_out = 0  # of all time, for want of room; and, which only the thread knows, for want of a disk:
         self._failed = 0
         self._unwritten = 0  # since something was written
-        self._is_torn = False  # may the file end within a line?
+        self._may_end_within_line = False  # may the file end within a line?
         self._timer: asyncio.TimerHandle | None = None
         self._thread: ThreadPoolExecutor | None = None
         # Which relay counted: a page that outlives one must not take the next one's numbers for its own.
@@ -100,18 +100,18 @@ class CallLog:
         self._count = 0
         self._recent: deque[str] = deque(_tail(path), maxlen=MAX_RECENT)
 
-    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
+    def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
         began, name, caller = time.time() - took_s, call.name, call.caller.text
         is_plain = outcome is PLAIN and not self.with_arguments
         # Is all that its line says known, and short enough to be remembered for the next?
         if is_plain and name is not None and len(name) <= MAX_TEXT and len(caller) <= MAX_SECRET:
-            ordinary = self._ordinary
-            ordinary.append((began, took_s, (server, call.method, name, caller)))
-            if len(ordinary) >= TOGETHER:
+            plain_calls = self._plain_calls
+            plain_calls.append((began, took_s, (server, call.method, name, caller)))
+            if len(plain_calls) >= BATCH:
                 self._make_lines()
         else:
-            row = _ended(began, took_s, server, call, outcome)
+            row = _ended_call(began, took_s, server, call, outcome)
             if self._has_room_for(row.size):
                 self._make_lines()
                 self._queue.append(row)
@@ -127,12 +127,12 @@ class CallLog:
         return True
 
     def _make_lines(self) -> None:
-        ordinary, self._ordinary = self._ordinary, []
-        known, last, same, second, stamp = secrets_known(), None, "", -1, ""
-        for began, took_s, about in ordinary:
+        plain_calls, self._plain_calls = self._plain_calls, []
+        known, last, same, second, stamp = secrets_version(), None, "", -1, ""
+        for began, took_s, about in plain_calls:
             if about != last:  # nearly all are like the one before
                 try:
-                    last, same = about, _same(*about, known)
+                    last, same = about, _common_part(*about, known)
                 except (TypeError, ValueError, LookupError):
                     self._lost += 1
                     self._left_out += 1
@@ -187,7 +187,7 @@ class CallLog:
         lines = writing.result()
         self._recent.extend(lines[-MAX_RECENT:])
         self._count += len(lines)
-        if self._queue or self._ordinary or self._lost:
+        if self._queue or self._plain_calls or self._lost:
             self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._hand_over)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ class CallLog:
             lines.append(orjson.dumps(row).decode())
         if lines and self._open():
             assert self._file is not None
-            self._unwritten = self._put(self._file, lines, lost)
+            self._unwritten = self._append(self._file, lines, lost)
             # It opens again for the next lines: nothing is held by a relay that ends without a word.
             self._file.close()
         return lines
@@ -216,17 +216,17 @@ class CallLog:
             # defence: a line of the call log that can't be made
             return None
 
-    def _put(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:
+    def _append(self, file: PrivateRotatingFile, lines: list[str], lost: int) -> int:
         """Gives how many calls are still not written down. `lost`: those of which the last line speaks."""
         failures, left = file.failures, len(lines)
         # Whether the file is full is asked, and the disk written to, once for many lines.
-        for text in _together(lines, self._max_bytes // 16):
+        for text in _batches(lines, self._max_bytes // 16):
             # A line that the disk took half of must not spoil the next.
             # defence: lines behind a torn one
-            said = "\n" + text if self._is_torn and _ends_within_a_line(self.path) else text
-            file.handle(logging.LogRecord("calls", logging.INFO, "", 0, said, (), None))
-            self._is_torn = file.failures > failures
-            if self._is_torn:
+            text_to_write = "\n" + text if self._may_end_within_line and _ends_within_a_line(self.path) else text
+            file.handle(logging.LogRecord("calls", logging.INFO, "", 0, text_to_write, (), None))
+            self._may_end_within_line = file.failures > failures
+            if self._may_end_within_line:
                 break
             left -= text.count("\n") + 1
         if not left:
@@ -262,7 +262,7 @@ class CallLog:
         return row
 
 
-def _ended(
+def _ended_call(
     began: float, took_s: float, server: str, call: Call, outcome: RelayError | tuple[int | None, str]
 ) -> EndedCall:
     if isinstance(outcome, RelayError):
@@ -284,14 +284,14 @@ def _about(server: str, method: str, name: Any, principal: str, client: dict[str
 
 
 @lru_cache(maxsize=256)
-def _same(server: str, method: str, name: str, caller: str, known: int) -> str:
+def _common_part(server: str, method: str, name: str, caller: str, known: int) -> str:
     """The same as a part of a line. `caller`: as text; `known`: how many secrets were, when they were taken out."""
     about = _object(caller)
     row = _about(server, method, name, about["principal"], about["client"])
     return orjson.dumps(row).decode()[1:-1]
 
 
-def _together(lines: Iterable[str], most: int) -> Iterable[str]:
+def _batches(lines: Iterable[str], most: int) -> Iterable[str]:
     """Lines as texts of several, each no longer than `most` characters unless a line is."""
     some: list[str] = []
     size = 0
@@ -334,7 +334,7 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [_redacted(each) for each in value]
     if isinstance(value, dict):
-        return {redact(key): HIDDEN if _HIDES.search(key) else _redacted(each) for key, each in value.items()}
+        return {redact(key): HIDDEN if _SECRET_KEY.search(key) else _redacted(each) for key, each in value.items()}
     return value
 
 
@@ -346,13 +346,13 @@ def _client(about: dict[str, Any] | None) -> str | None:
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
     # Cut twice: a secret that the first cut goes through would not be known any more.
-    return _clean(value[: most + MAX_SECRET], secrets_known())[:most] if isinstance(value, str) else ""
+    return _clean(value[: most + MAX_SECRET], secrets_version())[:most] if isinstance(value, str) else ""
 
 
 @lru_cache(maxsize=256)  # names of tools and clients: the same ones, again and again
 def _clean(text: str, known: int) -> str:
     """`known`: how many secrets there were. With one more, another look is due."""
-    return plain(redact(well_formed(text)))
+    return one_line(redact(well_formed(text)))
 
 
 def _params(payload: str) -> Row:

@@ -62,10 +62,10 @@ class CallMetrics:
         self._series: dict[tuple[str, str], CallSeries] = {}  # by label
         self._known: dict[tuple[str, str], CallSeries] = {}  # by what calls say
         self._refusals: Counter[tuple[str, str]] = Counter()
-        self._arrivals: Counter[str] = Counter()
-        self._departures = 0
+        self._connections: Counter[str] = Counter()
+        self._disconnections = 0
 
-    def ended(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
+    def record(self, server: str, call: Call, took_s: float, outcome: RelayError | tuple[int | None, str]) -> None:
         """A call is over: with an error of the relay's, or with an answer (its error code, its text)."""
         series = self._known.get((server, call.method))
         if series is None:
@@ -92,15 +92,15 @@ class CallMetrics:
         series = self._known[server, method] = self._series.setdefault(labels, CallSeries())
         return series
 
-    def refused(self, at: str, reason: str) -> None:
+    def record_refusal(self, at: str, reason: str) -> None:
         """Somebody was answered with an error of the relay's: by the gate, the browsers' door, or a face."""
         self._refusals[at, reason] += 1
 
-    def arrived(self, how: str) -> None:
-        self._arrivals[how] += 1
+    def record_connection(self, how: str) -> None:
+        self._connections[how] += 1
 
-    def departed(self) -> None:
-        self._departures += 1
+    def record_disconnection(self) -> None:
+        self._disconnections += 1
 
     def families(self) -> Iterable[MetricFamily]:
         calls, took = [], []
@@ -114,9 +114,11 @@ class CallMetrics:
         yield MetricFamily("tabrelay_call_duration_seconds", "histogram", about, tuple(took))
         refusals = [MetricSample(n, (("at", at), ("reason", why))) for (at, why), n in self._refusals.items()]
         yield counter("tabrelay_refusals_total", "What was answered with an error of the relay's.", *refusals)
-        arrivals = [MetricSample(self._arrivals[how], (("how", how),)) for how in ("new", "resumed", "plain")]
-        yield counter("tabrelay_browser_connections_total", "Browsers that connected, or came back.", *arrivals)
-        yield counter("tabrelay_browser_disconnections_total", "Sockets that closed.", MetricSample(self._departures))
+        connections = [MetricSample(self._connections[how], (("how", how),)) for how in ("new", "resumed", "plain")]
+        yield counter("tabrelay_browser_connections_total", "Browsers that connected, or came back.", *connections)
+        yield counter(
+            "tabrelay_browser_disconnections_total", "Sockets that closed.", MetricSample(self._disconnections)
+        )
 
 
 def outcome_of(outcome: RelayError | tuple[int | None, str]) -> str:

@@ -20,15 +20,15 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
 
-from tabrelay.system.private_files import NO_LINK, NO_WAIT, StateError, close_to_others
+from tabrelay.system.private_files import NO_LINK, NO_WAIT, StateError, make_private
 
-_PUTTING_ASIDE: Final = threading.Lock()  # where the system has no other
+_ROTATING: Final = threading.Lock()  # where the system has no other
 
 
 class PrivateRotatingFile(RotatingFileHandler):
     def __init__(self, path: Path, max_bytes: int, keep: int) -> None:
         """Raises OSError if it can't be written."""
-        self._is_told = False
+        self._has_warned = False
         self.failures = 0
         # defence: the call log's size
         super().__init__(path, maxBytes=max_bytes, backupCount=keep, encoding="utf-8")
@@ -53,7 +53,7 @@ class PrivateRotatingFile(RotatingFileHandler):
         # defence: a call log that is swapped while it is opened
         if not stat.S_ISCHR(os.fstat(handle).st_mode):
             try:
-                close_to_others(handle, path)
+                make_private(handle, path)
             except StateError as problem:
                 os.close(handle)
                 raise OSError(str(problem)) from None
@@ -69,7 +69,7 @@ class PrivateRotatingFile(RotatingFileHandler):
     def doRollover(self) -> None:
         """Only whoever holds the lock of the file that has the name moves any of them, and moves that one last."""
         assert self.stream is not None
-        with _alone(self.stream.fileno()) as is_alone:
+        with _rotation_lock(self.stream.fileno()) as is_alone:
             # defence: one that puts the call log aside at a time
             if not is_alone:
                 return  # this line goes where the stream leads: to the file that is just put aside
@@ -102,14 +102,14 @@ class PrivateRotatingFile(RotatingFileHandler):
         self.failures += 1
         with contextlib.suppress(OSError):
             self.close()
-        if not self._is_told:
-            self._is_told = True
+        if not self._has_warned:
+            self._has_warned = True
             logging.getLogger().removeHandler(self)
             logging.getLogger("tabrelay").warning("The log file can't be written any more: %s", self.baseFilename)
 
 
 @contextlib.contextmanager
-def _alone(handle: int) -> Iterator[bool]:
+def _rotation_lock(handle: int) -> Iterator[bool]:
     """Does nobody else put this file aside now? Nobody is waited for."""
     try:
         import fcntl
@@ -118,12 +118,12 @@ def _alone(handle: int) -> Iterator[bool]:
     except BlockingIOError:
         yield False
     except (ImportError, OSError):  # not on this system, or not on this disk
-        is_alone = _PUTTING_ASIDE.acquire(blocking=False)
+        is_alone = _ROTATING.acquire(blocking=False)
         try:
             yield is_alone
         finally:
             if is_alone:
-                _PUTTING_ASIDE.release()
+                _ROTATING.release()
     else:
         try:
             yield True

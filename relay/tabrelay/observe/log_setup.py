@@ -29,13 +29,13 @@ _SECRETS = re.compile(
     re.IGNORECASE,
 )
 # What moves a terminal's cursor, begins another line, or turns text round.
-_TRICKS: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_NOT_PRINTED: Final = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 MOST_KNOWN: Final = 1024  # secrets; of more, the oldest are not taken out any longer
 _known: dict[str, None] = {}
 _version = 0
 
 
-def conceal(secret: str) -> None:
+def add_secret(secret: str) -> None:
     """A secret that has no shape of its own is to be taken out too."""
     global _version
     if len(secret) >= SHORTEST and secret not in _known:
@@ -45,7 +45,7 @@ def conceal(secret: str) -> None:
             del _known[next(iter(_known))]
 
 
-def secrets_known() -> int:
+def secrets_version() -> int:
     """Another number whenever they are others."""
     return _version
 
@@ -57,16 +57,16 @@ def redact(text: str) -> str:
     return _SECRETS.sub(lambda found: (found["before"] or "") + "[redacted]", text)
 
 
-def plain(text: str) -> str:
+def one_line(text: str) -> str:
     """As one line that is what it looks like: messages repeat what strangers say."""
-    return _TRICKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _NOT_PRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class RedactingFormatter(logging.Formatter):
     """Formats as usual, a message on one line, then takes the secrets out."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = plain(record.message)
+        record.message = one_line(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -99,10 +99,10 @@ def configure(level: str, stream: TextIO | None = None, *, is_json: bool = False
     number = _number(level)
     handler.setLevel(number)
     logging.basicConfig(level=number, handlers=[handler], force=True)
-    _hear(number)
+    _set_uvicorn_level(number)
 
 
-def keep(settings: Settings) -> Path | None:
+def add_log_file(settings: Settings) -> Path | None:
     """Also write to the file that the settings name. Gives its path; None if there is none."""
     path = log_path(settings.home, settings.port, settings.log_file)
     if path is None:
@@ -120,7 +120,7 @@ def keep(settings: Settings) -> Path | None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(number)
-    _hear(number)
+    _set_uvicorn_level(number)
     return path
 
 
@@ -131,7 +131,7 @@ def log_path(home: Path, port: int, setting: str, stem: str = "relay") -> Path |
     return Path(setting).expanduser() if setting else home / "log" / f"{stem}-{port}.log"
 
 
-def kept(path: Path) -> Sequence[Path]:
+def log_files(path: Path) -> Sequence[Path]:
     """The file and those that were put aside, the oldest first."""
     aside = sorted(path.parent.glob(f"{path.name}.*"), key=lambda one: -_age(one))
     return [*(one for one in aside if _age(one)), *([path] if path.is_file() else [])]
@@ -145,6 +145,6 @@ def _number(level: str) -> int:
     return TRACE if level == "trace" else int(getattr(logging, level.upper()))
 
 
-def _hear(number: int) -> None:
+def _set_uvicorn_level(number: int) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
         logging.getLogger(name).setLevel(number)

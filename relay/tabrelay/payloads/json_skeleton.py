@@ -131,14 +131,14 @@ class JsonSkeleton:
         self.cost += len(text) if text.isascii() else 4 * len(text)
 
 
-def weighing(text: str, most: int) -> Generator[None, None, bool]:
+def checking_weight(text: str, most: int) -> Generator[None, None, bool]:
     """Does a long text take too long to parse: do its values, without long strings, weigh more than `most`? Looks at it
     piece by piece. Returns the answer."""
-    gist = JsonSkeleton(most)
+    skeleton = JsonSkeleton(most)
     for start in range(0, len(text), PIECE):
-        gist.add(text[start : start + PIECE])
+        skeleton.add(text[start : start + PIECE])
         yield
-    return gist.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
+    return skeleton.is_heavy or sys.getsizeof(text) > MAX_MEMORY or text.count("\\") > MAX_ESCAPES
 
 
 def _is_plain(text: str) -> bool:

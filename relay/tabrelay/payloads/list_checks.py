@@ -17,7 +17,7 @@ import orjson
 from tabrelay.payloads.confusables import skeleton
 from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
 from tabrelay.payloads.json_depth import is_deeper_than
-from tabrelay.payloads.printable_text import shown
+from tabrelay.payloads.printable_text import printable
 from tabserver.wire import jsonrpc, methods
 
 MAX_NAME: Final = 128  # characters; MCP's own limit for tools
@@ -29,7 +29,7 @@ MAX_CAPABILITIES: Final = 64 * 1024  # bytes of JSON
 MAX_MEMBERS: Final = 256 * 1024  # bytes of JSON of all members beside a list, or in `initialize`
 MAX_DEPTH: Final = 64  # of everything else; orjson writes at most 254 levels
 # The members of an `initialize` result that the relay itself reads.
-ABOUT: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
+DESCRIPTION_MEMBERS: Final = ("protocolVersion", "capabilities", "serverInfo", "instructions")
 MAX_FLAWS: Final = 1000  # items that are left out; what follows in the list is not looked at
 MAX_ARGUMENTS: Final = 256  # of a prompt
 
@@ -42,12 +42,12 @@ KEYS: Final = {
 }
 # The answers that are checked before clients get them: lists, and what a server says of itself.
 # defence: hidden text: discovery
-SIFTED: Final = frozenset({*KEYS, methods.SERVER_DISCOVER})
+CHECKED_METHODS: Final = frozenset({*KEYS, methods.SERVER_DISCOVER})
 # Letters that move others about, or that no eye sees: direction marks and overrides, the "tag" block that hides text.
-_TRICKS: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
+_DECEPTIVE: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f"
 # In prose: control characters (an escape begins a terminal's command) but for tabs and line breaks, and the tricks.
-_IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_TRICKS}]")
-_IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_TRICKS}]")
+_IN_PROSE: Final = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_DECEPTIVE}]")
+_IN_TITLE: Final = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_DECEPTIVE}]")
 # In a name nothing that is not seen: control, format, surrogate, private use and separator characters.
 _IN_NAME: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -78,13 +78,13 @@ class Rejection:
     is_left_out: bool = True
 
 
-def read_about(said: object) -> dict[str, Any]:
+def read_server_description(result: object) -> dict[str, Any]:
     """An `initialize` or `server/discover` result in which each of the members in ABOUT has the type that MCP gives it.
 
     A member of another type is left out, as if the server had not sent it, and so is one with hidden text. Other
     members stay while there is room, unless they nest so deeply that the result could not be written as JSON again.
     """
-    given = said if isinstance(said, dict) else {}
+    given = result if isinstance(result, dict) else {}
     about: dict[str, Any] = {}
     version, instructions = given.get("protocolVersion"), given.get("instructions")
     if isinstance(version, str) and len(version) <= MAX_NAME:
@@ -98,7 +98,9 @@ def read_about(said: object) -> dict[str, Any]:
         about["instructions"] = instructions
     # After those in ABOUT: the size of other members must not decide whether these are kept.
     about |= {
-        name: value for name, value in given.items() if name not in ABOUT and not is_deeper_than(value, MAX_DEPTH)
+        name: value
+        for name, value in given.items()
+        if name not in DESCRIPTION_MEMBERS and not is_deeper_than(value, MAX_DEPTH)
     }
     if isinstance(about.get("_meta"), dict):
         about["_meta"] = _without_hidden(about["_meta"])
@@ -120,11 +122,11 @@ def _without_hidden(members: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
+def _capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
     """Each capability is an object. `true` means one without details; what does not fit is left out."""
     kept: dict[str, Any] = {}
     size = 0
-    for name, value in said.items():
+    for name, value in capabilities.items():
         value = {} if value is True else value
         if not isinstance(value, dict) or is_deeper_than(value, MAX_DEPTH):
             continue
@@ -135,19 +137,19 @@ def _capabilities(said: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _server_info(said: object) -> dict[str, Any] | None:
+def _server_info(info: object) -> dict[str, Any] | None:
     """MCP requires a name and a version. A server that sends only its name has version "0"."""
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str) or is_deeper_than(said, MAX_DEPTH):
+    if not isinstance(info, dict) or not isinstance(info.get("name"), str) or is_deeper_than(info, MAX_DEPTH):
         return None
     texts = ("name", "version", "title", "description", "websiteUrl")
-    if len(orjson.dumps(said)) > MAX_CAPABILITIES:
+    if len(orjson.dumps(info)) > MAX_CAPABILITIES:
         return None
-    wrong = {name for name in texts if name in said and not isinstance(said[name], str)}
-    seen = _without_hidden({name: value for name, value in said.items() if name not in wrong})
+    wrong = {name for name in texts if name in info and not isinstance(info[name], str)}
+    seen = _without_hidden({name: value for name, value in info.items() if name not in wrong})
     return {"version": "0"} | seen if "name" in seen else None
 
 
-def told(flaws: Sequence[Rejection], most: int = 3) -> str:
+def describe(flaws: Sequence[Rejection], most: int = 3) -> str:
     """The first of them, and how many there are: one line, however many."""
     named = ", ".join(f'"{flaw.name}" {flaw.why}' for flaw in flaws[:most])
     return named + (f"; and {len(flaws) - most:,} more" if len(flaws) > most else "")
@@ -155,10 +157,10 @@ def told(flaws: Sequence[Rejection], most: int = 3) -> str:
 
 def inspect(key: str, items: Any, bounds: ListBounds) -> tuple[list[dict[str, Any]], list[Rejection]]:
     """What may be believed of a list, and what was left out of it. `key`: the list's name in the result."""
-    return finished(inspecting(key, items, bounds))
+    return run_to_end(inspecting(key, items, bounds))
 
 
-def finished(steps: Generator[None, None, Found]) -> Found:
+def run_to_end(steps: Generator[None, None, Found]) -> Found:
     """What a generator of steps finds, without a stop."""
     while True:
         try:
@@ -203,9 +205,9 @@ def inspecting(
             other = alike.setdefault(skeleton(name), name)
             # defence: hidden text: names that look alike
             if other != name:
-                flaws.append(Rejection(shown(name), f'looks like "{shown(other)}"', is_left_out=False))
+                flaws.append(Rejection(printable(name), f'looks like "{printable(other)}"', is_left_out=False))
         else:
-            flaws.append(Rejection(shown(name), why))
+            flaws.append(Rejection(printable(name), why))
             # defence: items of a list that are left out
             if len(flaws) >= MAX_FLAWS:
                 if (rest := len(items) - index - 1) > 0:
@@ -301,16 +303,16 @@ def is_plain(text: str) -> bool:
     if text.isascii():
         return text.isprintable()
     # defence: ANSI and bidi in names
-    return not any(unicodedata.category(letter) in _IN_NAME for letter in text)
+    return not any(unicodedata.category(character) in _IN_NAME for character in text)
 
 
-def sift(method: str, payload: str, bounds: ListBounds) -> tuple[str, Sequence[Rejection]]:
+def check_reply(method: str, payload: str, bounds: ListBounds) -> tuple[str, Sequence[Rejection]]:
     """The answer to a method of SIFTED without what can't be believed. Raises ValueError for one that is not JSON."""
-    sifted, flaws = finished(sifting(method, orjson.loads(payload), bounds))
+    sifted, flaws = run_to_end(checking_reply(method, orjson.loads(payload), bounds))
     return payload if sifted is None else orjson.dumps(sifted).decode(), flaws
 
 
-def sifting(
+def checking_reply(
     method: str, message: Any, bounds: ListBounds
 ) -> Generator[None, None, tuple[dict[str, Any] | None, Sequence[Rejection]]]:
     """The same on values; None if the answer is passed on as it came. Yields as `inspecting`.
@@ -322,7 +324,7 @@ def sifting(
         return None, ()
     key = KEYS.get(method)
     if key is None:
-        return jsonrpc.result_message(message.get("id"), read_about(result)), ()
+        return jsonrpc.result_message(message.get("id"), read_server_description(result)), ()
     if key not in result:
         return None, ()
     kept, flaws = yield from inspecting(key, result[key], bounds)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 
-def shown(value: str, most: int = 100) -> str:
+def printable(value: str, most: int = 100) -> str:
     """Text of a stranger, made safe to repeat in a message: printable ASCII, bounded."""
     return "".join(c if " " <= c <= "~" and c not in '"\\<>' else "?" for c in value[:most])

@@ -12,14 +12,14 @@ class SlicedPayload:
     """UTF-8. `gist`: what is left of it without its long strings; None if it is no JSON or heavy. `is_heavy`: it has
     more values than the relay parses."""
 
-    __slots__ = ("_size", "_slices", "brief", "gist", "is_heavy")
+    __slots__ = ("_size", "_slices", "is_heavy", "skeleton", "summary")
 
-    def __init__(self, slices: Sequence[bytes], gist: str | None, *, is_heavy: bool = False) -> None:
+    def __init__(self, slices: Sequence[bytes], skeleton: str | None, *, is_heavy: bool = False) -> None:
         self._slices = slices
         self.is_heavy = is_heavy
-        self.brief = ""  # a short answer that ends a call in the same way, for those who count and log calls
+        self.summary = ""  # a short answer that ends a call in the same way, for those who count and log calls
         self._size = sum(map(len, slices))
-        self.gist = gist
+        self.skeleton = skeleton
 
     def __len__(self) -> int:
         """In bytes."""
@@ -45,27 +45,27 @@ def text_of(payload: Payload) -> str:
     return payload if isinstance(payload, str) else payload.decode()
 
 
-class _Gathering:
+class _SliceAssembly:
     """One message on its way."""
 
-    __slots__ = ("_gist", "_slices", "cost")
+    __slots__ = ("_skeleton", "_slices", "cost")
 
     def __init__(self, most: int) -> None:
         self.cost = 0
-        self._gist = JsonSkeleton(most)
+        self._skeleton = JsonSkeleton(most)
         self._slices: list[bytes] = []
 
     def add(self, slice: Payload) -> None:
         text = text_of(slice)
-        before = self._gist.cost
-        self._gist.add(text)
+        before = self._skeleton.cost
+        self._skeleton.add(text)
         data = text.encode()  # which the gist had to do for what is not ASCII: now it is a copy
         self._slices.append(data)
         # defence: what is kept of a long message beside its slices
-        self.cost += len(data) + self._gist.cost - before
+        self.cost += len(data) + self._skeleton.cost - before
 
     def whole(self) -> Payload:
-        return SlicedPayload(self._slices, self._gist.text(), is_heavy=self._gist.is_heavy)
+        return SlicedPayload(self._slices, self._skeleton.text(), is_heavy=self._skeleton.is_heavy)
 
 
 class SlicedCodec:
@@ -84,5 +84,5 @@ class SlicedCodec:
     def cut(self, payload: Payload, start: int, end: int) -> Payload:
         return text_of(payload)[start:end]
 
-    def gather(self) -> _Gathering:
-        return _Gathering(self._max_values)
+    def gather(self) -> _SliceAssembly:
+        return _SliceAssembly(self._max_values)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.payloads.list_checks import ABOUT, ANY_SIZE, inspect, read_about
+from tabrelay.payloads.list_checks import ANY_SIZE, DESCRIPTION_MEMBERS, inspect, read_server_description
 from tabrelay.routing.tool_drift import Baseline
 from tabrelay.system.state_file import StateFile
 from tabserver.wire.errors import ServerNameError
@@ -59,9 +59,9 @@ class Catalogue:
         if not isinstance(row, dict) or not isinstance(row.get("initialize"), dict):
             return None
         # defence: the types of a server's description of itself
-        about = read_about(row["initialize"])
+        about = read_server_description(row["initialize"])
         lists = {name: tuple(inspect(key, row.get(name) or [], ANY_SIZE)[0]) for name, key in LISTS.items()}
-        return cls({name: about[name] for name in ABOUT if name in about}, **lists)
+        return cls({name: about[name] for name in DESCRIPTION_MEMBERS if name in about}, **lists)
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ import orjson
 from tabrelay.calls.calls import Pending, Reply
 from tabrelay.errors import BadAnswer, ResultTooLarge
 from tabrelay.payloads.json_weight import is_heavy
-from tabrelay.payloads.list_checks import ListBounds, Rejection, finished, sifting
+from tabrelay.payloads.list_checks import ListBounds, Rejection, checking_reply, run_to_end
 from tabrelay.system.loop_turns import run_in_turns
 
 SHORT: Final = 16 * 1024
@@ -39,7 +39,7 @@ class ListFilter:
         """Finish a call with what may be believed of the reply. `on_flaws` gets what was left out, and the text."""
         if len(reply.said) <= SHORT:
             try:
-                sifted = finished(sifting(pending.call.method, reply.message(), self._bounds))
+                sifted = run_to_end(checking_reply(pending.call.method, reply.message(), self._bounds))
             except (ValueError, AttributeError):
                 _fail(pending, reply)
             else:
@@ -77,7 +77,7 @@ class ListFilter:
         message = orjson.loads(text) if reply.values is None else reply.values
         del text
         await asyncio.sleep(0)
-        sifted = await run_in_turns(sifting(pending.call.method, message, self._bounds))
+        sifted = await run_in_turns(checking_reply(pending.call.method, message, self._bounds))
         await asyncio.sleep(0)
         return sifted
 

@@ -16,8 +16,8 @@ from typing import Final
 from tabrelay.admission.rate_limiter import RateLimiter
 from tabrelay.calls.calls import Call, Peer, PeerKind
 from tabrelay.errors import ServerOffline, UnknownServer
-from tabrelay.payloads.list_checks import Rejection, told
-from tabrelay.payloads.printable_text import shown
+from tabrelay.payloads.list_checks import Rejection, describe
+from tabrelay.payloads.printable_text import printable
 from tabrelay.routing.capacity import NameCapacity
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore, StoredServer
 from tabrelay.routing.drain import unavailable
@@ -148,7 +148,7 @@ class Registry:
         news = [flaw for flaw in flaws if before.get(flaw.name) != flaw]
         # Which are new is known only of those that are kept.
         if any(flaw.name in now for flaw in news) and self._may_log(f"{name} {method}"):
-            log.warning("%s: wrong in %s: %s", name, method, told(news))
+            log.warning("%s: wrong in %s: %s", name, method, describe(news))
 
     def _may_log(self, what: str) -> bool:
         # defence: lines of the log that one server makes
@@ -181,7 +181,10 @@ class Registry:
             # Tools come and go with tabs; one that is another under its old name is what an attack looks like.
             level = logging.WARNING if set(entry.drift.changed) - set(before.changed) else logging.INFO
             log.log(
-                level, "%s: its tools are not those that were first used: %s", entry.name, shown(str(entry.drift), 1000)
+                level,
+                "%s: its tools are not those that were first used: %s",
+                entry.name,
+                printable(str(entry.drift), 1000),
             )
 
     def __len__(self) -> int:

@@ -19,7 +19,7 @@ import orjson
 from tabrelay.calls.calls import LISTS, QUICK, Call, CallObserver, Peer, Pending, Reply, memory_of
 from tabrelay.config.settings import Settings
 from tabrelay.errors import Busy, DeadlinePassed, RelayError, RelayUnavailable, ServerOffline
-from tabrelay.payloads.list_checks import SIFTED, ListBounds, Rejection
+from tabrelay.payloads.list_checks import CHECKED_METHODS, ListBounds, Rejection
 from tabrelay.routing.deadline_queue import DeadlineQueue
 from tabrelay.routing.drain import unavailable
 from tabrelay.routing.entry import ServerEntry
@@ -138,10 +138,10 @@ class Switch:
         if call.trace is not None:
             call.trace.ended(outcome)
         if self._meter is not None:
-            self._meter.ended(server, call, took_s, outcome)
+            self._meter.record(server, call, took_s, outcome)
         # defence: every call is written down
         if self._scribe is not None and call.method in NOTED:
-            self._scribe.ended(server, call, took_s, outcome)
+            self._scribe.record(server, call, took_s, outcome)
 
     async def _start(self, server: str, call: Call, started: float, rescue: Callable[[], str | None] | None) -> Pending:
         cost = self._claim(call)
@@ -155,7 +155,7 @@ class Switch:
             place, peer = await self._reach(server, call)
             if call.trace is not None:
                 call.trace.sent(place, "browser" if self.registry.find(place).keeper is None else "elsewhere")
-            if call.method in SIFTED:
+            if call.method in CHECKED_METHODS:
                 pending.sift = lambda reply: self._sift(place, pending, reply)
             peer.start(pending)
         except BaseException:

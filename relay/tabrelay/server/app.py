@@ -235,12 +235,12 @@ class Relay:
 
     def _failed(self, error: RelayError) -> None:
         if self._meter is not None:
-            self._meter.refused("face", error.reason)
+            self._meter.record_refusal("face", error.reason)
 
     def refused(self, reason: str) -> None:
         """The gate let somebody not in."""
         if self._meter is not None:
-            self._meter.refused("gate", reason)
+            self._meter.record_refusal("gate", reason)
 
     def dismiss(self, principals: set[str]) -> None:
         """These have no valid token any more."""
@@ -403,7 +403,7 @@ def create_app(
 
     def revoked(principals: set[str]) -> None:
         relay.dismiss(principals)
-        gate.look()
+        gate.end_revoked()
 
     tokens.on_revoked = revoked
     if tracing is None:

@@ -56,9 +56,9 @@ class FastPath:
         """Would whoever sends this be let in? Asked when the body takes its time."""
         if _ADDRESS.fullmatch(url) is None:
             return False
-        principal = self._gate.recognise(self._resolve(url.decode()), RequestHeaders(headers))
+        principal = self._gate.try_admit(self._resolve(url.decode()), RequestHeaders(headers))
         if principal is not None:
-            self._gate.unrecognise(principal)
+            self._gate.undo_admit(principal)
         return principal is not None
 
     def take(self, url: bytes, headers: Sequence[Header], body: bytes) -> tuple[StartedCall, KnownRequest] | None:
@@ -67,13 +67,13 @@ class FastPath:
             return None
         heading, address = RequestHeaders(headers), url.decode()
         path = self._resolve(address)
-        principal = self._gate.recognise(path, heading)
+        principal = self._gate.try_admit(path, heading)
         if principal is None:
             return None
         server = path[1:]
         begun = self._entry.begin(server, heading, principal, body)
         if begun is None:
-            self._gate.unrecognise(principal)
+            self._gate.undo_admit(principal)
             return None
         return begun, KnownRequest(address, path, server, heading, principal, begun.again)
 
@@ -82,9 +82,9 @@ class FastPath:
         principal = known.principal
         if self._resolve(known.address) != known.path:
             return None  # it stands for another server now: may this principal go there?
-        if not self._gate.recognise_again(principal):
+        if not self._gate.admit_again(principal):
             return None
         begun = self._entry.begin_again(known.server, known.heading, principal, body, known.again)
         if begun is None:
-            self._gate.unrecognise(principal)
+            self._gate.undo_admit(principal)
         return begun

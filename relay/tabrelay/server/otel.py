@@ -197,7 +197,7 @@ class Traced:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not route("http", scope["method"], scope["path"]).speaks_rpc:
+        if scope["type"] != "http" or not route("http", scope["method"], scope["path"]).is_jsonrpc:
             await self._app(scope, receive, send)
             return
         visit = scope.setdefault("state", {})[VISIT] = TracedRequest()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "tr_"  # makes a leaked secret recognisable: for the log redaction, and for secret scanners
-GLANCE_S: Final = 0.02
+CHECK_EVERY_S: Final = 0.02
 MOST_READ: Final = 16 * 1024 * 1024  # characters
 # defence: links in place of secrets
 # defence: links in place of the call log
@@ -34,7 +34,7 @@ def new_secret() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def prepare(home: Path) -> None:
+def ensure_directory(home: Path) -> None:
     """Make the directory, or close it again if others could look inside."""
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def prepare(home: Path) -> None:
         raise StateError(f"{home} belongs to another user, who could change what is in it. Try: --home DIRECTORY")
 
 
-def secret_in(path: Path) -> str:
+def read_or_create_secret(path: Path) -> str:
     """The secret that a file holds; made if there is none."""
     try:
         if not path.exists():
@@ -70,12 +70,12 @@ def read(path: Path) -> str:
         raise
     # From here on it is one and the same file, whatever becomes of its name.
     with os.fdopen(handle, encoding="utf-8") as file:
-        close_to_others(handle, path)
+        make_private(handle, path)
         # defence: a secret that is swapped while it is read
         return file.read(MOST_READ)
 
 
-def close_to_others(handle: int, path: Path) -> None:
+def make_private(handle: int, path: Path) -> None:
     """Raises StateError for what is no file of this user's."""
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
@@ -120,18 +120,18 @@ class FileWatch:
     """Was a file written since? Looks at most every GLANCE_S: asking the system costs more than the rest of admitting
     a call does."""
 
-    def __init__(self, path: Path, glance_s: float = GLANCE_S) -> None:
+    def __init__(self, path: Path, check_every_s: float = CHECK_EVERY_S) -> None:
         self._path = os.fspath(path)
-        self._glance_s = glance_s
-        self._looked: float | None = None
+        self._check_every_s = check_every_s
+        self._checked_at: float | None = None
         self._seen: tuple[int, int, int] | None = None
 
-    def has_changed(self, *, look: bool = False) -> bool:
-        """True once after each write. `look`: now, however short ago the last look was."""
+    def has_changed(self, *, force: bool = False) -> bool:
+        """True once after each write. `force`: now, however short ago the last look was."""
         now = time.monotonic()
-        if not look and self._looked is not None and now - self._looked < self._glance_s:
+        if not force and self._checked_at is not None and now - self._checked_at < self._check_every_s:
             return False
-        is_first, self._looked = self._looked is None, now
+        is_first, self._checked_at = self._checked_at is None, now
         before, self._seen = self._seen, self._stamp()
         return is_first or self._seen != before
 

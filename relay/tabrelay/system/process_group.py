@@ -19,7 +19,7 @@ from tabrelay.system.process_guard import ProcessGuard
 log = logging.getLogger(__name__)
 
 # Closing stdin is the polite way to ask; then a signal that can be heeded; then one that can't.
-LEAVE_S: Final = 0.5
+EXIT_S: Final = 0.5
 TERM_S: Final = 1.0
 KILL_S: Final = 0.5
 POLL_S: Final = 0.01
@@ -27,37 +27,37 @@ POLL_S: Final = 0.01
 _guard: Final = ProcessGuard()
 
 
-async def begin(command: str, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
+async def start(command: str, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
     """Raises OSError or ValueError. `more`: as for asyncio's own."""
     process = await asyncio.create_subprocess_exec(command, *arguments, start_new_session=True, **more)
     _guard.add(process.pid)
     return process
 
 
-async def end(process: asyncio.subprocess.Process, leave_s: float = LEAVE_S, term_s: float = TERM_S) -> None:
+async def stop(process: asyncio.subprocess.Process, exit_s: float = EXIT_S, term_s: float = TERM_S) -> None:
     """Until neither it nor anything it started is left; every wait has an end."""
     if process.stdin is not None:
         process.stdin.close()
-    if await _gone(process, leave_s if process.returncode is None else 0):
+    if await _wait_for_exit(process, exit_s if process.returncode is None else 0):
         return
     kill(process.pid, signal.SIGTERM)
-    if await _gone(process, term_s):
+    if await _wait_for_exit(process, term_s):
         return
     kill(process.pid, signal.SIGKILL)
-    if not await _gone(process, KILL_S):
+    if not await _wait_for_exit(process, KILL_S):
         log.warning("Process %d is still there after SIGKILL.", process.pid)
 
 
-async def _gone(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
+async def _wait_for_exit(process: asyncio.subprocess.Process, timeout_s: float) -> bool:
     """Has the whole group ended?"""
-    return await becomes(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
+    return await wait_until(lambda: process.returncode is not None and not _is_alive(process.pid), timeout_s)
 
 
-async def becomes(is_so: Callable[[], bool], timeout_s: float) -> bool:
+async def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
     """Polled: asyncio waits for the end of the pipes too, which a grandchild may keep open."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
-    while not is_so():
+    while not condition():
         if loop.time() >= until:
             return False
         await asyncio.sleep(POLL_S)
@@ -87,7 +87,7 @@ def release(process: asyncio.subprocess.Process) -> None:
         transport.close()
 
 
-def farewell(code: int | None) -> str:
+def describe_exit(code: int | None) -> str:
     """How it ended, in words."""
     if code is None:
         return "it closed its output"
@@ -102,7 +102,7 @@ def _signal(number: int) -> str:
 
 
 @atexit.register
-def leave_none() -> None:
+def kill_all() -> None:
     """A second stop signal ends us at once, without the polite way."""
     for group in _guard.groups:
         kill(group, signal.SIGKILL)

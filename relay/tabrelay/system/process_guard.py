@@ -46,12 +46,12 @@ class ProcessGuard:
     def add(self, group: int) -> None:
         self._groups.add(group)
         # defence: children of a program that was killed
-        if os.name == "posix" and not self._tell(f"+{group}\n"):
+        if os.name == "posix" and not self._send(f"+{group}\n"):
             self._start()
 
     def discard(self, group: int) -> None:
         self._groups.discard(group)
-        self._tell(f"-{group}\n")
+        self._send(f"-{group}\n")
 
     @property
     def groups(self) -> frozenset[int]:
@@ -71,9 +71,9 @@ class ProcessGuard:
         except OSError as error:
             log.warning("Children stay alive if this program is killed: no guard process (%s).", error)
             return
-        self._tell("".join(f"+{group}\n" for group in self._groups))
+        self._send("".join(f"+{group}\n" for group in self._groups))
 
-    def _tell(self, lines: str) -> bool:
+    def _send(self, lines: str) -> bool:
         process = self._process
         if process is None or process.stdin is None or process.poll() is not None:
             return False

@@ -114,7 +114,7 @@ class StateFile(Generic[Row]):
                 log.warning("%s is still being written after %.0f s: %s.", self._path, FLUSH_S, self._loss)
                 return
         self._is_due = False
-        self._rest(time.monotonic(), self._write(self._path, self._owner.rows()))
+        self._merge_and_pause(time.monotonic(), self._write(self._path, self._owner.rows()))
 
     # -- on the event loop --------------------------------------------------------------------------------------------
 
@@ -157,11 +157,11 @@ class StateFile(Generic[Row]):
             self._owner.merge(theirs)
             return
         self._thread = None
-        self._rest(began, theirs)
+        self._merge_and_pause(began, theirs)
         if self._is_due:
             self._start_soon(path, loop)
 
-    def _rest(self, began: float, theirs: Mapping[str, Row]) -> None:
+    def _merge_and_pause(self, began: float, theirs: Mapping[str, Row]) -> None:
         self._owner.merge(theirs)
         now = time.monotonic()
         self._pause_ends = now + min(PAUSE * (now - began), LONGEST_PAUSE_S)
@@ -171,7 +171,7 @@ class StateFile(Generic[Row]):
     def _write(self, path: Path, rows: dict[str, Row]) -> Mapping[str, Row]:
         """Gives back the rows of another process that went into the file."""
         # defence: rows that another process wrote into a state file
-        theirs = self._foreign(path, rows)
+        theirs = self._rows_of_others(path, rows)
         scratch = path.with_suffix(f".{os.getpid()}-{self._number}.tmp")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,7 +189,7 @@ class StateFile(Generic[Row]):
                 scratch.unlink()
         return theirs
 
-    def _foreign(self, path: Path, rows: Mapping[str, Row]) -> dict[str, Row]:
+    def _rows_of_others(self, path: Path, rows: Mapping[str, Row]) -> dict[str, Row]:
         try:
             if _stamp(path.stat()) == self._seen:
                 return {}

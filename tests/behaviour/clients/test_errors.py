@@ -210,7 +210,7 @@ async def test_refusals_are_read_in_words(tmp_path: Path) -> None:
         url = f"{relay.url}/notes"
         await check_words("unknown", "declare it: tabrelay serve nobody", f"{relay.url}/nobody", relay.token)
         await check_words("unauthorized", "`tabrelay token` prints it", url, "tr_" + "x" * 43)
-        await check_words("forbidden", 'and "call" is needed', url, relay.tokens.issue(None, None, ("serve",)))
+        await check_words("forbidden", 'and "call" is needed', url, relay.tokens.issue_for_page(None, None, ("serve",)))
         await check_words("too large", "The body is larger than 4,000 bytes", url, relay.token, text="x" * 5000)
         # An address that the relay does not know itself by, as behind a forwarded port.
         stranger.target = ("127.0.0.1", relay.port)

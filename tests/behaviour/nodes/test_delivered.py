@@ -47,10 +47,10 @@ async def test_a_call_that_runs_outlives_a_bus_that_is_lost_again_at_once(pair: 
         call = asyncio.create_task(pair.a.call("notes", "slow"))
         await until(lambda: gates.runs[0] == 1)
         pair.hub.cut()
-        pair.hub.mend(pair.hub.nodes[0])
+        pair.hub.restore(pair.hub.nodes[0])
         pair.hub.cut()
         await pair.a.call("here", "echo")  # by then it has tried to ask again
-        pair.hub.mend()
+        pair.hub.restore()
         gates.opened[0].set()
         assert text_of(await call) == "done 0"
         assert gates.runs[0] == 1
@@ -75,7 +75,7 @@ async def test_a_call_that_a_full_bus_did_not_take_again_is_asked_again_when_it_
         gates.opened[0].set()
         await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer has nowhere to go
         monkeypatch.setattr(bus, "send", refuse)
-        pair.hub.mend()
+        pair.hub.restore()
         await until(lambda: bool(refused))
         monkeypatch.undo()
         assert text_of(await call) == "done 0"
@@ -90,7 +90,7 @@ async def test_a_call_whose_browser_left_while_the_bus_was_away_is_told_as_unkno
         pair.hub.cut()
         await worker.hang_up()
         await until(lambda: pair.b.drain.exchanges.count == 0)  # it has ended at the browser's relay
-        pair.hub.mend()
+        pair.hub.restore()
         assert ending(await call) == ("browser_gone", "unknown")
 
 
@@ -117,7 +117,7 @@ async def test_a_browser_that_is_full_of_calls_is_asked_again_what_became_of_one
         await until(lambda: pair.b.drain.exchanges.count == 0)  # the answer has nowhere to go
         other = asyncio.create_task(insist(pair.b, gates, 1))
         await until(lambda: gates.runs[1] == 1)
-        pair.hub.mend()
+        pair.hub.restore()
         assert text_of(await call) == "done 0"
         assert gates.runs[0] == 1
         gates.opened[1].set()
@@ -138,7 +138,7 @@ async def test_a_call_is_not_asked_of_a_worker_that_came_after_it_and_is_away_wh
             await first.until(lambda: first.close_code == 4409)
             await second.cut()
             await until(is_away)
-            pair.hub.mend()
+            pair.hub.restore()
             assert ending(await call) == ("browser_gone", "unknown")
             await second.dial()
             assert "result" in answer_of(await pair.a.call("notes", "echo"))

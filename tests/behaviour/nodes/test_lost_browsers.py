@@ -27,7 +27,7 @@ async def hasty(tmp_path: Path) -> AsyncIterator[Pair]:
 def cut_off(pair: Pair) -> None:
     """The second relay is on the bus no longer, and did not say goodbye."""
     pair.hub.cut()
-    pair.hub.mend(pair.hub.nodes[0])
+    pair.hub.restore(pair.hub.nodes[0])
 
 
 async def has_no_browser(relay: RunningRelay) -> bool:
@@ -68,7 +68,7 @@ async def test_calls_that_are_refused_one_after_the_other_are_all_told(
         hasty.hub.cut()
         await worker.hang_up()
         await until(lambda: has_no_browser(hasty.b))
-        hasty.hub.mend()
+        hasty.hub.restore()
         said: list[tuple[BusMessage, Any]] = []
         monkeypatch.setattr(hasty.hub, "deliver", lambda message, on_nobody: said.append((message, on_nobody)))
         calls = [asyncio.create_task(hasty.a.call("notes", "echo")) for _ in range(3)]
@@ -91,7 +91,7 @@ async def test_a_call_that_was_given_up_while_it_was_nowhere_is_stopped_when_its
         assert ending(await pair.a.call("notes", "echo")) == ("server_offline", "no")
         left.cancel()
         await until(lambda: pair.a.drain.exchanges.count == 0)  # its relay has noticed
-        pair.hub.mend()
+        pair.hub.restore()
         channel = asked[0].channel
         await until(lambda: any(isinstance(event, Closed) and event.channel == channel for event in worker.seen))
         assert len(asked) == 1

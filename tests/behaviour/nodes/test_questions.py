@@ -185,12 +185,12 @@ async def test_a_question_that_is_asked_while_the_bus_is_away_arrives_when_it_is
         await held.ask(pair.b)
         assert stream.methods() == []
         if first != "both":
-            in_vain = pair.hub.in_vain
-            pair.hub.mend(pair.hub.nodes[0 if first == "caller" else 1])
+            in_vain = pair.hub.undelivered
+            pair.hub.restore(pair.hub.nodes[0 if first == "caller" else 1])
             if first == "caller":
                 # It has asked where the browser is, and what became of the call: there was nobody to ask.
-                await until(lambda: pair.hub.in_vain >= in_vain + 2)
-        pair.hub.mend()
+                await until(lambda: pair.hub.undelivered >= in_vain + 2)
+        pair.hub.restore()
         question = await stream.question()
         await pair.a.http.post("/notes", json=answer(question), headers=session)
         assert text_of(await stream.end()) == "Hello Ada"
@@ -209,7 +209,7 @@ async def test_an_answer_that_is_given_while_the_bus_is_away_arrives_when_it_is_
         question = await stream.question()
         pair.hub.cut()
         assert (await other.http.post("/notes", json=answer(question), headers=session)).status_code == 202
-        pair.hub.mend()
+        pair.hub.restore()
         assert text_of(await stream.end()) == "Hello Ada"
         assert asking.began == 1
 
@@ -223,7 +223,7 @@ async def test_what_is_cancelled_while_the_bus_is_away_is_cancelled_when_it_is_b
         left.cancel()
         await until(lambda: pair.a.drain.exchanges.count == 0)  # its relay has noticed
         assert not any(isinstance(event, Closed) for event in worker.seen)
-        pair.hub.mend()
+        pair.hub.restore()
         await until(lambda: any(isinstance(event, Closed) for event in worker.seen))
 
 
@@ -237,7 +237,7 @@ async def test_a_session_that_is_ended_while_the_bus_is_away_is_dead_everywhere_
         assert await ping() == 200
         pair.hub.cut()
         assert (await pair.a.http.delete("/notes", headers=session)).status_code == 204
-        pair.hub.mend()
+        pair.hub.restore()
 
         async def is_dead() -> bool:
             return await ping() == 404

@@ -110,7 +110,7 @@ def send_much(end: NatsBus) -> None:
 def listen_much(end: NatsBus) -> None:
     """No single wish is large, and all of them together are as many as nats-py writes down and more."""
     for number in range(12_000):
-        end.listen(f"t.{'x' * 1200}.{number}", lambda message: None)
+        end.subscribe(f"t.{'x' * 1200}.{number}", lambda message: None)
 
 
 def do_nothing(end: NatsBus) -> None:
@@ -129,7 +129,7 @@ async def test_a_server_that_falls_silent_is_left_for_another(
     def hear(message: BusMessage) -> None:
         heard.append(message.data)
 
-    end.listen("t.heard", hear)
+    end.subscribe("t.heard", hear)
     await end.start()
     try:
         await until(lambda: states == [True])

@@ -156,7 +156,7 @@ async def test_bad_messages_are_refused_and_the_stream_goes_on(relay: RunningRel
         assert "result" in await client.ask(2, "initialize", GREETING)
         again = await client.ask(3, "initialize", GREETING)
         assert again["error"]["data"]["reason"] == "already_initialized"
-        thief = relay.tokens.issue(None, None, ("call",))
+        thief = relay.tokens.issue_for_page(None, None, ("call",))
         stolen = await post(client.endpoint, json={}, headers={"Authorization": f"Bearer {thief}"})
         assert stolen.status_code == 404
 

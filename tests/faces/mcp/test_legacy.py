@@ -126,7 +126,7 @@ async def test_a_session_is_of_one_server_and_one_credential(relay: RunningRelay
     _, headers = await relay.initialize("notes")
     other_server = await relay.http.post("/other", json=call(), headers=headers)
     assert other_server.status_code == 404
-    thief = relay.tokens.issue(None, None, ("call",))
+    thief = relay.tokens.issue_for_page(None, None, ("call",))
     stolen = await relay.http.post("/notes", json=call(), headers={**headers, "Authorization": f"Bearer {thief}"})
     unknown = await relay.http.post("/notes", json=call(), headers={**headers, "Mcp-Session-Id": "x" * 32})
     assert stolen.status_code == unknown.status_code == 404

@@ -180,7 +180,7 @@ async def test_a_stream_is_nobody_elses_at_another_relay_either(pair: Pair) -> N
         refused = resume(pair.a, theirs, stream.ids[0])
         await refused.end()
         assert (refused.status, refused.error["data"]["reason"]) == (400, "unknown_event")
-        token = pair.a.tokens.make("other", ("call",))
+        token = pair.a.tokens.issue_named("other", ("call",))
         stranger = resume(pair.a, mine | {"Authorization": f"Bearer {token}"}, stream.ids[0])
         await stranger.end()
         assert (stranger.status, stranger.error["data"]["reason"]) == (404, "session_not_found")
@@ -253,6 +253,6 @@ async def test_a_stream_that_is_read_at_another_relay_outlives_a_cut_of_the_bus(
         refused = resume(pair.a, session, begin)
         await refused.end()
         assert (refused.status, refused.error["data"]["reason"]) == (503, "relay_unavailable")
-        pair.hub.mend()
+        pair.hub.restore()
         assert text_of(await again.end()) == "xxxx"
         assert progress(again) == [1, 2, 3]

@@ -170,7 +170,7 @@ async def test_a_deleted_session_stays_dead_over_a_restart(tmp_path: Path) -> No
 async def test_another_credential_can_not_rebuild_a_session(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes", "other")) as relay:
         _, headers = await relay.initialize("notes")
-        thief = relay.tokens.issue(None, None, ("call",))
+        thief = relay.tokens.issue_for_page(None, None, ("call",))
     async with RunningRelay(tmp_path) as relay:
         listing = jsonrpc.request(1, "tools/list")
         stolen = {**headers, "Authorization": f"Bearer {thief}"}
@@ -309,7 +309,7 @@ def test_in_a_full_table_a_newcomer_gets_room_from_the_token_that_has_most(tmp_p
 @pytest.mark.requirement("session-limits")
 async def test_one_token_can_not_use_up_the_sessions_of_another(tmp_path: Path) -> None:
     async with RunningRelay(tmp_path, servers=("notes",), max_sessions=40, max_sessions_token=10, rate_s=0) as relay:
-        other = {"Authorization": f"Bearer {relay.tokens.make('other', ['call'])}"}
+        other = {"Authorization": f"Bearer {relay.tokens.issue_named('other', ['call'])}"}
         _, theirs = await relay.initialize("notes", headers=other)
         for _ in range(60):
             await relay.initialize("notes")

@@ -11,7 +11,7 @@ from tabrelay.admission.pairing import (
     MAX_DECIDED,
     MAX_SHOWN,
     MUTE_S,
-    TELL_EVERY_S,
+    NOTIFY_EVERY_S,
     Pairing,
     PairingRequest,
     PairingState,
@@ -27,7 +27,7 @@ def ask(pairing: Pairing, origin: str = APP, server: str = "notes", now: float =
 
 
 def state(pairing: Pairing, ticket: PairingTicket, origin: str = APP, now: float = NOW) -> PairingState | None:
-    found = pairing.look(ticket.request, origin, now)
+    found = pairing.find(ticket.request, origin, now)
     return None if found is None else found.state
 
 
@@ -37,7 +37,7 @@ def flood(pairing: Pairing, now: float = NOW) -> None:
         for origin in (APP, f"https://{number}.example"):
             pairing.ask(origin, "notes", now)
             for guess in ("guess", "", "\ud800", "A" * 60):
-                pairing.look(guess, origin, now)
+                pairing.find(guess, origin, now)
 
 
 def test_a_request_waits_is_approved_and_is_collected_once() -> None:
@@ -76,10 +76,10 @@ def test_a_ticket_that_was_changed_or_made_by_another_process_is_none() -> None:
     pairing = Pairing()
     ticket = ask(pairing)
     pairing.decide(ticket.code, approve=True, now=NOW)
-    assert Pairing().look(ticket.request, APP, NOW) is None
+    assert Pairing().find(ticket.request, APP, NOW) is None
     for place in range(0, len(ticket.request) - 1, 7):
         other = "A" if ticket.request[place] != "A" else "B"
-        assert pairing.look(ticket.request[:place] + other + ticket.request[place + 1 :], APP, NOW) is None
+        assert pairing.find(ticket.request[:place] + other + ticket.request[place + 1 :], APP, NOW) is None
     assert state(pairing, ticket) is PairingState.APPROVED
 
 
@@ -104,10 +104,10 @@ def test_a_request_ends_after_two_minutes() -> None:
 
 def test_a_page_that_asks_in_a_loop_has_one_row_and_is_told_of_now_and_then() -> None:
     pairing = Pairing()
-    told = [ask(pairing, now=NOW + tenth / 10).is_told for tenth in range(3)]
+    told = [ask(pairing, now=NOW + tenth / 10).is_user_notified for tenth in range(3)]
     assert told == [True, False, False]
     assert len(pairing.waiting(NOW + 1)) == 1
-    assert ask(pairing, now=NOW + 1 + TELL_EVERY_S).is_told
+    assert ask(pairing, now=NOW + 1 + NOTIFY_EVERY_S).is_user_notified
 
 
 def test_a_program_that_asks_and_guesses_under_every_origin_keeps_no_page_from_being_paired() -> None:
@@ -150,7 +150,7 @@ def test_a_refused_request_is_told_and_its_origin_not_shown_for_ten_minutes_and_
     pairing.decide(ticket.code, approve=False, now=NOW)
     assert state(pairing, ticket) is PairingState.REFUSED
     again = ask(pairing, now=NOW + 1)
-    assert (again.is_shown, again.is_told, pairing.waiting(NOW + 1)) == (False, False, [])
+    assert (again.is_shown, again.is_user_notified, pairing.waiting(NOW + 1)) == (False, False, [])
     assert ask(pairing, "https://another.example", now=NOW + 1).is_shown
     # The request that was refused may have been a program's that forged the origin.
     assert pairing.approve_unseen(again.code, NOW + 2)

@@ -302,7 +302,7 @@ async def test_a_probe_says_whether_the_name_may_be_served(tmp_path: Path) -> No
         return Refuse(403, "forbidden", "Held by another.") if server == "held" else None
 
     house = House(tmp_path, held_by_another)
-    token = bearer(house.tokens.issue(OWN, None, ["serve"]))
+    token = bearer(house.tokens.issue_for_page(OWN, None, ["serve"]))
     assert (await house.get("/-/probe/demo", token)).status == 204
     held = await house.get("/-/probe/held", token)
     assert (held.status, held.json()) == (403, {"error": "forbidden", "message": "Held by another."})
@@ -379,7 +379,7 @@ async def test_a_refused_page_is_told_and_gets_nothing(house: House) -> None:
     assert (answer.status, answer.json()["error"]) == (403, "refused")
     assert (await page.ask()).status == 200
     assert len(house.asked) == 1  # the user is not asked again so soon
-    assert house.tokens.grants() == []
+    assert house.tokens.issued() == []
 
 
 async def test_a_request_that_nobody_answers_ends(house: House) -> None:
@@ -423,7 +423,7 @@ async def test_the_approval_of_a_code_that_no_page_has_is_taken_back(
     assert (await decide(house, refuse=second["code"])).status == 200
     house.clock.now += 120
     assert (await page.answer(first["request"])).status == 410
-    assert house.tokens.grants() == []
+    assert house.tokens.issued() == []
 
 
 @pytest.mark.parametrize("problem", [OSError(errno.ENOSPC, "No space left on device"), StateError("gone")])
@@ -440,7 +440,7 @@ async def test_a_token_that_can_not_be_stored_does_not_use_up_the_approval(
         disk.setattr(private_files, "write", full)
         for answer in (await page.answer(ticket["request"]), await house.pair(code)):
             assert (answer.status, answer.json()["error"], answer.header("retry-after")) == (507, "not_stored", "5")
-    assert house.tokens.grants() == []
+    assert house.tokens.issued() == []
     assert (await page.answer(ticket["request"])).status == 200
     assert (await house.pair(code)).status == 200
 
@@ -493,7 +493,7 @@ async def test_of_all_that_pick_a_token_up_at_once_one_gets_it(house: House) -> 
     async with asyncio.timeout(60):
         answers = await asyncio.gather(*waiting)
     assert sorted(answer.status for answer in answers) == [200, 404, 404, 404, 404]
-    assert len(house.tokens.grants()) == 1
+    assert len(house.tokens.issued()) == 1
 
 
 async def test_origins_that_differ_by_their_port_know_nothing_of_each_other(house: House) -> None:
@@ -514,7 +514,7 @@ async def test_an_approval_that_nobody_picks_up_is_worth_nothing_later(house: Ho
     house.clock.now += 3600
     answer = await page.answer(ticket["request"])
     assert (answer.status, answer.json()["error"]) == (410, "expired")
-    assert house.tokens.grants() == []
+    assert house.tokens.issued() == []
 
 
 async def test_a_program_without_an_origin_cannot_ask(house: House) -> None:
@@ -553,13 +553,13 @@ async def test_the_relays_own_page_sees_who_asks_and_decides(house: House) -> No
 async def test_nobody_else_sees_or_decides_who_is_paired(house: House) -> None:
     ticket = (await Stranger(house).ask()).json()
     body = json.dumps({"approve": ticket["code"]}).encode()
-    paired = house.tokens.issue(STRANGER, "notes", ["serve"])
+    paired = house.tokens.issue_for_page(STRANGER, "notes", ["serve"])
     for token, origin, status in (
         (None, OWN, 401),
         (None, STRANGER, 403),
         (paired, STRANGER, 403),
         (paired, OWN, 403),
-        (house.tokens.make("laptop", ["call", "serve"]), OWN, 403),
+        (house.tokens.issue_named("laptop", ["call", "serve"]), OWN, 403),
     ):
         headers = [("Origin", origin), *([bearer(token)] if token else [])]
         assert (await house.get("/-/pairs", *headers)).status == status
@@ -573,8 +573,8 @@ async def test_a_decision_that_is_none_is_refused(house: House, body: str) -> No
 
 
 async def test_revoking_takes_no_named_token(house: House) -> None:
-    house.tokens.make("laptop", ["call"])
-    [grant] = house.tokens.grants()
+    house.tokens.issue_named("laptop", ["call"])
+    [grant] = house.tokens.issued()
     assert (await decide(house, revoke=grant.id)).status == 404
 
 

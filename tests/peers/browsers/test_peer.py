@@ -175,7 +175,7 @@ async def test_a_result_for_a_call_that_a_browser_does_not_own_is_ignored(relay:
 
 async def test_a_name_held_by_another_principal_is_refused_before_the_handshake(relay: RunningRelay) -> None:
     async with SyntheticWorker(relay.url, relay.token, "notes"):
-        other = relay.tokens.issue(None, None, ("serve",))
+        other = relay.tokens.issue_for_page(None, None, ("serve",))
         with pytest.raises(InvalidStatus) as refused:
             await SyntheticWorker(relay.url, other, "notes", inst="w2").dial()
         assert refused.value.response.status_code == 403

@@ -36,7 +36,7 @@ async def test_a_name_that_somebody_else_took_while_its_browser_was_away_is_foun
     trio: tuple[Pair, RunningRelay],
 ) -> None:
     pair, third = trio
-    token = pair.a.tokens.make("other", ("serve",))
+    token = pair.a.tokens.issue_named("other", ("serve",))
     first = pair.worker(pair.b, "notes")
     async with first:
         assert "result" in answer_of(await pair.a.call("notes", "echo"))
@@ -75,9 +75,9 @@ async def test_a_session_hears_its_server_again_after_its_relay_alone_was_off_th
         before = 0
         await until(is_heard)
         pair.hub.cut()
-        pair.hub.mend(pair.hub.nodes[1])
+        pair.hub.restore(pair.hub.nodes[1])
         await pair.b.knows(nodes=1)
-        pair.hub.mend()
+        pair.hub.restore()
         before = len(stream.said)
         await until(is_heard)
         await stream.leave()

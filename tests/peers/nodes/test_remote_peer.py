@@ -163,7 +163,7 @@ async def test_of_two_holders_the_older_drops_its_socket(pair: Pair) -> None:
 
 
 async def test_a_page_of_somebody_else_cannot_take_a_name_at_another_relay(pair: Pair) -> None:
-    token = pair.a.tokens.make("other", ("serve",))
+    token = pair.a.tokens.issue_named("other", ("serve",))
     async with pair.worker(pair.a, "notes") as holder:
         thief = SyntheticWorker(pair.b.url, token, "notes", inst="thief")
         with pytest.raises(Exception, match="403"):
@@ -209,7 +209,7 @@ async def test_a_lost_bus_is_said_at_once_and_local_browsers_go_on(pair: Pair) -
         assert text_of(await pair.a.call("here", "echo", {"x": 1})) == '{"x": 1}'
         error = (await pair.a.call("there", "echo")).json()["error"]
         assert (error["data"]["reason"], error["data"]["delivered"]) == ("relay_unavailable", "no")
-        pair.hub.mend()
+        pair.hub.restore()
         assert text_of(await pair.a.call("there", "echo", {"x": 2})) == '{"x": 2}'
 
 
@@ -222,7 +222,7 @@ async def test_a_result_that_was_lost_with_the_bus_is_asked_for_again(pair: Pair
         gate.opened.set()
         # The answer reaches the relay that the browser is connected to, and goes no further.
         await until(lambda: pair.b.drain.exchanges.count == 0)
-        pair.hub.mend()
+        pair.hub.restore()
         assert text_of(await call) == "done"
         assert gate.runs == 1
 

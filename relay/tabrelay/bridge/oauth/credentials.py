@@ -12,7 +12,7 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.http import HttpAnswer
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn, StoreError
-from tabrelay.observe.log_setup import conceal
+from tabrelay.observe.log_setup import add_secret
 
 if TYPE_CHECKING:
     from tabrelay.bridge.oauth.sdk_flow import RefusedRequest, TokenWish
@@ -121,7 +121,7 @@ class OAuth:
     def _conceal(record: StoredSignIn) -> None:
         for secret in (record.access_token, record.token.get("refresh_token"), record.client.get("client_secret")):
             if isinstance(secret, str):
-                conceal(secret)
+                add_secret(secret)
 
 
 def _refusal(answer: HttpAnswer | None) -> RefusedRequest:

@@ -41,7 +41,7 @@ from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
 from tabrelay.bridge.oauth.token_store import StoredSignIn
 from tabrelay.bridge.target import TargetError, parse_url
-from tabrelay.observe.log_setup import conceal, redact
+from tabrelay.observe.log_setup import add_secret, redact
 
 MAX_BODY: Final = 1 << 20
 TIMEOUT_S: Final = 30.0
@@ -91,9 +91,9 @@ class SdkStorage:
         return OAuthToken.model_validate(self.record.token) if self.record.token else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        conceal(tokens.access_token)
+        add_secret(tokens.access_token)
         if tokens.refresh_token:
-            conceal(tokens.refresh_token)
+            add_secret(tokens.refresh_token)
         expires_at = None if tokens.expires_in is None else self._clock.now() + tokens.expires_in
         token = tokens.model_dump(mode="json", exclude_none=True)
         self.record = replace(self.record, access_token=tokens.access_token, expires_at=expires_at, token=token)

@@ -64,7 +64,7 @@ class OAuthStore:
         from tabrelay.system import private_files
 
         try:
-            private_files.prepare(self._folder)
+            private_files.ensure_directory(self._folder)
         except private_files.StateError as problem:
             raise StoreError(str(problem)) from None
 

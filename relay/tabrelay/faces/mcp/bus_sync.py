@@ -28,7 +28,9 @@ class BusSync:
     def diary(self, name: str, diary: SessionStore, on_change: Callable[[str], None] = lambda key: None) -> None:
         """From now on every relay has the same; `on_change` hears which page another one wrote."""
         self._diaries[name] = diary, on_change
-        diary.on_write = lambda key, row: self._cluster.assure(None, {"op": "page", "d": name, "k": key, "row": row})
+        diary.on_write = lambda key, row: self._cluster.send_reliably(
+            None, {"op": "page", "d": name, "k": key, "row": row}
+        )
 
     def _learn(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         diary, on_change = self._diaries.get(str(header.get("d")), (None, None))
@@ -44,7 +46,7 @@ class BusSync:
     def say(self, key: str, message: dict[str, Any]) -> None:
         """The call or question that this is for may be at another relay."""
         if self._cluster.nodes:
-            self._cluster.assure(None, {"op": "said", "k": key}, orjson.dumps(message).decode())
+            self._cluster.send_reliably(None, {"op": "said", "k": key}, orjson.dumps(message).decode())
 
     def _said(self, node: str, header: dict[str, Any], payload: str | None) -> None:
         if payload is not None and isinstance(header.get("k"), str):
@@ -58,7 +60,7 @@ class BusSync:
         on_post: Callable[[dict[str, Any], dict[str, Any]], None],
     ) -> None:
         """`has`: is the stream that is asked for here? `on_post`: a message for it came in at another relay."""
-        self._cluster.question("stream", has)
+        self._cluster.handle_question("stream", has)
         self._on_post = on_post
 
     async def post(self, where: dict[str, Any], message: dict[str, Any]) -> bool:
@@ -66,7 +68,7 @@ class BusSync:
         if not self._cluster.is_up:
             raise unreachable()
         for answer in await self._cluster.ask_all("stream", where):
-            self._cluster.assure(str(answer["from"]), {**where, "op": "post"}, orjson.dumps(message).decode())
+            self._cluster.send_reliably(str(answer["from"]), {**where, "op": "post"}, orjson.dumps(message).decode())
             return True
         return False
 

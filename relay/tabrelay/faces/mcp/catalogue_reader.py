@@ -14,7 +14,7 @@ import orjson
 from tabrelay.calls.calls import Call, Notice, Peer
 from tabrelay.errors import BadAnswer, RelayError
 from tabrelay.faces.mcp.subscriptions import news_of
-from tabrelay.payloads.list_checks import ABOUT, read_about
+from tabrelay.payloads.list_checks import DESCRIPTION_MEMBERS, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue
 from tabrelay.routing.switch import Switch
 from tabserver.wire import eras, jsonrpc, methods
@@ -251,8 +251,8 @@ class CatalogueReader:
             said = await self._ask(
                 server, channel, methods.INITIALIZE, _INITIALIZE | {"clientInfo": self._caller.client}
             )
-            read = read_about(said)
-            about: dict[str, Any] = {key: read[key] for key in ABOUT if key in read}
+            read = read_server_description(said)
+            about: dict[str, Any] = {key: read[key] for key in DESCRIPTION_MEMBERS if key in read}
             self._switch.notify(server, channel, self._caller, _INITIALIZED)
             peer.listen(channel, self._caller, lambda notice: self._heard(server, notice))
             desk = self._desks[server] = ReadState(peer, channel, about)

@@ -18,7 +18,7 @@ from tabrelay.faces.mcp.jsonrpc import check_about
 from tabrelay.faces.mcp.offline_answers import recall_legacy
 from tabrelay.faces.mcp.session_ids import new_nonce
 from tabrelay.http.exchange import Exchange
-from tabrelay.payloads.list_checks import read_about
+from tabrelay.payloads.list_checks import read_server_description
 from tabrelay.routing.switch import Switch
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
@@ -68,7 +68,7 @@ def _checked(reply: Reply, server: str, version: str) -> bytes:
         raise BadAnswer(f"The server's answer to initialize has more than {MAX_ANSWER:,} characters.")
     message = orjson.loads(reply.payload)
     required = {"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": server, "version": "0"}}
-    result = required | read_about(message["result"])
+    result = required | read_server_description(message["result"])
     return orjson.dumps(jsonrpc.result_message(message["id"], result))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tabrelay.http.param_headers import ParamHeader, mirrors
+from tabrelay.http.param_headers import ParamHeader, param_headers
 from tabrelay.routing.catalogue_store import Catalogue
 
 MAX_SIZE: Final = 1024 * 1024  # characters, and one for each server
@@ -31,7 +31,7 @@ class ParamHeaderCache:
         return known[1].get(tool, ())
 
     def _read(self, server: str, catalogue: Catalogue) -> tuple[int, dict[str, tuple[ParamHeader, ...]]]:
-        found = {str(tool.get("name")): mirrors(tool.get("inputSchema")) for tool in catalogue.tools}
+        found = {str(tool.get("name")): param_headers(tool.get("inputSchema")) for tool in catalogue.tools}
         rows = {name: row for name, row in found.items() if row}
         # What this replaces is still counted: so the total is never less than what is held.
         self._size += 1 + sum(_size(name, row) for name, row in rows.items())

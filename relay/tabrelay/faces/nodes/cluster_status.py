@@ -32,7 +32,7 @@ class ClusterStatus:
         self._names = names
         self._rows = rows
         self._about = about
-        cluster.question("status", self._tell)
+        cluster.handle_question("status", self._tell)
 
     def _tell(self, question: dict[str, Any]) -> dict[str, Any]:
         page = question.get("page")

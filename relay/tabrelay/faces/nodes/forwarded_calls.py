@@ -56,7 +56,7 @@ class Forwarded(Pending):
         if not self.is_done:
             self.is_done = True
             said = reply.said
-            brief = said.brief if isinstance(said, SlicedPayload) else ""
+            brief = said.summary if isinstance(said, SlicedPayload) else ""
             payload = said if isinstance(said, str) else b"".join(said)
             self._say({"op": "done", "code": reply.error_code, "brief": brief}, payload)
             self._on_end()
@@ -79,7 +79,7 @@ class Forwarded(Pending):
 
     def _assure(self, header: dict[str, Any], payload: str | None = None) -> None:
         """A question, or news: the browser says it once, whoever asks again."""
-        self._cluster.assure(self.node, header | self._whose(), payload)
+        self._cluster.send_reliably(self.node, header | self._whose(), payload)
 
     def _whose(self) -> dict[str, Any]:
         return {"a": self._address, "c": self.call.channel, "i": self.call.id}
@@ -201,7 +201,7 @@ class Forwarding:
         said = {"op": "heard", "a": header["a"], "c": channel}
 
         def hear(notice: Notice) -> None:
-            tell = self._tell if is_passing(notice) else self._cluster.assure
+            tell = self._tell if is_passing(notice) else self._cluster.send_reliably
             tell(node, said, notice.payload)
 
         peer.listen(channel, caller, hear)

@@ -16,7 +16,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from tabrelay.admission.policy import Policy
-from tabrelay.payloads.printable_text import shown
+from tabrelay.payloads.printable_text import printable
 
 log = logging.getLogger(__name__)
 
@@ -66,4 +66,6 @@ class CspReports:
             page, blocked, rule = (str(report[key]) for key in ("document-uri", "blocked-uri", "violated-directive"))
         except (ValueError, KeyError, TypeError):
             return
-        log.warning("content security policy: %s was kept from %s by %s", shown(page), shown(blocked), shown(rule))
+        log.warning(
+            "content security policy: %s was kept from %s by %s", printable(page), printable(blocked), printable(rule)
+        )

@@ -134,7 +134,7 @@ class PairingRoutes:
             return _error(400, "invalid_request", str(problem))
         now = self._clock()
         ticket = self._pairing.ask(origin, server, now)
-        if ticket.is_told:
+        if ticket.is_user_notified:
             self._on_ask(PairingRequest(ticket.code, origin, server, now), self._paired_for(server, besides=origin))
         answer = {"request": ticket.request, "code": ticket.code, "expires_s": int(ticket.life_s)}
         return JSONResponse(answer, headers=NO_STORE)
@@ -145,7 +145,7 @@ class PairingRoutes:
         if isinstance(body, Response):
             return body
         secret, origin = _text(body, "request"), _origin(request)
-        found = self._pairing.look(secret, origin, self._clock())
+        found = self._pairing.find(secret, origin, self._clock())
         if found is not None and found.state is PairingState.WAITING:
             found = await self._wait(secret, origin)
         state = PairingState.UNKNOWN if found is None else found.state
@@ -156,7 +156,7 @@ class PairingRoutes:
         # defence: a full disk uses up an approval
         try:
             # First the token, then the end of the approval: a token that can't be stored does not use it up.
-            token = self._tokens.issue(origin, found.server, (SERVE,))
+            token = self._tokens.issue_for_page(origin, found.server, (SERVE,))
         except (OSError, StateError) as problem:
             return _not_stored(problem)
         # defence: a token that several pick up
@@ -174,14 +174,14 @@ class PairingRoutes:
         if len(self._held) > MOST_HELD:
             del self._held[next(iter(self._held))]
             self._wake()
-        found = self._pairing.look(secret, origin, self._clock())
+        found = self._pairing.find(secret, origin, self._clock())
         try:
             async with asyncio.timeout(HOLD_S):
                 while mine in self._held and found is not None and found.state is PairingState.WAITING:
                     await self._decided.wait()
-                    found = self._pairing.look(secret, origin, self._clock())
+                    found = self._pairing.find(secret, origin, self._clock())
         except TimeoutError:
-            found = self._pairing.look(secret, origin, self._clock())
+            found = self._pairing.find(secret, origin, self._clock())
         finally:
             self._held.pop(mine, None)
         return found
@@ -214,7 +214,7 @@ class PairingRoutes:
                 "since_s": round(wall - grant.created, 1),
                 "own": self._policy.is_own_origin(grant.origin),
             }
-            for grant in self._tokens.grants()
+            for grant in self._tokens.issued()
             if grant.origin is not None
         ]
         return JSONResponse({"asking": asking, "paired": paired}, headers=NO_STORE)
@@ -266,7 +266,7 @@ class PairingRoutes:
             self._pairing.withdraw(code)
 
     def _paired_for(self, server: str, besides: str) -> list[str]:
-        found = {grant.origin for grant in self._tokens.grants() if grant.servers and server in grant.servers}
+        found = {grant.origin for grant in self._tokens.issued() if grant.servers and server in grant.servers}
         return sorted(origin for origin in found if origin is not None and origin != besides)
 
 

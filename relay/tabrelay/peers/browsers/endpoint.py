@@ -146,7 +146,7 @@ class BrowserEndpoint:
         with self._drain.sockets:
             try:
                 if is_plain:
-                    self._meter.arrived("plain")
+                    self._meter.record_connection("plain")
                     await self._plain.serve(server, principal, socket, lambda: _next_text(receive))
                 else:
                     await self._serve(server, principal, scope, receive, socket)
@@ -155,7 +155,7 @@ class BrowserEndpoint:
             except (BrowserLeft, BrowserRefused):
                 pass
             finally:
-                self._meter.departed()
+                self._meter.record_disconnection()
                 self._writers.discard(socket)
                 await socket.finish()
                 await writer
@@ -167,7 +167,7 @@ class BrowserEndpoint:
 
     async def _refuse(self, send: Send, refusal: Refuse) -> None:
         """Refuse before the 101: a page that is let in and thrown out at once redials for ever."""
-        self._meter.refused("door", refusal.reason)
+        self._meter.record_refusal("door", refusal.reason)
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": refusal.message.encode()})
@@ -179,7 +179,7 @@ class BrowserEndpoint:
             async with asyncio.timeout(self._limits.greeting_s):
                 hello = await _next_text(receive)
         except TimeoutError:
-            self._meter.refused("door", "hello")
+            self._meter.record_refusal("door", "hello")
             socket.close(CLOSE_PROTOCOL, f"no hello within {self._limits.greeting_s:g} s")
             return
         if hello is None:
@@ -193,7 +193,7 @@ class BrowserEndpoint:
         try:
             peer = self._session(server, principal, scope, hello)
         except (RemoteProtocolError, ServerNameError) as error:
-            self._meter.refused("door", "hello")
+            self._meter.record_refusal("door", "hello")
             socket.write([(frames.encode(t="bye", code=CLOSE_PROTOCOL, reason=str(error)), None)])
             socket.close(CLOSE_PROTOCOL, str(error))
             return
@@ -224,7 +224,7 @@ class BrowserEndpoint:
 
     def _refuse_greeting(self, socket: SocketWriter, refusal: Refuse) -> None:
         """L8: 4403, as 403 before the handshake. 1013, as 503."""
-        self._meter.refused("door", refusal.reason)
+        self._meter.record_refusal("door", refusal.reason)
         code = CLOSE_FORBIDDEN if refusal.status == 403 else CLOSE_TRY_LATER
         bye: dict[str, Any] = {"t": "bye", "code": code, "reason": refusal.message}
         if refusal.retry_after_ms is not None:
@@ -339,7 +339,7 @@ class BrowserEndpoint:
         if displaced is not None:
             displaced.displace()
         self._registry.introduce(peer.server, peer.browser)
-        self._meter.arrived("resumed" if peer.is_resumed else "new")
+        self._meter.record_connection("resumed" if peer.is_resumed else "new")
         log.info("%s: connected", peer.server)
         self._on_up(peer.server)
 

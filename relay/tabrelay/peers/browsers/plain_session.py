@@ -23,8 +23,8 @@ import orjson
 from tabrelay import __version__
 from tabrelay.calls.calls import Notice, Pending, Reply
 from tabrelay.errors import BadAnswer, BrowserGone, ResultTooLarge
-from tabrelay.payloads.json_skeleton import weighing
-from tabrelay.payloads.list_checks import read_about
+from tabrelay.payloads.json_skeleton import checking_weight
+from tabrelay.payloads.list_checks import read_server_description
 from tabrelay.routing.question_limits import OpenQuestions, QuestionLimits
 from tabrelay.system.loop_turns import run_in_turns
 from tabrelay.translation import messages
@@ -192,7 +192,7 @@ class PlainSession:
     async def receive(self, text: str) -> None:
         """Take one message of the page. A large one takes several turns of the event loop."""
         # defence: values of a plain page's message
-        if len(text) > LARGE and await run_in_turns(weighing(text, self._max_values)):
+        if len(text) > LARGE and await run_in_turns(checking_weight(text, self._max_values)):
             self._refuse(text)
             return
         message = _read(text)
@@ -259,7 +259,7 @@ class PlainSession:
             log.warning("%s: the page refused to be initialized", self.server)
             return
         if self.about is None:
-            self.about = {"serverInfo": {"name": self.server, "version": "0"}, **read_about(result)}
+            self.about = {"serverInfo": {"name": self.server, "version": "0"}, **read_server_description(result)}
             if self._timer is not None:
                 self._timer.cancel()
             self._write(jsonrpc.notification(methods.INITIALIZED))

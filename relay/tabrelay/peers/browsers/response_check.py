@@ -33,7 +33,7 @@ def skim(payload: Payload, most: int) -> dict[str, Any] | None:
     """The same of a message that may be long: then without its long strings, but for an `id`."""
     if isinstance(payload, str):
         return read(payload, most)
-    gist, payload.gist = payload.gist, None  # it may be as large as the rest
+    gist, payload.skeleton = payload.skeleton, None  # it may be as large as the rest
     return None if gist is None else read(gist, most)
 
 
@@ -61,7 +61,7 @@ def judge(payload: Payload, id: RequestId, most: int) -> tuple[int | None, bool]
     is_plain = type(result) is dict and not result.get("isError") and result.get("resultType") != "input_required"
     if not is_plain and isinstance(payload, SlicedPayload) and type(result) is dict:
         kind = {key: result[key] for key in ("isError", "resultType") if type(result.get(key)) in (bool, str)}
-        payload.brief = orjson.dumps({"result": kind}).decode()
+        payload.summary = orjson.dumps({"result": kind}).decode()
     return None, is_plain
 
 

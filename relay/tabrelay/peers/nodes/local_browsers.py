@@ -109,7 +109,7 @@ class LocalBrowsers:
         if server not in self._owned:
             self._on_first(server)
             subject = self._cluster.subjects.owner(server)
-            self._owned[server] = set(), self._cluster.bus.listen(subject, lambda asked: self._asked(server, asked))
+            self._owned[server] = set(), self._cluster.bus.subscribe(subject, lambda asked: self._asked(server, asked))
         self._owned[server][0].add(address)
 
     def let_go(self, address: str) -> None:
@@ -134,7 +134,7 @@ class LocalBrowsers:
     def announce(self, held: LocalBrowser, state: str, *, is_sync: bool = False) -> None:
         with suppress(BusDown):
             row = self._row(held, state) | ({"sync": True} if is_sync else {})
-            self._cluster.bus.send(self._cluster.subjects.news(server_of(held.place.address)), envelope.pack(row))
+            self._cluster.bus.send(self._cluster.subjects.presence(server_of(held.place.address)), envelope.pack(row))
 
     def _row(self, held: LocalBrowser, state: str) -> dict[str, Any]:
         row = {"op": "news", "from": self._cluster.id, "state": state, **held.place.to_dict()}

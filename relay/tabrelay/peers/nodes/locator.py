@@ -18,7 +18,7 @@ from typing import Any, Final
 from tabrelay.bus import envelope
 from tabrelay.bus.bus import BusDown, BusMessage
 from tabrelay.bus.envelope import BadEnvelope, number
-from tabrelay.bus.errors import silent, unreachable
+from tabrelay.bus.errors import no_answer, unreachable
 from tabrelay.bus.members import Membership
 from tabrelay.calls.calls import Peer, PeerKind, Pending
 from tabrelay.config.settings import Settings
@@ -84,8 +84,8 @@ class BrowserLocator:
         cluster.on_up.append(self._bus_up)
         cluster.on_lost.append(self._node_lost)
         cluster.on_stall.append(self._stalled)
-        cluster.on_given_up.append(self._given_up)
-        cluster.question("known", self._known)
+        cluster.on_declared_lost.append(self._given_up)
+        cluster.handle_question("known", self._known)
 
     # -- finding ------------------------------------------------------------------------------------------------------
 
@@ -126,13 +126,13 @@ class BrowserLocator:
         with suppress(BusDown):
             is_certain = await asyncio.shield(followed.asking)
         if not is_certain and not self._registry.knows(server):
-            raise silent(server)
+            raise no_answer(server)
 
     def _follow(self, server: str) -> Followed:
         """From now on, we hear where this server's browsers are."""
         known = self._followed.pop(server, None)
         if known is None:
-            known = Followed(self._cluster.bus.listen(self._cluster.subjects.news(server), self._news))
+            known = Followed(self._cluster.bus.subscribe(self._cluster.subjects.presence(server), self._news))
         self._followed[server] = known  # the one that was wanted last is last
         if len(self._followed) - len(self._holdings) > MAX_FOLLOWED:  # our own are followed too, and never forgotten
             self._forget_idle()

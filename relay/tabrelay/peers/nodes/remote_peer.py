@@ -170,7 +170,7 @@ class RemotePeer:
         }
         self.settle(key)
         try:
-            self._waits[key] = self._cluster.reach(self.place.node, header, call.payload, on_nobody)
+            self._waits[key] = self._cluster.send_or_report(self.place.node, header, call.payload, on_nobody)
         except BusDown:
             raise unreachable() from None
 
@@ -215,7 +215,7 @@ class RemotePeer:
 
     def _tell(self, header: dict[str, Any], payload: str | None = None) -> None:
         """What gets no answer: so nobody would notice that it was lost with the bus."""
-        self._cluster.assure(self.place.node, {**header, "a": self.place.address}, payload)
+        self._cluster.send_reliably(self.place.node, {**header, "a": self.place.address}, payload)
 
     @property
     def is_idle(self) -> bool:

@@ -146,5 +146,5 @@ def _said(payload: memoryview, brief: object) -> Payload:
     if len(payload) <= LARGE:
         return str(payload, "utf-8")
     said = SlicedPayload((bytes(payload),), None)
-    said.brief = brief if isinstance(brief, str) else ""
+    said.summary = brief if isinstance(brief, str) else ""
     return said

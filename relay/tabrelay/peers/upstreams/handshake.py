@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from tabrelay import __version__, mcp_headers
 from tabrelay.config.specs import EraChoice
-from tabrelay.payloads.list_checks import read_about
+from tabrelay.payloads.list_checks import read_server_description
 from tabrelay.peers.upstreams.faults import ConnectionFault, UpstreamFault
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.eras import Era
@@ -98,7 +98,7 @@ async def _discover(line: HandshakeChannel, timeout_s: float | None) -> ServerAb
         return None
     supported = result.get("supportedVersions")
     known = [known for known in eras.MODERN_VERSIONS if isinstance(supported, list) and known in supported]
-    return ServerAbout(Era.MODERN, known[0], read_about(result)) if known else None
+    return ServerAbout(Era.MODERN, known[0], read_server_description(result)) if known else None
 
 
 def envelope(version: str, capabilities: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -126,7 +126,7 @@ async def _initialize(line: HandshakeChannel, introduction: ClientIdentity) -> S
     if version not in eras.LEGACY_VERSIONS:
         raise ConnectionFault(UpstreamFault(f"it speaks MCP {str(version)[:40]!r}, which this relay does not know"))
     await line.notify(methods.INITIALIZED, headers={mcp_headers.PROTOCOL_VERSION: version})
-    return ServerAbout(Era.LEGACY, version, read_about(result))
+    return ServerAbout(Era.LEGACY, version, read_server_description(result))
 
 
 def _strange(error: MCPError) -> ConnectionFault:

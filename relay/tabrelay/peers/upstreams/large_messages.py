@@ -28,7 +28,7 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from tabrelay.payloads.json_skeleton import weighing
+from tabrelay.payloads.json_skeleton import checking_weight
 from tabrelay.peers.upstreams.event_reader import EventReader, UpstreamEvent
 from tabrelay.system.loop_turns import run_in_turns
 from tabserver.wire import methods
@@ -66,7 +66,7 @@ async def parse(data: bytes, most: int) -> Any:
         return orjson.loads(data)
     text = data.decode()
     # defence: values of an HTTP server's message
-    if await run_in_turns(weighing(text, most)):
+    if await run_in_turns(checking_weight(text, most)):
         raise Heavy
     await asyncio.sleep(0)
     value = orjson.loads(text)

@@ -62,7 +62,7 @@ class RoutingHeaders:
             found[mcp_headers.NAME] = param_headers.encode(name)
         if method == methods.TOOLS_CALL and isinstance(name, str) and params.get("arguments"):
             await self._know(connection)
-            found |= param_headers.written(self._tools.get(name, ()), params["arguments"])
+            found |= param_headers.write(self._tools.get(name, ()), params["arguments"])
         return found
 
     async def _know(self, connection: UpstreamConnection) -> None:

@@ -60,7 +60,7 @@ class UpstreamProcess:
     async def _spawn(self) -> asyncio.subprocess.Process:
         spec = self._spec
         try:
-            process = await process_group.begin(
+            process = await process_group.start(
                 spec.command,
                 *spec.args,
                 stdin=asyncio.subprocess.PIPE,
@@ -108,10 +108,10 @@ class StdioTransport:
         # What was said before still reaches a process that reads; one that does not must not keep us.
         self._write.close()
         self._read.close()
-        await asyncio.wait({self._speaking}, timeout=process_group.LEAVE_S)
+        await asyncio.wait({self._speaking}, timeout=process_group.EXIT_S)
 
     async def end(self) -> None:
-        await process_group.end(self._process)
+        await process_group.stop(self._process)
         tasks = {self._hearing, self._speaking, self._overhearing}
         for task in tasks:
             task.cancel()
@@ -133,7 +133,7 @@ class StdioTransport:
                         await asyncio.sleep(0)
         # A moment, so that it can be said how it ended; the pipe may be closed by a process that goes on.
         await asyncio.wait({self._overhearing}, timeout=process_group.KILL_S)
-        await process_group.becomes(lambda: self._process.returncode is not None, process_group.KILL_S)
+        await process_group.wait_until(lambda: self._process.returncode is not None, process_group.KILL_S)
         self._report(None, UpstreamFault(self._farewell(), ends_line=True), self._sent)
         self._incoming.close()
 
@@ -213,7 +213,7 @@ class StdioTransport:
                 log.info("%s: %s", self._name, text)
 
     def _farewell(self) -> str:
-        how = process_group.farewell(self._process.returncode)
+        how = process_group.describe_exit(self._process.returncode)
         said = " / ".join(word for word in self._words if word)
         return f"{how}; its last words: {said}" if said else how
 
