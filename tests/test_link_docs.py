@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from tabserver.wire import frames
-from tabserver.wire.link import ACCEPTS, TRANSITIONS, Phase
+from tabserver.wire.states import ACCEPTS, TRANSITIONS, Phase
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "link.md"
 BLOCK = re.compile(r"(?<=<!-- states -->\n).*?(?=<!-- /states -->)", re.DOTALL)

@@ -19,9 +19,10 @@ from tabserver.wire.errors import BufferFull
 from tabserver.wire.events import Closed, Event, Expired, Opened, Received, Silence, Undeliverable, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
-from tabserver.wire.link import Link, Phase
+from tabserver.wire.link import Link
 from tabserver.wire.pending_calls import PendingCalls
 from tabserver.wire.request_history import RecordedAnswer, RequestHistory, RequestStanding
+from tabserver.wire.states import Phase
 
 REFUSED_BY_RELAY, REFUSED_BY_WORKER = "!", "?"
 CALLER = Caller(Era.MODERN, "2026-07-28", "tester")

@@ -14,8 +14,9 @@ from tabserver.wire.errors import BufferFull, LocalProtocolError, MessageTooLarg
 from tabserver.wire.events import Closed, Event, Expired, Opened, Parted, Received, Silence, Violation, Welcomed
 from tabserver.wire.frames import Caller, Greeting, Kind, Terms
 from tabserver.wire.limits import Limits
-from tabserver.wire.link import ACCEPTS, TRANSITIONS, Link, Phase, Role
+from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
+from tabserver.wire.states import ACCEPTS, TRANSITIONS, Phase, Role
 
 CALLER = Caller(Era.MODERN, "2026-07-28", "token:1", {"name": "c", "version": "1"}, {"sampling": {}})
 TERMS = Terms(sid="secret-1", epoch="e1", build="b")

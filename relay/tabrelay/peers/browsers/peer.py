@@ -28,9 +28,10 @@ from tabserver.wire.events import Closed, Event, Expired, Parted, Received, Sile
 from tabserver.wire.frames import CLOSE_PROTOCOL, CLOSE_REPLACED, CLOSE_SLOW, CLOSE_TOO_BIG, Caller, Kind
 from tabserver.wire.jsonrpc import INVALID_REQUEST, error_message, notification
 from tabserver.wire.limits import LARGEST_PART
-from tabserver.wire.link import Link, Phase
+from tabserver.wire.link import Link
 from tabserver.wire.memory_budget import MemoryBudget
 from tabserver.wire.pending_calls import PendingCalls
+from tabserver.wire.states import Phase
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,142 @@
+"""Fast paths of the link: usual requests and responses, handled without parsing JSON and without events.
+
+Invariant: a shortcut leaves the link in the state that `send` and `receive` would leave it in, or it changes nothing
+and returns None, 0 or False. Then the caller uses `send` or `receive`. Everything unusual belongs to those two.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from .codec import Codec
+from .errors import RemoteProtocolError
+from .events import Received
+from .frames import Kind
+from .jsonrpc import RequestId
+from .limits import Limits
+from .memory_budget import MemoryBudget
+from .request_header import RequestHeaderReader
+from .states import Phase, Role
+from .timers import LinkTimers
+
+P = TypeVar("P")
+
+# The header of a usual response as `Link.send` writes it: nearly all frames that a relay receives. A header that is
+# written differently is parsed.
+_NUMBER: Final = "(0|[1-9][0-9]{0,14})"
+_ANSWER: Final = re.compile(
+    rf'{{"t":"msg","s":{_NUMBER},"a":{_NUMBER},"c":"([0-9A-Za-z_-]+)","k":"res","i":{_NUMBER}}}', re.ASCII
+)
+
+# Read for each message: see timers.py.
+_UP: Final = Phase.UP
+
+
+class LinkShortcuts(LinkTimers[P]):
+    """The shortcuts of both roles: `reply`, `request` and the methods for granted calls for a worker, `answer` for a
+    relay."""
+
+    def __init__(self, role: Role, limits: Limits, codec: Codec[P], budget: MemoryBudget | None) -> None:
+        super().__init__(role, limits, codec, budget)
+        self._requests = RequestHeaderReader()
+
+    def reply(self, channel: str, id: RequestId, payload: P, now: float) -> str | None:
+        """Send a usual response, for a shell that writes it at once. Returns the header to write with it. None: another
+        frame has to be written first, or the response has to wait."""
+        receiver = self._receiver
+        if self.phase is not _UP or receiver.ack != receiver.rx:
+            return None
+        header = self._sender.push_now("msg", _answer_tail(channel, id), payload, receiver.ack)
+        if header is not None:
+            self._ack_sent(now)
+        return header
+
+    def answer(self, header: str, payload: P, now: float) -> tuple[str, int] | None:
+        """Receive a usual response: returns its channel and id instead of an event. None: it is another frame, or not
+        the next one."""
+        found = _ANSWER.fullmatch(header) if self.phase is _UP else None
+        if found is None:
+            return None
+        seq, ack, channel, id = found.groups()
+        sender, receiver, upto = self._sender, self._receiver, int(ack)
+        if int(seq) != receiver.rx + 1 or upto > sender.last or self._events:
+            return None
+        sender.confirm(upto)
+        if receiver.take_next(len(header) + self._codec.size(payload)):
+            self._send_ack(now)
+        elif "ack" not in self._timers:
+            self._start_ack_timer(now)
+        return channel, int(id)
+
+    def request(self, header: str, payload: P, now: float) -> Received[P] | None:
+        """Receive a request, which is nearly every frame that a worker receives. None as in `answer`."""
+        try:
+            opening = self._requests.read(header) if self.phase is _UP else None
+        except RemoteProtocolError:
+            return None
+        if opening is None:
+            return None
+        seq, upto, channel, id, caller = opening
+        if not self.expects(seq, upto):
+            return None
+        self.take_next(upto, len(header) + self._codec.size(payload), now)
+        return Received(channel, Kind.REQ, id, None, payload, caller)
+
+    def expects(self, seq: int, upto: int) -> bool:
+        """Is a frame with these numbers the next one, and is no event pending before it?"""
+        is_next = seq == self._receiver.rx + 1 and upto <= self._sender.last
+        return is_next and self.phase is _UP and not self._events
+
+    def take_next(self, upto: int, size: int, now: float) -> None:
+        """Count a request for which `expects` returned True. `size`: of its header and payload."""
+        self._timers["watchdog"] = now + self._watchdog_s
+        self._sender.confirm(upto)
+        if self._receiver.take_next(size):
+            self._send_ack(now)
+        elif "ack" not in self._timers:
+            self._start_ack_timer(now)
+
+    # -- calls that the shell handles by itself -----------------------------------------------------------------------
+
+    @property
+    def last_received(self) -> int:
+        """The number of the last frame received."""
+        return self._receiver.rx
+
+    def next_seq(self, frames: int, size: int) -> int:
+        """The number of the next usual response, for a shell that writes some by itself: at most `frames`, of `size`
+        together, before it calls `record`. 0: it may not."""
+        receiver = self._receiver
+        return self._sender.next_seq(frames, size) if self.phase is _UP and receiver.ack == receiver.rx else 0
+
+    def record(
+        self, count: int, size: int, upto: int, acked: int, answers: Iterable[tuple[str, RequestId, P]], now: float
+    ) -> bool:
+        """Record what a shell did by itself after `next_seq`: it received `count` requests, in order, of `size`
+        together, the last of which acknowledged `upto`; and it wrote these responses, in order, the last of which
+        acknowledged `acked` (0: there is none). False: `upto` is more than was sent."""
+        sender, receiver, timers = self._sender, self._receiver, self._timers
+        is_due = receiver.record(count, size, acked)
+        for channel, id, payload in answers:
+            sender.keep("msg", _answer_tail(channel, id), payload, receiver.ack)
+        # defence: calls that JavaScript carries out: more than was said
+        if upto > sender.last:
+            return False
+        sender.confirm(upto)
+        if count:
+            timers["watchdog"] = now + self._watchdog_s
+        if is_due:
+            self._send_ack(now)
+        elif not receiver.has_unacked:
+            timers.pop("ack", None)
+        elif "ack" not in timers:
+            self._start_ack_timer(now)
+        return True
+
+
+def _answer_tail(channel: str, id: RequestId) -> str:
+    """The header of a response, after `s` and `a`."""
+    return f'"c":"{channel}","k":"res","i":{id if type(id) is int else json.dumps(id)}'
