@@ -178,7 +178,7 @@ async def test_a_page_that_is_closed_and_opened_again_is_the_same_server_of_a_se
             assert whose(await plug.until(lambda one: one.get("id") == 3))["session"] == "s1"
 
 
-async def test_a_relay_that_is_restarted_during_a_session_hears_of_it_again(
+async def test_a_relay_that_is_restarted_during_a_session_receives_its_report_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conductor, "REPORT_S", 0.1)
@@ -263,7 +263,7 @@ class Slow(NoRelay):
         await super().report(agent, sessions)
 
 
-async def test_what_the_relay_hears_last_is_what_is_so() -> None:
+async def test_the_last_report_to_the_relay_is_the_current_state() -> None:
     relay = Slow("notes")
     async with Stage(relay) as stage, asyncio.timeout(WAIT_S):
         await stage.greet()
@@ -644,7 +644,7 @@ async def test_a_relay_that_does_not_know_the_token_is_said_to_refuse(
         '{"servers": [1, null, {}, {"kind": "browser", "state": "online"}]}',
     ],
 )
-async def test_somebody_else_at_the_relays_port_does_no_harm(tmp_path: Path, said: str) -> None:
+async def test_another_program_at_the_relays_port_does_no_harm(tmp_path: Path, said: str) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said.encode()))
@@ -657,10 +657,10 @@ async def test_somebody_else_at_the_relays_port_does_no_harm(tmp_path: Path, sai
         assert await stage.open() == []
 
 
-async def test_whoever_has_the_relays_port_and_says_nothing_holds_a_session_up_only_for_a_moment(
+async def test_a_program_at_the_relays_port_that_sends_nothing_delays_a_session_only_briefly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(relay_client, "ASK_S", 0.2)
+    monkeypatch.setattr(relay_client, "REQUEST_S", 0.2)
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nX: ")

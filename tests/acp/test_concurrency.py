@@ -160,7 +160,7 @@ async def test_calls_that_wait_are_made_in_the_order_in_which_they_came(shape: s
 async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(concurrency, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(concurrency, "QUEUE_TIMEOUT_S", 0.2)
     async with staged(shape) as stage:
         on = await line(stage, shape)
         running = await on.fill(more=2)
@@ -177,9 +177,9 @@ async def test_a_call_whose_turn_does_not_come_is_refused_and_may_be_tried_again
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_full_line_holds_nothing_up_for_ever(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_delays_nothing_without_a_limit(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind it stands what ends a call that runs."""
-    monkeypatch.setattr(concurrency, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(concurrency, "QUEUE_TIMEOUT_S", 0.2)
     monkeypatch.setattr(concurrency, "MAX_WAITING", 4)
     async with staged(shape) as stage:
         on = await line(stage, shape)
@@ -249,7 +249,7 @@ async def test_a_call_that_is_asked_again_in_another_shape_can_be_cancelled() ->
 async def test_no_more_questions_are_put_to_a_client_than_it_may_leave_unanswered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conversation, "MAX_ASKED", 2)
+    monkeypatch.setattr(conversation, "MAX_INBOUND", 2)
     async with staged("g3") as stage:
         on = await line(stage, "g3")
         inner = {"connectionId": "c1", "method": "roots/list"}
@@ -289,7 +289,7 @@ async def test_answers_to_a_client_that_does_not_read_stay_with_the_editor(
 # -- the line itself ---------------------------------------------------------------------------------------------------
 
 
-class Desk:
+class FakeTransport:
     """Takes requests, and notes what it is told."""
 
     def __init__(self, places: int) -> None:
@@ -297,10 +297,10 @@ class Desk:
         self.refused: list[Any] = []
         self.turns = OrderedDelivery(places, self._begin, self._write)
 
-    async def _begin(self, frame: AcpMessage) -> None:
+    async def _begin(self, message: AcpMessage) -> None:
         await asyncio.sleep(0)
-        self.begun.append(frame.id)
-        if frame.method == "broken":
+        self.begun.append(message.id)
+        if message.method == "broken":
             raise ValueError("broken")
 
     async def _write(self, line: bytes) -> None:
@@ -308,7 +308,7 @@ class Desk:
 
     def enter(self, id: Any, size: int = 0, method: str = "x") -> asyncio.Task[None]:
         message = {"id": id, "method": method, "params": {"text": "x" * size}}
-        return asyncio.create_task(self.turns.enter(AcpMessage.read(json.dumps(message).encode())))
+        return asyncio.create_task(self.turns.submit(AcpMessage.read(json.dumps(message).encode())))
 
 
 async def settled() -> None:
@@ -318,72 +318,72 @@ async def settled() -> None:
 
 
 @pytest.mark.parametrize(("bound", "size"), [("MAX_WAITING", 0), ("MAX_BYTES", 500)])
-async def test_a_line_that_is_full_takes_no_more_until_there_is_room(
+async def test_a_full_queue_takes_no_more_until_there_is_room(
     bound: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(concurrency, bound, 2 if bound == "MAX_WAITING" else 1500)
-    desk = Desk(1)
-    tasks = [desk.enter(number, size) for number in range(5)]
+    fake = FakeTransport(1)
+    tasks = [fake.enter(number, size) for number in range(5)]
     await settled()
     assert [task.done() for task in tasks] == [True, True, True, False, False]
-    assert desk.turns.withdraw(("int", 1)) and not desk.turns.withdraw(("int", 1))
+    assert fake.turns.withdraw(("int", 1)) and not fake.turns.withdraw(("int", 1))
     await settled()
     assert [task.done() for task in tasks] == [True, True, True, True, False]
     for _ in range(5):
-        desk.turns.leave()
+        fake.turns.release()
         await settled()
-    assert desk.begun == [0, 2, 3, 4] and all(task.done() for task in tasks)
-    await desk.turns.close()
+    assert fake.begun == [0, 2, 3, 4] and all(task.done() for task in tasks)
+    await fake.turns.close()
 
 
 async def test_one_that_is_larger_than_the_whole_line_has_it_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "MAX_BYTES", 100)
-    desk = Desk(1)
-    tasks = [desk.enter(number, 200) for number in range(3)]
+    fake = FakeTransport(1)
+    tasks = [fake.enter(number, 200) for number in range(3)]
     await settled()
     assert [task.done() for task in tasks] == [True, True, False]
     for _ in range(3):
-        desk.turns.leave()
+        fake.turns.release()
         await settled()
-    assert desk.begun == [0, 1, 2]
-    await desk.turns.close()
+    assert fake.begun == [0, 1, 2]
+    await fake.turns.close()
 
 
-async def test_whoever_can_not_be_put_on_its_way_leaves_its_place_and_is_told(
+async def test_a_request_that_cannot_be_started_frees_its_slot_and_is_refused(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = Desk(1)
-    tasks = [desk.enter(0), desk.enter(1, method="broken"), desk.enter(2)]
+    fake = FakeTransport(1)
+    tasks = [fake.enter(0), fake.enter(1, method="broken"), fake.enter(2)]
     await settled()
-    desk.turns.leave()
+    fake.turns.release()
     await settled()
-    assert desk.begun == [0, 1, 2] and desk.refused == [1] and all(task.done() for task in tasks)
+    assert fake.begun == [0, 1, 2] and fake.refused == [1] and all(task.done() for task in tasks)
     assert "could not be put on its way" in caplog.text
-    await desk.turns.close()
+    await fake.turns.close()
 
 
-async def test_nobody_is_put_on_its_way_after_the_end() -> None:
-    desk = Desk(1)
+async def test_no_request_is_started_after_close() -> None:
+    fake = FakeTransport(1)
     before = asyncio.all_tasks()
-    tasks = [desk.enter(number) for number in range(4)]
+    tasks = [fake.enter(number) for number in range(4)]
     await settled()
-    desk.turns.leave()
-    await desk.turns.close()
-    desk.turns.leave()
-    tasks.append(desk.enter(5))
+    fake.turns.release()
+    await fake.turns.close()
+    fake.turns.release()
+    tasks.append(fake.enter(5))
     await settled()
-    assert desk.begun == [0] and desk.refused == []
+    assert fake.begun == [0] and fake.refused == []
     assert all(task.done() for task in tasks) and asyncio.all_tasks() == before
 
 
-async def test_the_end_lets_go_of_whoever_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_close_releases_callers_that_wait_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(concurrency, "MAX_WAITING", 1)
-    desk = Desk(1)
-    tasks = [desk.enter(number) for number in range(4)]
+    fake = FakeTransport(1)
+    tasks = [fake.enter(number) for number in range(4)]
     await settled()
-    await desk.turns.close()
+    await fake.turns.close()
     await settled()
-    assert desk.begun == [0] and all(task.done() for task in tasks)
+    assert fake.begun == [0] and all(task.done() for task in tasks)
 
 
 # -- a browser's server that takes nothing -----------------------------------------------------------------------------
@@ -394,8 +394,8 @@ async def test_a_relay_that_stands_still_does_not_hold_up_what_else_the_agent_sa
 ) -> None:
     monkeypatch.setattr(bridge, "MAX_QUEUED", 1000)
     monkeypatch.setattr(relay_session, "MAX_BYTES", 1000)
-    monkeypatch.setattr(relay_session, "PATIENCE_S", 0.2)
-    monkeypatch.setattr(relay_client, "ASK_S", 0.1)
+    monkeypatch.setattr(relay_session, "STALL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(relay_client, "REQUEST_S", 0.1)
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -285,7 +285,7 @@ async def test_proxies_stand_between_the_two_in_the_order_in_which_they_were_nam
             await gone(pid)
 
 
-async def test_a_proxy_that_is_killed_leaves_no_process_and_nobody_waiting(tmp_path: Path) -> None:
+async def test_a_proxy_that_is_killed_leaves_no_process_and_no_waiting_request(tmp_path: Path) -> None:
     proxy = f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).parent / 'peers' / 'proxy.py'))}"
     async with child(tmp_path, "--proxy", f"{proxy} first", "--proxy", f"{proxy} second") as editor:
         await editor.ask(0, "initialize", protocolVersion=1)

@@ -138,11 +138,11 @@ async def test_an_answer_that_comes_before_the_cancellation_is_noticed_is_looked
     sent: asyncio.Queue[bytes] = asyncio.Queue()
     late: list[AcpMessage] = []
 
-    async def too_late(frame: AcpMessage) -> None:
-        late.append(frame)
+    async def too_late(message: AcpMessage) -> None:
+        late.append(message)
 
     other = RequestTable(sent.put, RequestIds())
-    task = asyncio.create_task(other.request("connect", None, late=too_late))
+    task = asyncio.create_task(other.request("connect", None, on_late_answer=too_late))
     async with asyncio.timeout(WAIT_S):
         asked = AcpMessage.read(await sent.get())
     for _ in range(5):
@@ -249,7 +249,7 @@ async def test_an_editor_that_answers_none_is_asked_for_no_more_than_can_be_ende
         assert (await stage.editor.next())["method"] == "mcp/connect"
 
 
-async def test_late_answers_are_for_nobody_else_however_many_they_are() -> None:
+async def test_late_answers_reach_no_other_request_however_many_they_are() -> None:
     async with Stage() as stage:
         plug, asked = await asked_to_connect(stage)
         answer(stage, asked)

@@ -386,7 +386,7 @@ async def test_the_session_id_is_waited_for_a_moment_and_sent_when_it_comes() ->
         assert (await stage.editor.next())["params"]["_meta"] == SESSION
 
 
-async def test_the_ports_accept_before_the_agent_hears_of_the_session() -> None:
+async def test_the_ports_accept_before_the_agent_receives_the_session() -> None:
     came: list[socket.socket] = []
 
     class Eager(PlayedComponent):
@@ -441,7 +441,7 @@ async def test_a_session_that_is_loaded_anew_leaves_none_of_its_old_ports() -> N
         assert (await stage.editor.until(lambda message: message.get("method") == "mcp/connect"))["id"]
 
 
-async def test_sessions_that_are_opened_at_once_are_told_apart_whoever_is_answered_first() -> None:
+async def test_sessions_that_are_opened_at_once_are_told_apart_in_any_order_of_answers() -> None:
     ids: list[Any] = [1, 2, "1"]
     async with Stage() as stage:
         await stage.greet()
@@ -480,7 +480,7 @@ async def test_two_servers_have_ports_of_their_own_and_one_session() -> None:
             assert asked["params"]["_meta"] == SESSION
 
 
-async def test_whoever_does_not_know_the_nonce_is_sent_away() -> None:
+async def test_a_connection_without_the_nonce_is_closed() -> None:
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -599,7 +599,7 @@ async def test_a_session_that_is_refused_leaves_no_port() -> None:
         assert await is_free(int(server["args"][-1]))
 
 
-async def test_an_agent_that_dies_before_it_answers_leaves_nobody_waiting_and_no_port() -> None:
+async def test_an_agent_that_dies_before_it_answers_leaves_no_waiting_request_and_no_port() -> None:
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.ask_for_session(ACP)
@@ -614,7 +614,7 @@ async def test_an_agent_that_dies_before_it_answers_leaves_nobody_waiting_and_no
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_an_editor_that_does_not_read_keeps_nobody_when_the_agent_is_gone(is_stopped: bool) -> None:
+async def test_an_editor_that_does_not_read_delays_nothing_when_the_agent_is_gone(is_stopped: bool) -> None:
     async with Stage() as stage:
         await stage.greet()
         await stage.ask_for_session(ACP)

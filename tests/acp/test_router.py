@@ -10,15 +10,15 @@ import pytest
 from tabrelay.acp.message import AcpMessage
 from tabrelay.acp.router import (
     AbandonSession,
-    CloseServer,
+    CloseSession,
     Effect,
     ForwardMcp,
-    OpenServer,
+    OpenSession,
     ResolveRequest,
+    ResolveSession,
     Router,
     SendDown,
     SendUp,
-    SettleSession,
 )
 from tests.support.acp import ACP, URL, Stage
 
@@ -34,17 +34,17 @@ class Rules:
         owns, asked = self._owns, self._asked
         self.router = Router(owns, owns, asked, asked)
 
-    def _owns(self, frame: AcpMessage) -> bool:
-        return frame.params.get("connectionId") in self.ours or frame.params.get("serverId") in self.ours
+    def _owns(self, message: AcpMessage) -> bool:
+        return message.params.get("connectionId") in self.ours or message.params.get("serverId") in self.ours
 
-    def _asked(self, frame: AcpMessage) -> bool:
-        return frame.id in self.asked
+    def _asked(self, message: AcpMessage) -> bool:
+        return message.id in self.asked
 
     def above(self, **message: Any) -> list[Effect]:
-        return self.router.above(line(**message))
+        return self.router.from_editor(line(**message))
 
     def below(self, **message: Any) -> list[Effect]:
-        return self.router.below(line(**message))
+        return self.router.from_agent(line(**message))
 
 
 def line(**message: Any) -> AcpMessage:
@@ -70,8 +70,8 @@ def shown(effects: list[Effect]) -> list[Any]:
 )
 def test_lines_pass_as_they_came_in_both_directions(raw: bytes) -> None:
     rules = Rules()
-    assert rules.router.above(AcpMessage.read(raw)) == [SendDown(raw)]
-    assert rules.router.below(AcpMessage.read(raw)) == [SendUp(raw)]
+    assert rules.router.from_editor(AcpMessage.read(raw)) == [SendDown(raw)]
+    assert rules.router.from_agent(AcpMessage.read(raw)) == [SendUp(raw)]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_the_editor_is_always_told_that_servers_over_acp_are_taken(result: Any, 
 def test_an_agent_that_takes_servers_over_acp_is_known_and_its_answer_passes(result: Any) -> None:
     rules = Rules()
     rules.above(id=0, method="initialize")
-    frame = line(id=0, result=result)
-    assert rules.router.below(frame) == [SendUp(frame.raw)]
+    message = line(id=0, result=result)
+    assert rules.router.from_agent(message) == [SendUp(message.raw)]
     assert rules.router.is_native and rules.router.takes_http
 
 
@@ -147,9 +147,9 @@ def test_only_the_answer_to_initialize_is_changed() -> None:
     rules = Rules()
     rules.above(id=0, method="initialize")
     error = line(id=0, error={"code": -32000, "message": "no"})
-    assert rules.router.below(error) == [SendUp(error.raw)]
+    assert rules.router.from_agent(error) == [SendUp(error.raw)]
     later = line(id=0, result={"protocolVersion": 1})
-    assert rules.router.below(later) == [SendUp(later.raw)]
+    assert rules.router.from_agent(later) == [SendUp(later.raw)]
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume", "session/fork"])
@@ -159,8 +159,8 @@ def test_servers_over_acp_are_found_in_every_request_that_opens_a_session(method
         f'{{"id":1,"method":"{method}","params":{{"sessionId":"old","mcpServers":'
         f'[{STDIO}, {json.dumps(URL)} ,{json.dumps(ACP)}],"cwd":"/","x":1.0}}}}'
     ).encode()
-    [effect] = rules.router.above(AcpMessage.read(raw))
-    assert isinstance(effect, OpenServer)
+    [effect] = rules.router.from_editor(AcpMessage.read(raw))
+    assert isinstance(effect, OpenSession)
     found = effect.opening.declared
     assert {place: (one.style, one.id, one.name) for place, one in found.items()} == {
         1: ("url", "acp:7d0", "tab"),
@@ -174,7 +174,7 @@ def test_servers_over_acp_are_found_in_every_request_that_opens_a_session(method
 
 def test_servers_are_added_where_none_were_declared() -> None:
     [effect] = Rules().above(id=1, method="session/resume", params={"sessionId": "s"})
-    assert isinstance(effect, OpenServer)
+    assert isinstance(effect, OpenSession)
     assert json.loads(effect.opening.rewritten({}, ["{}"]))["params"] == {"sessionId": "s", "mcpServers": [{}]}
 
 
@@ -184,28 +184,30 @@ def test_a_declaration_that_can_not_be_meant_is_refused(server: Any) -> None:
     [refused] = shown(rules.above(id=1, method="session/new", params={"mcpServers": [server]}))
     assert (refused["id"], refused["error"]["code"]) == (1, -32602)
     assert '"tab"' in refused["error"]["message"]
-    assert rules.router.ended("gone") == [], "it was answered already"
+    assert rules.router.agent_gone("gone") == [], "it was answered already"
 
 
-def test_the_session_is_known_before_the_editor_hears_of_it() -> None:
+def test_the_session_is_known_before_the_editor_receives_it() -> None:
     rules = Rules()
     [effect] = rules.above(id=1, method="session/new", params={"mcpServers": []})
     settled, up = rules.below(id=1, result={"sessionId": "s1"})
-    assert isinstance(effect, OpenServer) and settled == SettleSession(effect.opening, "s1") and isinstance(up, SendUp)
+    assert (
+        isinstance(effect, OpenSession) and settled == ResolveSession(effect.opening, "s1") and isinstance(up, SendUp)
+    )
 
 
 def test_a_loaded_session_has_the_id_of_its_request() -> None:
     rules = Rules()
     rules.above(id=1, method="session/load", params={"sessionId": "s9", "mcpServers": []})
     settled, _ = rules.below(id=1, result=None)
-    assert isinstance(settled, SettleSession) and settled.session == "s9"
+    assert isinstance(settled, ResolveSession) and settled.session == "s9"
 
 
 def test_a_fork_has_the_id_that_the_agent_gives_it() -> None:
     rules = Rules()
     rules.above(id=1, method="session/fork", params={"sessionId": "old", "mcpServers": []})
     settled, _ = rules.below(id=1, result={"sessionId": "new"})
-    assert isinstance(settled, SettleSession) and settled.session == "new"
+    assert isinstance(settled, ResolveSession) and settled.session == "new"
 
 
 def test_a_refused_session_is_abandoned() -> None:
@@ -219,7 +221,7 @@ def test_a_session_is_closed_when_the_agent_agrees() -> None:
     rules = Rules()
     rules.above(id=1, method="session/close", params={"sessionId": "s1"})
     rules.above(id=2, method="session/close", params={"sessionId": "s2"})
-    assert rules.below(id=1, result={})[0] == CloseServer("s1")
+    assert rules.below(id=1, result={})[0] == CloseSession("s1")
     assert [type(effect) for effect in rules.below(id=2, error={"code": 1, "message": "no"})] == [SendUp]
 
 
@@ -230,28 +232,28 @@ def test_an_id_that_still_opens_a_session_is_not_taken_for_another_request(metho
     [refused] = shown(rules.above(id=1, method=method, params={"mcpServers": [], "sessionId": "x"}))
     assert (refused["id"], refused["error"]["code"]) == (1, -32600)
     settled, _ = rules.below(id=1, result={"sessionId": "s1"})
-    assert isinstance(first, OpenServer) and settled == SettleSession(first.opening, "s1")
-    assert [type(effect) for effect in rules.above(id=1, method="session/new", params={})] == [OpenServer]
+    assert isinstance(first, OpenSession) and settled == ResolveSession(first.opening, "s1")
+    assert [type(effect) for effect in rules.above(id=1, method="session/new", params={})] == [OpenSession]
 
 
 def test_editor_and_agent_may_use_the_same_ids() -> None:
     rules = Rules()
     rules.above(id=1, method="session/new", params={"mcpServers": []})
     asked = line(id=1, method="fs/read_text_file", params={})
-    assert rules.router.below(asked) == [SendUp(asked.raw)]
+    assert rules.router.from_agent(asked) == [SendUp(asked.raw)]
     answer = line(id=1, result={"content": "x"})
-    assert rules.router.above(answer) == [SendDown(answer.raw)]
-    assert [type(one) for one in rules.below(id=1, result={"sessionId": "s"})] == [SettleSession, SendUp]
+    assert rules.router.from_editor(answer) == [SendDown(answer.raw)]
+    assert [type(one) for one in rules.below(id=1, result={"sessionId": "s"})] == [ResolveSession, SendUp]
 
 
 def test_ids_of_different_types_are_different_ids() -> None:
     rules = Rules()
     rules.above(id=1, method="session/new", params={"mcpServers": []})
     assert [type(effect) for effect in rules.below(id="1", result={"sessionId": "x"})] == [SendUp]
-    assert [type(effect) for effect in rules.below(id=1, result={"sessionId": "x"})] == [SettleSession, SendUp]
+    assert [type(effect) for effect in rules.below(id=1, result={"sessionId": "x"})] == [ResolveSession, SendUp]
 
 
-def test_answers_to_the_conductor_go_to_nobody_else() -> None:
+def test_answers_to_the_conductor_go_to_no_other_program() -> None:
     rules = Rules()
     rules.asked.add("relay:1")
     assert [type(effect) for effect in rules.above(id="relay:1", result={})] == [ResolveRequest]
@@ -264,12 +266,12 @@ def test_mcp_messages_of_others_pass_a_native_agent_untouched(method: str) -> No
     rules = Rules()
     rules.router.is_native = True
     rules.ours.add("ours")
-    frame = line(id=5, method=method, params={"connectionId": "c", "serverId": "s"})
-    assert rules.router.above(frame) == [SendDown(frame.raw)]
-    assert rules.router.below(frame) == [SendUp(frame.raw)]
+    message = line(id=5, method=method, params={"connectionId": "c", "serverId": "s"})
+    assert rules.router.from_editor(message) == [SendDown(message.raw)]
+    assert rules.router.from_agent(message) == [SendUp(message.raw)]
     mine = line(id=5, method=method, params={"connectionId": "ours"})
-    assert rules.router.above(mine) == [ForwardMcp(mine, True)]
-    assert rules.router.below(mine) == [ForwardMcp(mine, False)]
+    assert rules.router.from_editor(mine) == [ForwardMcp(mine, True)]
+    assert rules.router.from_agent(mine) == [ForwardMcp(mine, False)]
 
 
 def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
@@ -278,10 +280,10 @@ def test_everybody_who_waits_is_told_when_the_agent_is_gone() -> None:
     rules.above(id=2, method="session/new", params={"mcpServers": []})
     rules.above(id=3, method="session/list", params={})
     rules.below(id=3, result={})
-    effects = rules.router.ended("The agent is gone.")
+    effects = rules.router.agent_gone("The agent is gone.")
     assert isinstance(effects[0], AbandonSession)
     assert [message["id"] for message in shown(effects[1:])] == ["p", 2]
-    assert rules.router.ended("again") == []
+    assert rules.router.agent_gone("again") == []
 
 
 async def test_updates_and_answers_of_an_agent_arrive_in_the_order_in_which_it_said_them() -> None:

@@ -479,9 +479,9 @@ async def test_an_id_that_is_used_again_means_the_new_request() -> None:
         assert bridge.is_silent
 
 
-async def test_a_bug_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_leaves_no_request_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Upstream() as server, BridgeHere(server.url) as bridge:
-        monkeypatch.setattr(bridge.bridge._forwarder, "_carry", None)
+        monkeypatch.setattr(bridge.bridge._forwarder, "_deliver", None)
         answer = await bridge.ask("ping")
         assert answer["error"]["code"] == -32603
         monkeypatch.undo()
@@ -519,7 +519,7 @@ async def test_what_does_not_arrive_is_left_after_two_seconds(monkeypatch: pytes
         assert bridge.is_silent
 
 
-async def test_when_nobody_reads_any_more_it_ends() -> None:
+async def test_it_ends_when_its_output_is_closed() -> None:
     async with Upstream({"x": hang}) as server, BridgeHere(server.url) as bridge:
         await bridge.send(request("x"))
         await server.until_seen("x")

@@ -41,7 +41,7 @@ async def test_it_is_opened_after_the_handshake_and_what_it_says_comes_out() -> 
         assert "last-event-id" not in seen.headers
 
 
-async def test_it_is_not_opened_before_the_handshake_or_when_nobody_wants_it() -> None:
+async def test_it_is_not_opened_before_the_handshake_or_when_it_is_switched_off() -> None:
     async with Upstream({"GET": stay_open}) as server:
         async with listening(server) as bridge:
             await bridge.ask("initialize", {})

@@ -218,7 +218,7 @@ async def test_a_question_of_the_server_is_asked_at_the_terminal_and_the_bar_is_
         assert (b"Who are you?" if typed else "[████████················]  33%  step 1".encode()) in seen
 
 
-async def test_without_a_terminal_nobody_is_asked(stage: Stage) -> None:
+async def test_without_a_terminal_the_user_is_not_asked(stage: Stage) -> None:
     ended = await tabrelay("call", "notes", "greet", "--home", stage.home)
     assert ended.code in (1, 4) and "Hello" not in ended.out
 
@@ -288,20 +288,20 @@ async def test_pages_of_a_list_are_put_together() -> None:
         await reply.result({"tools": [{"name": str(cursor)}], **({"nextCursor": cursor + 1} if cursor < 3 else {})})
 
     async with Upstream({"tools/list": pages}) as server, client(server) as talk:
-        await talk.greet()
+        await talk.negotiate()
         assert [row["name"] for row in await talk.all("tools/list", "tools")] == ["0", "1", "2", "3"]
 
 
 async def test_a_server_that_asks_for_ever_is_left() -> None:
     more = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
     async with Upstream({"tools/call": result(more)}) as server, client(server) as talk:
-        await talk.greet()
+        await talk.negotiate()
         with pytest.raises(RequestFailed, match="10 times"):
             await talk.call("x", {})
         assert len(server.all("tools/call")) == 10
 
 
-async def test_questions_that_nobody_can_answer_are_refused() -> None:
+async def test_questions_that_the_client_can_not_answer_are_refused() -> None:
     asked = {"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}}
     replies: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -318,14 +318,14 @@ async def test_questions_that_nobody_can_answer_are_refused() -> None:
         replies.put_nowait(reply.seen.message)
 
     async with Upstream({"tools/call": call, "answer": take}) as server, client(server) as talk:
-        await talk.greet()
+        await talk.negotiate()
         answers = {row["id"]: row for row in (await talk.call("x", {}))["answers"]}
         assert answers["q"]["error"]["code"] == -32601 and answers["p"]["result"] == {}
 
 
-async def test_whoever_gives_up_cancels() -> None:
+async def test_a_call_that_is_given_up_is_cancelled_at_the_server() -> None:
     async with Upstream({"tools/call": hang}) as server, client(server) as talk:
-        await talk.greet()
+        await talk.negotiate()
         calling = asyncio.create_task(talk.call("x", {}))
         [seen] = await server.until_seen("tools/call")
         calling.cancel()

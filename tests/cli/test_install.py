@@ -232,7 +232,7 @@ def test_a_folder_that_can_not_be_written_is_said(home: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("name", ["cursor", "codex"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_that_somebody_else_changes_meanwhile_is_left_as_it_is(name: str, is_there: bool, home: Path) -> None:
+def test_a_file_that_another_program_changes_meanwhile_is_left_as_it_is(name: str, is_there: bool, home: Path) -> None:
     """Clients write their files too, whenever they like."""
     client = BY_NAME[name]
     path = client.path(UserFolders(home, "linux"))

@@ -311,7 +311,7 @@ def test_the_browser_is_given_a_private_file_and_never_the_code(tmp_path: Path) 
     assert not file.exists()
 
 
-def test_a_browser_opens_only_where_somebody_sees_it() -> None:
+def test_a_browser_opens_only_where_there_is_a_display() -> None:
     assert has_display({"DISPLAY": ":0"}, "linux")
     assert has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
     assert not has_display({}, "linux")

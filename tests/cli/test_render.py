@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabrelay.cli import elicitation, render
-from tabrelay.cli.progress import Bar, line
+from tabrelay.cli.progress import ProgressBar, line
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 RESULT: dict[str, Any] = {
@@ -143,7 +143,7 @@ class Terminal(io.StringIO):
 def test_the_bar_is_drawn_on_a_terminal_only_and_taken_away() -> None:
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
-        bar = Bar(stream)
+        bar = ProgressBar(stream)
         bar.step({"progress": 1, "total": 2})
         bar.end()
         bar.end()

@@ -132,7 +132,7 @@ class NoRelay(RelayClient):
     async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
         self.reports.append(sessions)
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """There is nothing to leave."""
 
 
@@ -152,7 +152,7 @@ class Stage:
         self.agent = agent or PlayedComponent()
         self.proxies = [PlayedComponent() for _ in range(proxies)]
         self.access = access or NoRelay()
-        options = ConductorOptions(PROGRAM, wants_http=wants_http, profile=profile)
+        options = ConductorOptions(PROGRAM, wants_http=wants_http, dialect=profile)
         self.conductor = Conductor(self.editor, self.agent, self.access, options, self.proxies)
         self._plugs: list[Plug] = []
 

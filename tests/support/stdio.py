@@ -109,7 +109,7 @@ class BridgeHere(Talk):
         limits = limits or OutboundLimits(timeout_ms=10_000)
         self.outbound = Outbound(HttpEndpoint(UrlTarget(url)), credentials or Fixed(None, "No."), headers or {}, limits)
         self.bridge = Bridge(
-            self.outbound, self.output, has_listener=has_listener, is_serial=is_serial, clock=self.clock
+            self.outbound, self.output, has_server_stream=has_listener, is_serial=is_serial, clock=self.clock
         )
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tabrelay.acp import dialects, json_edit
-from tabrelay.acp import message as frames
+from tabrelay.acp import message as acp_message
 from tabrelay.acp.connection import AcpConnection, disconnect
 from tabrelay.acp.dialects import G1, G2, G3, G4, Dialect
 from tabrelay.acp.message import AcpMessage
@@ -32,9 +32,9 @@ from tabserver.wire.eras import META_VERSION
 
 MAX_CONNECTIONS: Final = 64
 MAX_CLOSED: Final = 1024
-BACKEND: Final = (errors.FAILED, errors.REFUSED)
+BRIDGE_ERRORS: Final = (errors.FAILED, errors.REFUSED)
 
-Reach = Callable[[OfferedServer, str], Outbound]
+MakeOutbound = Callable[[OfferedServer, str], Outbound]
 """The way to the browser's server, for one connection."""
 
 
@@ -45,19 +45,19 @@ class McpEnvelope:
         self.offer = offer
         self.outer = outer
         self.id = id
-        self.line: RelaySession | None = None
+        self.relay_session: RelaySession | None = None
 
 
 class BrowserServers:
-    def __init__(self, peer: RequestTable, reach: Reach) -> None:
-        self._peer = peer
-        self._reach = reach
+    def __init__(self, requests: RequestTable, make_outbound: MakeOutbound) -> None:
+        self._requests = requests
+        self._make_outbound = make_outbound
         self._offers: dict[str, OfferedServer] = {}
         self._closed: OrderedDict[str, None] = OrderedDict()
         self._connections: dict[str, tuple[OfferedServer, AcpConnection, RelaySession]] = {}
         self._envelopes: dict[Key, McpEnvelope] = {}
         self._numbers = itertools.count(1)
-        self._endings: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
@@ -75,80 +75,80 @@ class BrowserServers:
                 await self._disconnect(id)
         for one, envelope in list(self._envelopes.items()):
             if envelope.offer is offer:
-                await self._cancelled(one)
+                await self._cancel_envelope(one)
 
     async def close(self) -> None:
         """The agent hears no more of it."""
-        for ending in list(self._endings):
+        for ending in list(self._closing):
             ending.cancel()
-        await asyncio.gather(*self._endings, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
-    def owns(self, frame: AcpMessage) -> bool:
+    def owns(self, message: AcpMessage) -> bool:
         """Is this message of the agent's for one of these?"""
-        if frame.method == "$/cancel_request":
-            return self._holder(frame.params.get("requestId")) is not None
-        if dialects.connection_of(frame.params) in self._connections:
+        if message.method == "$/cancel_request":
+            return self._find_request(message.params.get("requestId")) is not None
+        if dialects.connection_of(message.params) in self._connections:
             return True
-        id = _bare(dialects.server_of(frame.params))
+        id = _bare_id(dialects.server_of(message.params))
         return id in self._offers or id in self._closed
 
-    async def hear(self, frame: AcpMessage) -> None:
-        params = frame.params
-        if frame.method == "$/cancel_request":
+    async def receive(self, message: AcpMessage) -> None:
+        params = message.params
+        if message.method == "$/cancel_request":
             await self._cancel(params["requestId"])
-        elif frame.method in dialects.CONNECTS:
-            if frame.is_request:
-                await self._connect(frame)
-        elif frame.method in dialects.DISCONNECTS:
+        elif message.method in dialects.CONNECTS:
+            if message.is_request:
+                await self._connect(message)
+        elif message.method in dialects.DISCONNECTS:
             await self._disconnect(str(dialects.connection_of(params)))
-            if frame.is_request:
-                await self._peer.answer(frame.id_text, result="{}")
+            if message.is_request:
+                await self._requests.answer(message.id_text, result="{}")
         elif dialects.connection_of(params) in self._connections:
-            await self._connections[str(dialects.connection_of(params))][1].hear(frame)
-        elif frame.is_request:
-            await self._request(frame)
+            await self._connections[str(dialects.connection_of(params))][1].receive(message)
+        elif message.is_request:
+            await self._request(message)
 
-    def _holder(self, request: Any) -> AcpConnection | McpEnvelope | None:
+    def _find_request(self, request: Any) -> AcpConnection | McpEnvelope | None:
         if key(request) in self._envelopes:
             return self._envelopes[key(request)]
-        return next((one for _, one, _ in self._connections.values() if one.is_asked(request)), None)
+        return next((one for _, one, _ in self._connections.values() if one.has_inbound(request)), None)
 
     async def _cancel(self, request: Any) -> None:
-        holder = self._holder(request)
+        holder = self._find_request(request)
         if isinstance(holder, AcpConnection):
-            await holder.cancelled(request)
+            await holder.cancel_inbound(request)
         elif holder is not None:
-            await self._cancelled(key(request))
+            await self._cancel_envelope(key(request))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
-    async def _connect(self, frame: AcpMessage) -> None:
-        offer = self._offers.get(_bare(dialects.server_of(frame.params)) or "")
+    async def _connect(self, message: AcpMessage) -> None:
+        offer = self._offers.get(_bare_id(dialects.server_of(message.params)) or "")
         if offer is None:
-            await self._peer.refuse(frame.id_text, dialects.INVALID, "This MCP server is no longer available.")
+            await self._requests.refuse(message.id_text, dialects.INVALID, "This MCP server is no longer available.")
             return
         if sum(whose is offer for whose, _, _ in self._connections.values()) >= MAX_CONNECTIONS:
             text = f"This MCP server has {MAX_CONNECTIONS} connections already: end one that is not used any more."
-            await self._peer.refuse(frame.id_text, Busy.code, text)
+            await self._requests.refuse(message.id_text, Busy.code, text)
             return
-        shape = _shape(frame)
+        dialect = _dialect_of(message)
         id = f"c{next(self._numbers)}-{secrets.token_hex(4)}"
-        conversation: AcpConnection
+        connection: AcpConnection
 
-        async def deliver(line: bytes) -> None:
-            await conversation.say(line)
+        async def deliver(relay_session: bytes) -> None:
+            await connection.send(relay_session)
 
         def stuck() -> None:
-            ending = asyncio.create_task(self._hang_up(id))
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
+            ending = asyncio.create_task(self._disconnect_stuck(id))
+            self._closing.add(ending)
+            ending.add_done_callback(self._closing.discard)
 
-        line = RelaySession(self._reach(offer, id), deliver, has_listener=True, on_stuck=stuck)
-        conversation = AcpConnection(shape, id, self._peer, line.say, lambda: offer.session.id)
-        self._connections[id] = (offer, conversation, line)
+        line = RelaySession(self._make_outbound(offer, id), deliver, has_server_stream=True, on_stuck=stuck)
+        connection = AcpConnection(dialect, id, self._requests, line.send, lambda: offer.session.id)
+        self._connections[id] = (offer, connection, line)
         offer.connected(id)
-        name = "connectionId" if shape is G3 else "connection_id"
-        await self._peer.answer(frame.id_text, result=json.dumps({name: id}))
+        name = "connectionId" if dialect is G3 else "connection_id"
+        await self._requests.answer(message.id_text, result=json.dumps({name: id}))
 
     async def _disconnect(self, id: str) -> None:
         found = self._connections.pop(id, None)
@@ -158,48 +158,50 @@ class BrowserServers:
             await conversation.close()
             offer.disconnected(id)
 
-    async def _hang_up(self, id: str) -> None:
+    async def _disconnect_stuck(self, id: str) -> None:
         """On an agent whose server takes nothing any more."""
         found = self._connections.get(id)
         if found is None:
             return
         await self._disconnect(id)
         with contextlib.suppress(ConnectionGone):
-            await disconnect(self._peer, found[1].profile, id)
+            await disconnect(self._requests, found[1].dialect, id)
 
     # -- envelopes -----------------------------------------------------------------------------------------------------
 
-    async def _request(self, frame: AcpMessage) -> None:
-        problem = self._problem(frame)
+    async def _request(self, message: AcpMessage) -> None:
+        problem = self._refusal(message)
         if problem is not None:
-            await self._peer.refuse(frame.id_text, *problem)
+            await self._requests.refuse(message.id_text, *problem)
             return
-        offer = self._offers[frame.params["serverId"]]
-        if not _is_stamped(frame.params.get("params")):
+        offer = self._offers[message.params["serverId"]]
+        if not _has_version(message.params.get("params")):
             error = {"code": dialects.INVALID, "message": f"Invalid params: missing {META_VERSION} in params._meta"}
-            await self._peer.answer(frame.id_text, result=json.dumps({"error": error}))
+            await self._requests.answer(message.id_text, result=json.dumps({"error": error}))
             return
-        one = frame.key
-        envelope = self._envelopes[one] = McpEnvelope(offer, frame.id_text, frame.params["requestId"])
-        connection = self._connection(offer)
+        one = message.key
+        envelope = self._envelopes[one] = McpEnvelope(offer, message.id_text, message.params["requestId"])
+        connection = self._envelope_connection(offer)
 
         async def deliver(line: bytes) -> None:
-            await self._said(one, AcpMessage.read(line))
+            await self._receive_from_relay(one, AcpMessage.read(line))
 
-        envelope.line = RelaySession(self._reach(offer, connection), deliver, has_listener=False)
-        await envelope.line.say(frames.request(envelope.id, frame.params["method"], frame.part("params", "params")))
+        envelope.relay_session = RelaySession(self._make_outbound(offer, connection), deliver, has_server_stream=False)
+        await envelope.relay_session.send(
+            acp_message.request(envelope.id, message.params["method"], message.part("params", "params"))
+        )
 
-    def _connection(self, offer: OfferedServer) -> str:
+    def _envelope_connection(self, offer: OfferedServer) -> str:
         """This shape knows none. What an agent asks of one server in one session is one conversation all the same, from
         the first request until the session ends: people see it as one, and tools may keep it apart from others."""
-        if offer.carried is None:
-            offer.carried = f"{G4.name}-{secrets.token_hex(4)}"
-            offer.connected(offer.carried)
-        return offer.carried
+        if offer.envelope_connection is None:
+            offer.envelope_connection = f"{G4.name}-{secrets.token_hex(4)}"
+            offer.connected(offer.envelope_connection)
+        return offer.envelope_connection
 
-    def _problem(self, frame: AcpMessage) -> tuple[int, str] | None:
+    def _refusal(self, message: AcpMessage) -> tuple[int, str] | None:
         """Why it is refused: code and text."""
-        params = frame.params
+        params = message.params
         id, server = params.get("requestId"), params.get("serverId")
         if not isinstance(id, str) or not isinstance(server, str) or not isinstance(params.get("method"), str):
             return dialects.INVALID, "serverId, requestId and method have to be there, and to be strings."
@@ -209,7 +211,7 @@ class BrowserServers:
             return dialects.INVALID, "params has to be an object."
         if server not in self._offers:
             return dialects.UNAVAILABLE, "This MCP server is no longer available."
-        if frame.key in self._envelopes:
+        if message.key in self._envelopes:
             return dialects.INVALID, "A request with this id is still running."
         active = [one for one in self._envelopes.values() if one.offer.server_id == server]
         if any(one.id == id for one in active):
@@ -218,53 +220,55 @@ class BrowserServers:
             return dialects.LIMIT, f"{dialects.MAX_ACTIVE} requests to this server are running; wait for one to end."
         return None
 
-    async def _said(self, one: Key, frame: AcpMessage) -> None:
+    async def _receive_from_relay(self, one: Key, message: AcpMessage) -> None:
         envelope = self._envelopes.get(one)
         if envelope is None:
             return
-        if frame.is_response:
+        if message.is_response:
             del self._envelopes[one]
-            await self._answer(envelope, frame)
-            assert envelope.line is not None
+            await self._answer(envelope, message)
+            assert envelope.relay_session is not None
             # Its own task says this: it ends when it has said it.
-            envelope.line.stop()
-        elif frame.is_notification:
+            envelope.relay_session.stop()
+        elif message.is_notification:
             parts = {
                 "serverId": json.dumps(envelope.offer.server_id),
                 "requestId": json.dumps(envelope.id),
-                "method": json.dumps(frame.method),
-                "params": frame.part("params"),
+                "method": json.dumps(message.method),
+                "params": message.part("params"),
             }
-            await self._peer.notify(G4.notification, json_edit.build(parts))
+            await self._requests.notify(G4.notification, json_edit.build(parts))
 
-    async def _answer(self, envelope: McpEnvelope, frame: AcpMessage) -> None:
-        if frame.error is not None and frame.error_code in BACKEND:
-            said = (frame.value or {})["error"]
+    async def _answer(self, envelope: McpEnvelope, message: AcpMessage) -> None:
+        if message.error is not None and message.error_code in BRIDGE_ERRORS:
+            said = (message.value or {})["error"]
             text = str(said.get("message", "The browser's server could not be reached."))
-            await self._peer.answer(
+            await self._requests.answer(
                 envelope.outer, error=json.dumps({"code": dialects.FAILED, "message": text, "data": said.get("data")})
             )
             return
-        await self._peer.answer(envelope.outer, result=json_edit.build({"error": frame.error, "result": frame.result}))
+        await self._requests.answer(
+            envelope.outer, result=json_edit.build({"error": message.error, "result": message.result})
+        )
 
-    async def _cancelled(self, one: Key) -> None:
+    async def _cancel_envelope(self, one: Key) -> None:
         envelope = self._envelopes.pop(one, None)
         if envelope is not None:
-            if envelope.line is not None:
-                await envelope.line.close()
-            await self._peer.refuse(envelope.outer, dialects.CANCELLED, "The request was cancelled.")
+            if envelope.relay_session is not None:
+                await envelope.relay_session.close()
+            await self._requests.refuse(envelope.outer, dialects.CANCELLED, "The request was cancelled.")
 
 
-def _shape(frame: AcpMessage) -> Dialect:
-    if frame.method == G3.connect:
+def _dialect_of(message: AcpMessage) -> Dialect:
+    if message.method == G3.connect:
         return G3
-    return G1 if "session_id" in frame.params else G2
+    return G1 if "session_id" in message.params else G2
 
 
-def _bare(server: str | None) -> str | None:
+def _bare_id(server: str | None) -> str | None:
     return None if server is None else server.removeprefix("acp:")
 
 
-def _is_stamped(params: Any) -> bool:
+def _has_version(params: Any) -> bool:
     meta = params.get("_meta") if isinstance(params, dict) else None
     return isinstance(meta, dict) and isinstance(meta.get(META_VERSION), str)

@@ -19,7 +19,7 @@ from tabrelay.system import process_group
 from tabrelay.system.pipe_lines import LineTooLong
 
 CHUNK: Final = 1 << 18
-LEAVE_S: Final = 2.0
+EXIT_S: Final = 2.0
 TERM_S: Final = 2.0
 
 
@@ -27,14 +27,14 @@ class ChildError(Exception):
     """It can't be started; the text says why."""
 
 
-def _why(program: str, error: Exception) -> str:
+def _start_error(program: str, error: Exception) -> str:
     """Why a program could not be started, and what to do."""
     found = shutil.which(program, os.F_OK) or (program if os.sep in program and os.path.exists(program) else None)
     if found is None and isinstance(error, FileNotFoundError | PermissionError):
-        return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATHS}'
+        return f'There is no program "{program}" here. Is it installed? If it is, write its whole path: {_PATH_HINT}'
     hint = ""
     if isinstance(error, FileNotFoundError):
-        hint = f" The program that its first line names to run it is not there: {_PATHS}"
+        hint = f" The program that its first line names to run it is not there: {_PATH_HINT}"
     elif found is not None and os.path.isdir(found):
         hint = " It is a folder."
     elif isinstance(error, PermissionError):
@@ -44,14 +44,14 @@ def _why(program: str, error: Exception) -> str:
     return f'"{program}" could not be started: {getattr(error, "strerror", None) or error}.{hint}'
 
 
-_PATHS: Final = "editors often have another PATH than your shell."
+_PATH_HINT: Final = "editors often have another PATH than your shell."
 
 
 class ChildProcess:
     def __init__(self, command: Sequence[str]) -> None:
         self.command = tuple(command)
         self._process: asyncio.subprocess.Process | None = None
-        self._is_told = False
+        self._is_input_closed = False
 
     async def start(self) -> None:
         """Raises ComponentError."""
@@ -59,7 +59,7 @@ class ChildProcess:
         try:
             self._process = await process_group.start(*self.command, stdin=pipe, stdout=pipe)
         except (OSError, ValueError) as error:
-            raise ChildError(_why(self.command[0], error)) from None
+            raise ChildError(_start_error(self.command[0], error)) from None
 
     @property
     def code(self) -> int | None:
@@ -74,7 +74,7 @@ class ChildProcess:
 
     async def lines(self) -> AsyncIterator[bytes | LineTooLong]:
         """Until it closes its output."""
-        async for line in inlet.cut(self._chunks()):
+        async for line in inlet.split_lines(self._chunks()):
             yield line
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -82,18 +82,18 @@ class ChildProcess:
         while data := await self._process.stdout.read(CHUNK):
             yield data
 
-    async def farewell(self) -> str:
+    async def exit_reason(self) -> str:
         """How it ended, when its output has."""
         await process_group.wait_until(lambda: self.code is not None, process_group.KILL_S)
         return f"{self.command[0]}: {process_group.describe_exit(self.code)}"
 
     def close_input(self) -> None:
         """The polite way to ask it to end; whoever does has waited for it too."""
-        self._is_told = True
+        self._is_input_closed = True
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     async def end(self) -> None:
         if self._process is not None:
-            await process_group.stop(self._process, 0 if self._is_told else LEAVE_S, TERM_S)
+            await process_group.stop(self._process, 0 if self._is_input_closed else EXIT_S, TERM_S)
             process_group.release(self._process)

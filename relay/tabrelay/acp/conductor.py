@@ -16,9 +16,9 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from tabrelay.acp import declarations, inlet
-from tabrelay.acp import message as frames
+from tabrelay.acp import message as acp_message
 from tabrelay.acp.browser_servers import BrowserServers
-from tabrelay.acp.child import LEAVE_S, ChildError, ChildProcess
+from tabrelay.acp.child import EXIT_S, ChildError, ChildProcess
 from tabrelay.acp.connections import OpenConnections
 from tabrelay.acp.declarations import DeclaredServer
 from tabrelay.acp.dialects import G1, G2, Dialect
@@ -31,16 +31,16 @@ from tabrelay.acp.relay_client import RelayClient
 from tabrelay.acp.requests import RequestTable
 from tabrelay.acp.router import (
     AbandonSession,
-    CloseServer,
+    CloseSession,
     Effect,
     ForwardMcp,
     Opening,
-    OpenServer,
+    OpenSession,
     ResolveRequest,
+    ResolveSession,
     Router,
     SendDown,
     SendUp,
-    SettleSession,
 )
 from tabrelay.acp.sessions import AcpSession, OfferedServer
 from tabrelay.admission.tokens import StateError, TokenStoreError
@@ -59,7 +59,7 @@ class ConductorOptions:
 
     program: tuple[str, ...]
     wants_http: bool = False
-    profile: Dialect | None = None
+    dialect: Dialect | None = None
 
 
 class Conductor:
@@ -67,7 +67,7 @@ class Conductor:
         self,
         editor: Output,
         agent: ChildProcess,
-        access: RelayClient,
+        relay: RelayClient,
         options: ConductorOptions,
         proxies: Sequence[ChildProcess] = (),
     ) -> None:
@@ -75,27 +75,29 @@ class Conductor:
         self._agent = agent
         self._proxies = list(proxies)
         self._editor = editor
-        self._access = access
+        self._relay = relay
         self._options = options
         ids = RequestIds()
-        self._above = RequestTable(self._send_up, ids)
-        self._below = RequestTable(self._agent.write, ids)
-        self._board = OpenConnections(self._above)
-        self._provider = BrowserServers(self._below, self._reach)
-        self._router = Router(self._board.owns, self._provider.owns, self._above.asked, self._below.asked)
-        is_first = options.profile in (G1, G2)
-        self._chain = ProxyChain(len(self._proxies), ids, FIRST if is_first else None)
-        self._knowledge = ServerFacts(options.profile, is_shared=not self._proxies)
+        self._editor_requests = RequestTable(self._send_up, ids)
+        self._agent_requests = RequestTable(self._agent.write, ids)
+        self._connections = OpenConnections(self._editor_requests)
+        self._browser_servers = BrowserServers(self._agent_requests, self._make_outbound)
+        self._router = Router(
+            self._connections.owns, self._browser_servers.owns, self._editor_requests.asked, self._agent_requests.asked
+        )
+        is_first = options.dialect in (G1, G2)
+        self._proxy_chain = ProxyChain(len(self._proxies), ids, FIRST if is_first else None)
+        self._server_facts = ServerFacts(options.dialect, is_shared=not self._proxies)
         self._openings: dict[Opening, AcpSession] = {}
         self._sessions: dict[str, AcpSession] = {}
         self._readers: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._started = asyncio.Event()
-        self._heard = 0  # lines of the editor's
+        self._lines_received = 0  # lines of the editor's
         self._problem: str | None = None
-        self._has_told = False
-        self._telling = asyncio.Lock()  # what was said last must be what is so
+        self._has_reported = False
+        self._report_lock = asyncio.Lock()  # what was said last must be what is so
 
     # -- from begin to end ---------------------------------------------------------------------------------------------
 
@@ -104,23 +106,23 @@ class Conductor:
 
         `ended`: the editor will say no more, though not all that it said was taken yet."""
         reading = asyncio.create_task(self._read_editor(chunks))
-        reporting = asyncio.create_task(self._report())
+        reporting = asyncio.create_task(self._report_changes())
         ends = [asyncio.create_task(event.wait()) for event in (self._stopped, self._editor.broken)]
         started, last = (asyncio.create_task(event.wait()) for event in (self._started, ended or asyncio.Event()))
         try:
             await asyncio.wait([reading, started, *ends], return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait([reading, last, *self._readers, *ends], return_when=asyncio.FIRST_COMPLETED)
             if last.done():
-                await self._hear_out([reading, *self._readers, *ends])
+                await self._forward_rest([reading, *self._readers, *ends])
             if gone := [task for task in self._readers if task.done()]:
                 return await self._agent_gone(gone, ends)
             if reading.done():
                 reading.result()  # a bug: let it be seen
             if reading.done() or last.done():
-                await self._finish(ends, LEAVE_S if reading.done() else 0)  # one that does not read had its time
+                await self._finish(ends, EXIT_S if reading.done() else 0)  # one that does not read had its time
             return 0 if self._problem is None else 1
         finally:
-            await self._leave([reading, reporting, started, last, *ends])
+            await self._close([reading, reporting, started, last, *ends])
 
     def stop(self) -> None:
         self._stopped.set()
@@ -129,12 +131,12 @@ class Conductor:
     def is_stopping(self) -> bool:
         return self._stopped.is_set()
 
-    async def _hear_out(self, tasks: list[asyncio.Task[Any]]) -> None:
+    async def _forward_rest(self, tasks: list[asyncio.Task[Any]]) -> None:
         """The editor has left. What it said still goes to the agent, while that takes any of it."""
-        heard = None
-        while heard != self._heard:
-            heard = self._heard
-            done, _ = await asyncio.wait(tasks, timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+        before = None
+        while before != self._lines_received:
+            before = self._lines_received
+            done, _ = await asyncio.wait(tasks, timeout=EXIT_S, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
 
@@ -155,12 +157,12 @@ class Conductor:
         component = next(
             c for c, task in zip((self._agent, *self._proxies), self._readers, strict=True) if task in gone
         )
-        why = await component.farewell()
+        why = await component.exit_reason()
         if component.code:
             log.error("%s", why)
-        telling = asyncio.create_task(self._tell_gone(component, why))
+        telling = asyncio.create_task(self._notify_gone(component, why))
         try:  # the editor may not read, or never again
-            await asyncio.wait([telling, *ends], timeout=LEAVE_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([telling, *ends], timeout=EXIT_S, return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
                 telling.result()
         finally:
@@ -169,40 +171,42 @@ class Conductor:
         code = component.code or 0
         return code if code >= 0 else 128 - code
 
-    async def _tell_gone(self, component: ChildProcess, why: str) -> None:
-        told = self._router.ended(f"The agent is gone. {why}.")
+    async def _notify_gone(self, component: ChildProcess, why: str) -> None:
+        told = self._router.agent_gone(f"The agent is gone. {why}.")
         if self._proxies:
             told = [effect for effect in told if not isinstance(effect, SendUp)]
-        await self._do(told)
-        await self._walk(self._chain.ended(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}."))
+        await self._apply(told)
+        await self._apply_steps(
+            self._proxy_chain.fail_waiting(f"{'The agent' if component is self._agent else 'A proxy'} is gone. {why}.")
+        )
         # The editor is still there: what the agent had of it is given back in order.
-        self._below.close()
+        self._agent_requests.close()
         await asyncio.gather(*(self._release(session) for session in self._sessions.values()))
 
-    async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
+    async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
         everything = [*tasks, *self._readers]
         for task in everything:
             task.cancel()
         await asyncio.gather(*everything, return_exceptions=True)
-        self._above.close()
-        self._below.close()
+        self._editor_requests.close()
+        self._agent_requests.close()
         sessions = {*self._sessions.values(), *self._openings.values()}
         await asyncio.gather(*(self._release(session) for session in sessions))
-        await asyncio.gather(self._board.close(), self._provider.close())
+        await asyncio.gather(self._connections.close(), self._browser_servers.close())
         await asyncio.gather(*(component.end() for component in (*self._proxies, self._agent)))
-        await self._access.leave()
+        await self._relay.close()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def _read_editor(self, chunks: AsyncIterator[bytes]) -> None:
-        async for frame in inlet.carried(inlet.cut(chunks), "the editor", self._editor.write):
-            self._heard += 1
+        async for message in inlet.read_messages(inlet.split_lines(chunks), "the editor", self._editor.write):
+            self._lines_received += 1
             if not self._started.is_set() and self._problem is None:
                 await self._start()
             if self._problem is None:
-                await self._walk(self._chain.from_editor(frame))
-            elif frame.is_request:
-                await self._editor.write(frames.refusal(frame.id_text, jsonrpc.INTERNAL_ERROR, self._problem))
+                await self._apply_steps(self._proxy_chain.from_editor(message))
+            elif message.is_request:
+                await self._editor.write(acp_message.refusal(message.id_text, jsonrpc.INTERNAL_ERROR, self._problem))
 
     async def _start(self) -> None:
         """With the editor's first word, not before: editors start agents to look whether they are there."""
@@ -220,80 +224,82 @@ class Conductor:
         self._started.set()
 
     async def _read_agent(self) -> None:
-        async for frame in inlet.carried(self._agent.lines(), "the agent", self._agent.write):
-            await self._do(self._router.below(frame))
+        async for message in inlet.read_messages(self._agent.lines(), "the agent", self._agent.write):
+            await self._apply(self._router.from_agent(message))
 
     async def _read_proxy(self, place: int, proxy: ChildProcess) -> None:
-        async for frame in inlet.carried(proxy.lines(), proxy.command[0], proxy.write):
-            await self._walk(self._chain.from_proxy(place, frame))
+        async for message in inlet.read_messages(proxy.lines(), proxy.command[0], proxy.write):
+            await self._apply_steps(self._proxy_chain.from_proxy(place, message))
 
     # -- doing ---------------------------------------------------------------------------------------------------------
 
     async def _send_up(self, raw: bytes) -> None:
-        await self._walk(self._chain.up(raw))
+        await self._apply_steps(self._proxy_chain.from_agent(raw))
 
-    async def _walk(self, steps: list[Step]) -> None:
+    async def _apply_steps(self, steps: list[Step]) -> None:
         for step in steps:
             match step:
                 case ToEditor(raw):
                     await self._editor.write(raw)
                 case ToProxy(place, raw):
                     await self._proxies[place].write(raw)
-                case ToAgent(frame):
-                    await self._do(self._router.above(frame))
+                case ToAgent(message):
+                    await self._apply(self._router.from_editor(message))
 
-    async def _do(self, effects: list[Effect]) -> None:
+    async def _apply(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SendUp(raw):
                     await self._send_up(raw)
                 case SendDown(raw):
                     await self._agent.write(raw)
-                case OpenServer(opening):
-                    await self._open(opening)
-                case SettleSession(opening, id):
-                    await self._settle(opening, id)
+                case OpenSession(opening):
+                    await self._open_session(opening)
+                case ResolveSession(opening, id):
+                    await self._resolve_session(opening, id)
                 case AbandonSession(opening):
                     if (session := self._openings.pop(opening, None)) is not None:
                         await self._release(session)
-                case CloseServer(id):
+                case CloseSession(id):
                     if (closed := self._sessions.pop(id, None)) is not None:
                         await self._release(closed)
                         self._changed.set()
-                case ForwardMcp(frame, is_above):
-                    await (self._board if is_above else self._provider).hear(frame)
-                case ResolveRequest(frame, is_above):
-                    await (self._above if is_above else self._below).resolve(frame)
+                case ForwardMcp(message, is_above):
+                    await (self._connections if is_above else self._browser_servers).receive(message)
+                case ResolveRequest(message, is_above):
+                    await (self._editor_requests if is_above else self._agent_requests).resolve(message)
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    async def _open(self, opening: Opening) -> None:
+    async def _open_session(self, opening: Opening) -> None:
         """Every port is open before the agent hears of the session."""
         session = self._openings[opening] = AcpSession(opening.session, self._changed.set)
         try:
-            rewritten = await self._equip(session, opening)
+            rewritten = await self._offer_servers(session, opening)
         finally:
             if session.is_closed:  # the agent died meanwhile: what was opened since then goes too
                 await self._release(session)
         await self._agent.write(rewritten)
 
-    async def _equip(self, session: AcpSession, opening: Opening) -> bytes:
+    async def _offer_servers(self, session: AcpSession, opening: Opening) -> bytes:
         """Makes the session's servers; gives what the agent is told instead."""
         replaced, added = {}, []
         if not self._router.is_native and self._router.takes_stdio:
             for place, declared in opening.declared.items():
-                entry = opening.frame.params["mcpServers"][place]
-                if (bridged := await self._bridged(session, declared, entry)) is not None:
+                entry = opening.message.params["mcpServers"][place]
+                if (bridged := await self._offer_editor_server(session, declared, entry)) is not None:
                     replaced[place] = bridged
         taken = set(opening.names)
-        for server in await self._access.servers():
+        for server in await self._relay.servers():
             name = declarations.free_name(server, taken)
             taken.add(name)
-            if (offered := await self._offered(session, name, server)) is not None:
+            if (offered := await self._offer_browser_server(session, name, server)) is not None:
                 added.append(offered)
         return opening.rewritten(replaced, added)
 
-    async def _bridged(self, session: AcpSession, declared: DeclaredServer, entry: dict[str, Any]) -> str | None:
+    async def _offer_editor_server(
+        self, session: AcpSession, declared: DeclaredServer, entry: dict[str, Any]
+    ) -> str | None:
         """A server of the editor's, for an agent that can't reach it itself."""
         offer = OfferedServer(session, declared.name, None, declared.id, "stdio")
 
@@ -305,41 +311,47 @@ class Conductor:
                 offer.connected(id)
 
             tunnel = EditorConnection(
-                declared, self._above, self._board, self._knowledge, outlet, lambda: session.id, connected
+                declared,
+                self._editor_requests,
+                self._connections,
+                self._server_facts,
+                outlet,
+                lambda: session.id,
+                connected,
             )
             try:
-                lines = inlet.carried(inlet.cut(_chunks(reader)), "an MCP client", outlet.write)
-                await tunnel.run((frame.raw async for frame in lines), session.known.wait())
+                lines = inlet.read_messages(inlet.split_lines(_chunks(reader)), "an MCP client", outlet.write)
+                await tunnel.run((message.raw async for message in lines), session.id_known.wait())
             finally:
                 for id in connections:
                     offer.disconnected(id)
 
-        return await self._listened(offer, LocalPort(serve), entry.get("_meta"))
+        return await self._open_port(offer, LocalPort(serve), entry.get("_meta"))
 
-    async def _offered(self, session: AcpSession, name: str, server: str) -> str | None:
+    async def _offer_browser_server(self, session: AcpSession, name: str, server: str) -> str | None:
         """A browser's server, in the way that suits the agent; None if it takes servers in no way at all."""
         offer = OfferedServer(session, name, server, str(uuid.uuid4()), "stdio")
         if self._router.is_native:
             offer.how = "acp"
             session.offers.append(offer)
-            self._provider.offer(offer)
-            return declarations.native(name, offer.server_id, by_url=self._options.profile in (G1, G2))
+            self._browser_servers.offer(offer)
+            return declarations.native(name, offer.server_id, by_url=self._options.dialect in (G1, G2))
         if self._router.takes_http and (self._options.wants_http or not self._router.takes_stdio):
             try:
-                token, offer.revoke = self._access.token(server)
+                token, offer.revoke = self._relay.token(server)
             except (StateError, TokenStoreError, OSError) as problem:
                 log.warning("No token can be made for the agent: it gets %s as a program, if at all. %s", name, problem)
             else:
                 offer.how = "http"
                 session.offers.append(offer)
-                return declarations.http(name, f"{self._access.base()}/{server}", token, offer.server_id)
+                return declarations.http(name, f"{self._relay.base()}/{server}", token, offer.server_id)
         if not self._router.takes_stdio:
             log.warning("The agent takes no MCP servers that are programs: it does not get %s.", name)
             return None
 
         async def serve(reader: asyncio.StreamReader, outlet: LineWriter) -> None:
             id = uuid.uuid4().hex[:12]
-            outbound = self._reach(offer, id)
+            outbound = self._make_outbound(offer, id)
             offer.connected(id)
             try:
                 await Bridge(outbound, outlet).run(_chunks(reader))
@@ -347,54 +359,54 @@ class Conductor:
                 offer.disconnected(id)
                 await outbound.close()
 
-        return await self._listened(offer, LocalPort(serve), None)
+        return await self._open_port(offer, LocalPort(serve), None)
 
-    async def _listened(self, offer: OfferedServer, listener: LocalPort, meta: Any) -> str | None:
+    async def _open_port(self, offer: OfferedServer, listener: LocalPort, meta: Any) -> str | None:
         try:
             await listener.start()
         except OSError as problem:
             log.error("No port can be had for %s, which the agent does not get: %s", offer.name, problem)
             return None
-        offer.listener = listener
+        offer.local_port = listener
         offer.session.offers.append(offer)
         program, is_typed = self._options.program, self._router.is_typed
         return declarations.stdio(offer.name, program, listener.port, listener.nonce, is_typed=is_typed, meta=meta)
 
-    def _reach(self, offer: OfferedServer, connection: str) -> Any:
+    def _make_outbound(self, offer: OfferedServer, connection: str) -> Any:
         assert offer.server is not None
-        return self._access.outbound(offer.server, offer.server_id, connection)
+        return self._relay.outbound(offer.server, offer.server_id, connection)
 
-    async def _settle(self, opening: Opening, id: str) -> None:
+    async def _resolve_session(self, opening: Opening, id: str) -> None:
         session = self._openings.pop(opening)
-        session.settle(id)
+        session.resolve(id)
         before = self._sessions.get(id)
         self._sessions[id] = session
         if before is not None:
             await self._release(before)
-        await self._tell()
+        await self._report()
 
     async def _release(self, session: AcpSession) -> None:
         for offer in session.offers:
-            await self._provider.withdraw(offer)
+            await self._browser_servers.withdraw(offer)
         await session.close()
 
     # -- what the relay is told ----------------------------------------------------------------------------------------
 
-    async def _report(self) -> None:
+    async def _report_changes(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REPORT_S):
                     await self._changed.wait()
             self._changed.clear()
-            await self._tell()
+            await self._report()
             await asyncio.sleep(0.1)  # many changes that come together are told together
 
-    async def _tell(self) -> None:
-        async with self._telling:
+    async def _report(self) -> None:
+        async with self._report_lock:
             rows = [session.describe() for session in self._sessions.values()]
-            if self._has_told or any(offer["server"] is not None for row in rows for offer in row["servers"]):
-                self._has_told = True
-                await self._access.report(self._router.agent or PurePath(self._agent.command[0]).name, rows)
+            if self._has_reported or any(offer["server"] is not None for row in rows for offer in row["servers"]):
+                self._has_reported = True
+                await self._relay.report(self._router.agent or PurePath(self._agent.command[0]).name, rows)
 
 
 async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:

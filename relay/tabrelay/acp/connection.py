@@ -14,12 +14,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from tabrelay.acp import message as frames
+from tabrelay.acp import message as acp_message
 from tabrelay.acp.concurrency import OrderedDelivery
 from tabrelay.acp.dialects import CANCELLED, G1, G2, Dialect
 from tabrelay.acp.inlet import refuse_id
 from tabrelay.acp.message import AcpMessage
-from tabrelay.acp.requests import ConnectionGone, RequestTable, Room, SentRequest
+from tabrelay.acp.requests import ConnectionGone, RequestTable, SentRequest, WaitForRoom
 from tabrelay.bridge.messages import Key, elements, key
 from tabrelay.errors import Busy
 from tabserver.wire import jsonrpc, methods
@@ -27,11 +27,11 @@ from tabserver.wire import jsonrpc, methods
 log = logging.getLogger("tabrelay.acp")
 
 MAX_RUNNING: Final = 128
-MAX_ASKED: Final = 256
+MAX_INBOUND: Final = 256
 """Questions of the peer's that the MCP program has not answered: as many as the bridge to a browser's server takes."""
 
 # Names that only one of the two has which connect alike.
-_SHOWS: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
+_DIALECT_SHOWN: Final = {G1.request: G1, G1.notification: G1, G2.request: G2}
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -39,140 +39,142 @@ Write = Callable[[bytes], Awaitable[None]]
 class AcpConnection:
     def __init__(
         self,
-        profile: Dialect,
+        dialect: Dialect,
         id: str,
-        peer: RequestTable,
+        requests: RequestTable,
         write: Write,
         session: Callable[[], str | None],
-        room: Room | None = None,
+        wait_for_room: WaitForRoom | None = None,
     ) -> None:
         """`write`: to the MCP program; `room`: until that can be done. `session`: the ACP session, once it is known."""
-        self.profile = profile
+        self.dialect = dialect
         self.id = id
-        self._is_certain = profile is not G1  # of the profile: G1 and G2 connect alike
-        self._peer = peer
+        self._is_certain = dialect is not G1  # of the dialect: G1 and G2 connect alike
+        self._requests = requests
         self._write = write
-        self._room = room
+        self._wait_for_room = wait_for_room
         self._session = session
-        self._turns = OrderedDelivery(MAX_RUNNING, self._ask, write)
-        self._asked: dict[Key, SentRequest] = {}
+        self._queue = OrderedDelivery(MAX_RUNNING, self._send_request, write)
+        self._sent: dict[Key, SentRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbound: dict[str, tuple[Key, str]] = {}  # our inner id -> the peer's request
         self._ids = itertools.count(1)
-        self.hung_up = asyncio.Event()  # by the peer
+        self.closed_by_peer = asyncio.Event()  # by the peer
 
     # -- from the MCP program ------------------------------------------------------------------------------------------
 
-    async def say(self, line: bytes) -> None:
-        frame = AcpMessage.read(line)
-        if frame.value is None:
-            await say_parts(line, self.say, self._write)
-        elif frame.is_request:
-            await self._turns.enter(frame)
-        elif frame.method == methods.CANCELLED:
-            await self._cancel(frame)
-        elif frame.method is not None:
-            await self._peer.notify(self.profile.notification, self._params(frame.method, frame.part("params")))
-        elif frame.is_response and isinstance(frame.id, str) and frame.id in self._inbound:
-            _, outer = self._inbound.pop(frame.id)
-            await self._peer.answer(outer, result=frame.result, error=frame.error)
+    async def send(self, line: bytes) -> None:
+        message = AcpMessage.read(line)
+        if message.value is None:
+            await send_parts(line, self.send, self._write)
+        elif message.is_request:
+            await self._queue.submit(message)
+        elif message.method == methods.CANCELLED:
+            await self._cancel(message)
+        elif message.method is not None:
+            await self._requests.notify(self.dialect.notification, self._params(message.method, message.part("params")))
+        elif message.is_response and isinstance(message.id, str) and message.id in self._inbound:
+            _, outer = self._inbound.pop(message.id)
+            await self._requests.answer(outer, result=message.result, error=message.error)
 
-    async def _ask(self, frame: AcpMessage) -> None:
-        assert frame.method is not None
-        params = frame.part("params")
-        asked = await self._peer.begin(self.profile.request, self._params(frame.method, params), room=self._room)
-        self._asked[frame.key] = asked
+    async def _send_request(self, message: AcpMessage) -> None:
+        assert message.method is not None
+        params = message.part("params")
+        sent = await self._requests.start(
+            self.dialect.request, self._params(message.method, params), wait_for_room=self._wait_for_room
+        )
+        self._sent[message.key] = sent
         # Nothing more is kept of it than may be needed: a call may be large, and run for long.
-        again = None if self._is_certain else (frame.method, params)
-        task = asyncio.create_task(self._answered(frame.key, frame.id_text, asked, again))
+        again = None if self._is_certain else (message.method, params)
+        task = asyncio.create_task(self._await_answer(message.key, message.id_text, sent, again))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answered(self, one: Key, id: str, asked: SentRequest, again: tuple[str, str | None] | None) -> None:
+    async def _await_answer(self, one: Key, id: str, sent: SentRequest, again: tuple[str, str | None] | None) -> None:
         try:
-            answer = await asked.answer
+            answer = await sent.answer
             if answer.error_code != jsonrpc.METHOD_NOT_FOUND:
                 self._is_certain = True
             elif again is not None and not self._is_certain:
-                asked = await self._peer.begin(G2.request, self._params(*again), room=self._room)
-                self._asked[one] = asked
-                answer = self._chosen(answer, await asked.answer)
-            await self._write(frames.answer(id, result=answer.result, error=answer.error))
+                sent = await self._requests.start(G2.request, self._params(*again), wait_for_room=self._wait_for_room)
+                self._sent[one] = sent
+                answer = self._choose_answer(answer, await sent.answer)
+            await self._write(acp_message.answer(id, result=answer.result, error=answer.error))
         except ConnectionGone:
-            await self._write(frames.refusal(id, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
+            await self._write(acp_message.refusal(id, jsonrpc.INTERNAL_ERROR, "The connection was closed."))
         except asyncio.CancelledError:
-            self._peer.forget(asked)
+            self._requests.forget(sent)
         finally:
-            if self._asked.get(one) is asked:  # two may have the same id, though they must not
-                del self._asked[one]
-            self._turns.leave()
+            if self._sent.get(one) is sent:  # two may have the same id, though they must not
+                del self._sent[one]
+            self._queue.release()
 
-    def _chosen(self, first: AcpMessage, second: AcpMessage) -> AcpMessage:
+    def _choose_answer(self, first: AcpMessage, second: AcpMessage) -> AcpMessage:
         """`_mcp/request` is not known, or the MCP server does not know what was asked: only G2 can tell which."""
         if second.error_code == jsonrpc.METHOD_NOT_FOUND:
             return first
-        self.profile, self._is_certain = G2, True
+        self.dialect, self._is_certain = G2, True
         return second
 
-    async def _cancel(self, frame: AcpMessage) -> None:
+    async def _cancel(self, message: AcpMessage) -> None:
         """Said twice: to the MCP server, in its words, and to whoever carries the request, in theirs."""
-        one = key(frame.params.get("requestId"))
-        if self._turns.withdraw(one):
+        one = key(message.params.get("requestId"))
+        if self._queue.withdraw(one):
             return
-        async with self._turns.order:
-            asked = self._asked.pop(one, None)
-            if asked is None:
+        async with self._queue.start_lock:
+            sent = self._sent.pop(one, None)
+            if sent is None:
                 return
-            params = {**frame.params, "requestId": asked.id}
-            await self._peer.notify(self.profile.notification, self._params(methods.CANCELLED, json.dumps(params)))
-            await self._peer.cancel(asked)
+            params = {**message.params, "requestId": sent.id}
+            await self._requests.notify(self.dialect.notification, self._params(methods.CANCELLED, json.dumps(params)))
+            await self._requests.cancel(sent)
 
     def _params(self, method: str, params: str | None) -> str:
-        return self.profile.message_params(self.id, method, params, self._session())
+        return self.dialect.message_params(self.id, method, params, self._session())
 
     # -- from the ACP peer ---------------------------------------------------------------------------------------------
 
-    async def hear(self, frame: AcpMessage) -> None:
+    async def receive(self, message: AcpMessage) -> None:
         """A message for this connection."""
-        if frame.method in _SHOWS:
-            self.profile, self._is_certain = _SHOWS[frame.method], True
-        method, params = frame.params.get("method"), frame.part("params", "params")
-        inner = frame.params.get("params")
+        if message.method in _DIALECT_SHOWN:
+            self.dialect, self._is_certain = _DIALECT_SHOWN[message.method], True
+        method, params = message.params.get("method"), message.part("params", "params")
+        inner = message.params.get("params")
         about = inner.get("requestId") if isinstance(inner, dict) else None
         if not isinstance(method, str):
-            if frame.is_request:
-                await self._peer.refuse(frame.id_text, jsonrpc.INVALID_PARAMS, "params.method is missing.")
-        elif frame.is_request and len(self._inbound) >= MAX_ASKED:
-            text = f"{MAX_ASKED} requests of yours wait for this MCP client; this one was not delivered."
-            await self._peer.refuse(frame.id_text, Busy.code, text)
-        elif frame.is_request:
+            if message.is_request:
+                await self._requests.refuse(message.id_text, jsonrpc.INVALID_PARAMS, "params.method is missing.")
+        elif message.is_request and len(self._inbound) >= MAX_INBOUND:
+            text = f"{MAX_INBOUND} requests of yours wait for this MCP client; this one was not delivered."
+            await self._requests.refuse(message.id_text, Busy.code, text)
+        elif message.is_request:
             id = f"acp-{next(self._ids)}"
-            self._inbound[id] = (frame.key, frame.id_text)
-            await self._write(frames.request(id, method, params))
-        elif method == methods.CANCELLED and self.is_asked(about):
-            await self.cancelled(about)
+            self._inbound[id] = (message.key, message.id_text)
+            await self._write(acp_message.request(id, method, params))
+        elif method == methods.CANCELLED and self.has_inbound(about):
+            await self.cancel_inbound(about)
         else:
-            await self._write(frames.notification(method, params))
+            await self._write(acp_message.notification(method, params))
 
-    def is_asked(self, request: Any) -> bool:
+    def has_inbound(self, request: Any) -> bool:
         """Has the peer a request here with this id?"""
         return any(one == key(request) for one, _ in self._inbound.values())
 
-    async def cancelled(self, request: Any) -> None:
+    async def cancel_inbound(self, request: Any) -> None:
         """The peer gives up a request of its own."""
         for inner, (one, outer) in list(self._inbound.items()):
             if one == key(request):
                 del self._inbound[inner]
-                await self._write(frames.notification(methods.CANCELLED, json.dumps({"requestId": inner})))
-                await self._peer.refuse(outer, CANCELLED, "The request was cancelled.")
+                await self._write(acp_message.notification(methods.CANCELLED, json.dumps({"requestId": inner})))
+                await self._requests.refuse(outer, CANCELLED, "The request was cancelled.")
 
     async def close(self) -> None:
         """The MCP program is gone: nothing that it asked for is wanted, and nothing that it was asked will come."""
-        await self._turns.close()
-        for asked in list(self._asked.values()):
-            await self._peer.cancel(asked)
+        await self._queue.close()
+        for asked in list(self._sent.values()):
+            await self._requests.cancel(asked)
         for _, outer in self._inbound.values():
-            await self._peer.refuse(outer, jsonrpc.INTERNAL_ERROR, "The MCP connection was closed.")
+            await self._requests.refuse(outer, jsonrpc.INTERNAL_ERROR, "The MCP connection was closed.")
         self._inbound.clear()
         for task in list(self._tasks):
             task.cancel()
@@ -180,17 +182,17 @@ class AcpConnection:
             await asyncio.wait(self._tasks)
 
 
-async def disconnect(peer: RequestTable, profile: Dialect, id: str) -> None:
+async def disconnect(requests: RequestTable, dialect: Dialect, id: str) -> None:
     """Tell the peer that a connection is over. Raises PeerGone."""
-    params = profile.disconnect_params(id)
-    if not profile.is_disconnect_answered:
-        await peer.notify(profile.disconnect, params)
+    params = dialect.disconnect_params(id)
+    if not dialect.is_disconnect_answered:
+        await requests.notify(dialect.disconnect, params)
         return
-    asked = await peer.begin(profile.disconnect, params)
-    peer.forget(asked)  # it is answered, and there is nothing to do with the answer
+    sent = await requests.start(dialect.disconnect, params)
+    requests.forget(sent)  # it is answered, and there is nothing to do with the answer
 
 
-async def say_parts(line: bytes, say: Write, write: Write) -> None:
+async def send_parts(line: bytes, send: Write, write: Write) -> None:
     """An array of messages, as one version has them; or nothing that can be understood."""
     parts: list[bytes] = []
     if line.lstrip().startswith(b"["):
@@ -198,7 +200,7 @@ async def say_parts(line: bytes, say: Write, write: Write) -> None:
             parts = list(elements(line))
     for part in parts:
         if part.startswith(b"{"):
-            frame = AcpMessage.read(part)
-            await (say(part) if frame.id_flaw is None else refuse_id(frame, "an MCP client", write))
+            message = AcpMessage.read(part)
+            await (send(part) if message.id_flaw is None else refuse_id(message, "an MCP client", write))
     if not parts:
-        await write(frames.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))
+        await write(acp_message.refusal("null", jsonrpc.PARSE_ERROR, "This line is not a JSON-RPC message."))

@@ -10,8 +10,7 @@ from typing import Any, Final, Literal
 from tabrelay import mcp_headers
 from tabrelay.acp.stdio_shim import NONCE
 
-# The relay puts calls that carry it down to the session which the server was declared in.
-_KEYS: Final = ("serverId", "acpId", "id")  # what drafts have called it
+_ID_KEYS: Final = ("serverId", "acpId", "id")  # what drafts have called it
 
 
 class BadDeclaration(ValueError):
@@ -49,7 +48,7 @@ def read(entry: Any) -> DeclaredServer | None:
         return DeclaredServer(name, url, "url")
     if entry.get("type") != "acp":
         return None
-    for key in _KEYS:
+    for key in _ID_KEYS:
         if isinstance(entry.get(key), str):
             return DeclaredServer(name, entry[key], "acp", key)
     raise BadDeclaration(f'MCP server "{name}": a server of type acp needs a serverId.')

@@ -45,7 +45,7 @@ class Dialect:
             params = {"serverId": declared.bare}
             if declared.key != "serverId":
                 params["acpId"] = declared.bare
-        return json.dumps(params | meta(session))
+        return json.dumps(params | session_meta(session))
 
     def message_params(self, connection: str, method: str, params: str | None, session: str | None) -> str:
         about = json.dumps({SESSION: session}) if session is not None else None
@@ -60,7 +60,7 @@ G1: Final = Dialect("g1", "_mcp/connect", "_mcp/request", "_mcp/notification", "
 G2: Final = Dialect("g2", "_mcp/connect", "_mcp/message", "_mcp/message", "_mcp/disconnect")
 G3: Final = Dialect("g3", "mcp/connect", "mcp/message", "mcp/message", "mcp/disconnect", is_disconnect_answered=True)
 G4: Final = Dialect("g4", "", "mcp/message", "mcp/message", "")
-PROFILES: Final[Mapping[str, Dialect]] = {one.name: one for one in (G1, G2, G3, G4)}
+DIALECTS: Final[Mapping[str, Dialect]] = {one.name: one for one in (G1, G2, G3, G4)}
 
 CONNECTS: Final = frozenset({"_mcp/connect", "mcp/connect"})
 MESSAGES: Final = frozenset({"_mcp/request", "_mcp/notification", "_mcp/message", "mcp/message"})
@@ -68,7 +68,7 @@ DISCONNECTS: Final = frozenset({"_mcp/disconnect", "mcp/disconnect"})
 METHODS: Final = CONNECTS | MESSAGES | DISCONNECTS
 
 
-def meta(session: str | None) -> dict[str, Any]:
+def session_meta(session: str | None) -> dict[str, Any]:
     return {} if session is None else {"_meta": {SESSION: session}}
 
 

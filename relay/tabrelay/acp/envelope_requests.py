@@ -16,11 +16,11 @@ from typing import Any, Final
 from tabrelay.acp import json_edit
 from tabrelay.acp.dialects import FAILED, G4, SESSION
 from tabrelay.acp.message import AcpMessage
-from tabrelay.acp.requests import ConnectionGone, RequestTable, Room, SentRequest
+from tabrelay.acp.requests import ConnectionGone, RequestTable, SentRequest, WaitForRoom
 from tabserver.wire import jsonrpc
 from tabserver.wire.eras import META_SUBSCRIPTION
 
-Told = Callable[[str, str | None], Awaitable[None]]
+OnNotification = Callable[[str, str | None], Awaitable[None]]
 """A notice: its method, and its params as JSON."""
 
 
@@ -37,22 +37,26 @@ class EnvelopeRequest:
     """One request on its way."""
 
     id: str
-    inner: str
-    asked: SentRequest
-    told: Told
+    client_id: str
+    sent: SentRequest
+    on_notification: OnNotification
 
 
 class EnvelopeRequests:
     """For one server. `session`: the ACP session, once it is known. `room`: until an answer can be passed on."""
 
-    def __init__(self, server_id: str, peer: RequestTable, session: Callable[[], str | None], room: Room) -> None:
+    def __init__(
+        self, server_id: str, requests: RequestTable, session: Callable[[], str | None], wait_for_room: WaitForRoom
+    ) -> None:
         self._server_id = server_id
-        self._peer = peer
+        self._requests = requests
         self._session = session
-        self._room = room
-        self._errands: dict[str, EnvelopeRequest] = {}
+        self._wait_for_room = wait_for_room
+        self._running: dict[str, EnvelopeRequest] = {}
 
-    async def begin(self, inner: str, method: str, params: str | None, told: Told) -> EnvelopeRequest:
+    async def start(
+        self, client_id: str, method: str, params: str | None, on_notification: OnNotification
+    ) -> EnvelopeRequest:
         """Send a request. `inner`: the id that its sender gave it, as JSON."""
         id = secrets.token_hex(8)
         session = self._session()
@@ -63,21 +67,21 @@ class EnvelopeRequests:
             "params": params,
             "_meta": None if session is None else json.dumps({SESSION: session}),
         }
-        asked = await self._peer.begin(G4.request, json_edit.build(parts), room=self._room)
-        errand = self._errands[id] = EnvelopeRequest(id, inner, asked, told)
-        return errand
+        sent = await self._requests.start(G4.request, json_edit.build(parts), wait_for_room=self._wait_for_room)
+        request = self._running[id] = EnvelopeRequest(id, client_id, sent, on_notification)
+        return request
 
-    async def outcome(self, errand: EnvelopeRequest) -> EnvelopeOutcome:
+    async def outcome(self, request: EnvelopeRequest) -> EnvelopeOutcome:
         """What became of it. Raises CancelledError when it was given up."""
         try:
-            answer = await errand.asked.answer
+            answer = await request.sent.answer
         except ConnectionGone:
             return _failed("The connection was closed.")
         except asyncio.CancelledError:
-            self._peer.forget(errand.asked)
+            self._requests.forget(request.sent)
             raise
         finally:
-            self._errands.pop(errand.id, None)
+            self._running.pop(request.id, None)
         if answer.error is not None:
             if _is_error((answer.value or {}).get("error")):
                 return EnvelopeOutcome(error=answer.error)
@@ -85,35 +89,35 @@ class EnvelopeRequests:
         carried = (answer.value or {}).get("result")
         # Senders must include exactly one outcome. Receivers prefer `result` if both are present.
         if isinstance(carried, dict) and "result" in carried:
-            return EnvelopeOutcome(result=self._restored(answer.part("result", "result") or "null", errand))
+            return EnvelopeOutcome(result=self._restore_id(answer.part("result", "result") or "null", request))
         if isinstance(carried, dict) and _is_error(carried.get("error")):
             return EnvelopeOutcome(error=answer.part("result", "error"))
         return _failed("The server's provider answered with neither a result nor an error.")
 
-    async def give_up(self, errand: EnvelopeRequest) -> None:
-        self._errands.pop(errand.id, None)
-        await self._peer.cancel(errand.asked)
+    async def cancel(self, request: EnvelopeRequest) -> None:
+        self._running.pop(request.id, None)
+        await self._requests.cancel(request.sent)
 
-    def owns(self, frame: AcpMessage) -> bool:
-        id = frame.params.get("requestId")
-        return isinstance(id, str) and id in self._errands
+    def owns(self, message: AcpMessage) -> bool:
+        id = message.params.get("requestId")
+        return isinstance(id, str) and id in self._running
 
-    async def hear(self, frame: AcpMessage) -> None:
+    async def receive(self, message: AcpMessage) -> None:
         """A notice of the server's for one of the requests."""
-        errand = self._errands.get(frame.params.get("requestId", ""))
-        method = frame.params.get("method")
-        if errand is not None and isinstance(method, str):
-            params = frame.part("params", "params")
-            await errand.told(method, None if params is None else self._restored(params, errand))
+        request = self._running.get(message.params.get("requestId", ""))
+        method = message.params.get("method")
+        if request is not None and isinstance(method, str):
+            params = message.part("params", "params")
+            await request.on_notification(method, None if params is None else self._restore_id(params, request))
 
     async def close(self) -> None:
-        for errand in list(self._errands.values()):
-            await self.give_up(errand)
+        for request in list(self._running.values()):
+            await self.cancel(request)
 
-    def _restored(self, text: str, errand: EnvelopeRequest) -> str:
+    def _restore_id(self, text: str, request: EnvelopeRequest) -> str:
         """A subscription has the id of the request that asked for it: the sender knows that by its own."""
-        if json_edit.raw(text, "_meta", META_SUBSCRIPTION) == json.dumps(errand.id):
-            return json_edit.put(text, ("_meta", META_SUBSCRIPTION), errand.inner)
+        if json_edit.raw(text, "_meta", META_SUBSCRIPTION) == json.dumps(request.id):
+            return json_edit.put(text, ("_meta", META_SUBSCRIPTION), request.client_id)
         return text
 
 
@@ -125,6 +129,6 @@ def _is_error(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("code"), int) and isinstance(value.get("message"), str)
 
 
-NOT_CARRIED: Final = json.dumps(
+MODERN_ONLY: Final = json.dumps(
     {"code": jsonrpc.INVALID_REQUEST, "message": "This server takes requests of MCP 2026-07-28 only."}
 )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tabrelay import __version__
-from tabrelay.acp import message as frames
+from tabrelay.acp import message as acp_message
 from tabrelay.acp.connection import Write
 from tabrelay.acp.envelope_requests import EnvelopeOutcome, EnvelopeRequest, EnvelopeRequests
 from tabrelay.acp.message import AcpMessage
@@ -30,7 +30,7 @@ log = logging.getLogger("tabrelay.acp")
 CHANNEL: Final = "agent"
 INFO: Final = {"name": "tabrelay", "version": __version__}
 DISCOVER_S: Final = 30.0  # nothing else of the connection is heard meanwhile, but its end
-SILENT: Final = json.dumps(
+DISCOVER_TIMEOUT: Final = json.dumps(
     {"code": jsonrpc.INTERNAL_ERROR, "message": f"The server did not say within {DISCOVER_S:g} s what it is."}
 )
 
@@ -38,26 +38,26 @@ SILENT: Final = json.dumps(
 class LegacyAgent:
     """One connection. It begins with `initialize`."""
 
-    def __init__(self, carrier: EnvelopeRequests, write: Write) -> None:
+    def __init__(self, envelopes: EnvelopeRequests, write: Write) -> None:
         self.discovered: dict[str, Any] = {}
         self.is_modern = False
-        self._carrier = carrier
+        self._envelopes = envelopes
         self._write = write
         self._caller = Caller(Era.LEGACY, eras.NEWEST_LEGACY, "agent")
-        self._interpreter = LegacyToModern(self, INFO)
-        self._errands: dict[Pending, EnvelopeRequest] = {}
+        self._translator = LegacyToModern(self, INFO)
+        self._running: dict[Pending, EnvelopeRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- from the agent ------------------------------------------------------------------------------------------------
 
-    def say(self, frame: AcpMessage) -> None:
+    def receive(self, message: AcpMessage) -> None:
         """A notice of its client's, or an answer."""
-        if frame.value is not None:
-            self._interpreter.notify(CHANNEL, frame.value)
+        if message.value is not None:
+            self._translator.notify(CHANNEL, message.value)
 
-    async def greet(self, frame: AcpMessage) -> None:
+    async def initialize(self, message: AcpMessage) -> None:
         """`initialize`."""
-        params, capabilities = frame.params, frame.params.get("capabilities")
+        params, capabilities = message.params, message.params.get("capabilities")
         self._caller = Caller(
             Era.LEGACY,
             eras.negotiate(str(params.get("protocolVersion"))),
@@ -68,42 +68,42 @@ class LegacyAgent:
         )
         outcome = await self._discover()
         if outcome.result is None:
-            await self._write(frames.answer(frame.id_text, error=outcome.error))
+            await self._write(acp_message.answer(message.id_text, error=outcome.error))
             return
         found = load(outcome.result.encode())
         self.discovered, self.is_modern = (found if isinstance(found, dict) else {}), True
-        self._interpreter.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
-        self.begin(frame, lambda: None)
+        self._translator.listen(CHANNEL, lambda notice: self._spawn(self._write(notice.payload.encode())))
+        self.start_request(message, lambda: None)
 
     async def _discover(self) -> EnvelopeOutcome:
         modern = Caller(Era.MODERN, eras.MODERN_VERSIONS[0], "agent", self._caller.client, self._caller.capabilities)
 
-        async def told(method: str, params: str | None) -> None:
+        async def on_notification(method: str, params: str | None) -> None:
             """Nothing is announced before there is a session."""
 
         params = json.dumps(messages.modern_params({}, modern, None))
-        errand = await self._carrier.begin('"discover"', methods.SERVER_DISCOVER, params, told)
-        await asyncio.wait((errand.asked.answer,), timeout=DISCOVER_S)
-        if not errand.asked.answer.done():
-            await self._carrier.give_up(errand)
-            return EnvelopeOutcome(error=SILENT)
-        return await self._carrier.outcome(errand)
+        request = await self._envelopes.start('"discover"', methods.SERVER_DISCOVER, params, on_notification)
+        await asyncio.wait((request.sent.answer,), timeout=DISCOVER_S)
+        if not request.sent.answer.done():
+            await self._envelopes.cancel(request)
+            return EnvelopeOutcome(error=DISCOVER_TIMEOUT)
+        return await self._envelopes.outcome(request)
 
-    def begin(self, frame: AcpMessage, on_done: Callable[[], None]) -> None:
+    def start_request(self, message: AcpMessage, on_done: Callable[[], None]) -> None:
         """Put a request on its way. At once: what comes after it may be its cancellation."""
-        assert frame.method is not None
-        text = frame.text.removeprefix("\ufeff")
-        outer = Pending(Call(CHANNEL, frame.id, frame.method, text, self._caller))
+        assert message.method is not None
+        text = message.text.removeprefix("\ufeff")
+        outer = Pending(Call(CHANNEL, message.id, message.method, text, self._caller))
         try:
-            self._interpreter.start(outer)
+            self._translator.start(outer)
         except RelayError as error:
             outer.fail(error)
         except ValueError as problem:  # half of a surrogate pair, 1e400: JSON by the letter, and no translator reads it
             text = f"This request can't be translated for the server: {problem}"
             outer.fail(BadRequest(text, code=jsonrpc.INVALID_PARAMS))
-        self._spawn(self._follow(frame.id_text, outer, on_done))
+        self._spawn(self._write_replies(message.id_text, outer, on_done))
 
-    async def _follow(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
+    async def _write_replies(self, id: str, outer: Pending, on_done: Callable[[], None]) -> None:
         try:
             while not isinstance(item := await outer.next(), Reply):
                 if isinstance(item, Notice):
@@ -111,7 +111,7 @@ class LegacyAgent:
             if item.error_code != jsonrpc.REQUEST_CANCELLED:  # whoever cancelled it expects nothing more
                 await self._write(item.payload.encode())
         except RelayError as error:
-            await self._write(frames.refusal(id, error.code, error.message))
+            await self._write(acp_message.refusal(id, error.code, error.message))
         finally:
             on_done()
 
@@ -120,37 +120,39 @@ class LegacyAgent:
     def start(self, pending: Pending) -> None:
         async def carry() -> None:
             if not pending.is_done:  # it may be cancelled before anybody else has heard of it
-                await self._carry(pending)
+                await self._send_request(pending)
 
         self._spawn(carry())
 
     def cancel(self, pending: Pending, why: str) -> None:
-        errand = self._errands.pop(pending, None)
-        if errand is not None:
-            self._spawn(self._carrier.give_up(errand))
+        request = self._running.pop(pending, None)
+        if request is not None:
+            self._spawn(self._envelopes.cancel(request))
 
-    async def _carry(self, pending: Pending) -> None:
-        frame = AcpMessage.read(pending.call.payload.encode())
+    async def _send_request(self, pending: Pending) -> None:
+        message = AcpMessage.read(pending.call.payload.encode())
 
-        async def told(method: str, params: str | None) -> None:
+        async def on_notification(method: str, params: str | None) -> None:
             try:
-                pending.notify(Notice(frames.notification(method, params).decode()))
+                pending.notify(Notice(acp_message.notification(method, params).decode()))
             except ValueError as problem:
                 log.warning("A notice of the server's can't be translated: %s", problem)
 
-        errand = await self._carrier.begin(frame.id_text, pending.call.method, frame.part("params"), told)
+        request = await self._envelopes.start(
+            message.id_text, pending.call.method, message.part("params"), on_notification
+        )
         if pending.is_done:
-            await self._carrier.give_up(errand)
+            await self._envelopes.cancel(request)
             return
-        self._errands[pending] = errand
+        self._running[pending] = request
         try:
-            outcome = await self._carrier.outcome(errand)
+            outcome = await self._envelopes.outcome(request)
         except asyncio.CancelledError:
             return
         finally:
-            self._errands.pop(pending, None)
+            self._running.pop(pending, None)
         code = None if outcome.error is None else load(outcome.error.encode())["code"]
-        payload = frames.answer(frame.id_text, result=outcome.result, error=outcome.error).decode()
+        payload = acp_message.answer(message.id_text, result=outcome.result, error=outcome.error).decode()
         try:
             pending.finish(Reply(payload, code))
         except ValueError as problem:
@@ -160,7 +162,7 @@ class LegacyAgent:
 
     async def close(self) -> None:
         self.is_modern = False
-        self._interpreter.end(CHANNEL)
+        self._translator.end(CHANNEL)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -11,16 +11,16 @@ log = logging.getLogger("tabrelay.acp")
 
 MAX_LINES: Final = 128
 MAX_BYTES: Final = 8 << 20
-PATIENCE_S: Final = 10.0
+STALL_TIMEOUT_S: Final = 10.0
 """How long whoever writes waits for room; then the connection is taken for dead."""
 
 
 class LineWriter:
     """`broken` is set when nobody reads any more; then what is written is gone."""
 
-    def __init__(self, writer: asyncio.StreamWriter, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, stall_timeout_s: float = STALL_TIMEOUT_S) -> None:
         self._writer = writer
-        self._patience_s = patience_s
+        self._stall_timeout_s = stall_timeout_s
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._size = 0
         self._has_room = asyncio.Event()
@@ -28,18 +28,18 @@ class LineWriter:
         self.broken = asyncio.Event()
         self._writing = asyncio.create_task(self._write())
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until something more can be written. Not for ever: then it is broken."""
         if not self._has_room.is_set():
             try:
-                async with asyncio.timeout(self._patience_s):
+                async with asyncio.timeout(self._stall_timeout_s):
                     await self._has_room.wait()
             except TimeoutError:
-                log.warning("An MCP client of the agent has made no room for %.0f s; hung up.", self._patience_s)
+                log.warning("An MCP client of the agent has made no room for %.0f s; hung up.", self._stall_timeout_s)
                 self._break()
 
     async def write(self, line: bytes) -> None:
-        await self.room()
+        await self.wait_for_room()
         if self.broken.is_set():
             return
         self._size += len(line)

@@ -20,10 +20,10 @@ log = logging.getLogger("tabrelay.acp")
 
 NONCE_S: Final = 5.0
 MAX_CONNECTIONS: Final = 64
-MAX_STRANGERS: Final = 64
+MAX_UNAUTHENTICATED: Final = 64
 # As many are accepted at a time. `tabrelay mcp` says the nonce as it comes, so it is read before the next lot but one
 # is accepted: whoever is sent away for newer ones had time to say it.
-BACKLOG: Final = MAX_STRANGERS // 4
+BACKLOG: Final = MAX_UNAUTHENTICATED // 4
 
 Serve = Callable[[asyncio.StreamReader, LineWriter], Awaitable[None]]
 
@@ -38,8 +38,8 @@ class LocalPort:
         self._server: asyncio.Server | None = None
         self._is_closed = False  # somebody may have been accepted and not looked at yet
         self._has_warned = False
-        self._strangers: dict[asyncio.Task[None], None] = {}  # the oldest first
-        self._guests = 0  # who said it
+        self._unauthenticated: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._authenticated = 0  # who said it
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -65,8 +65,8 @@ class LocalPort:
             return
         self._tasks.add(task)
         try:
-            if await self._knows_nonce(task, reader):
-                await self._connection(reader, writer)
+            if await self._sends_nonce(task, reader):
+                await self._serve_connection(reader, writer)
         except asyncio.CancelledError:
             pass  # by close, or for newer ones: asyncio would report a cancelled connection as a failed one
         except Exception:
@@ -75,12 +75,12 @@ class LocalPort:
             self._tasks.discard(task)
             writer.transport.abort()
 
-    async def _knows_nonce(self, task: asyncio.Task[None], reader: asyncio.StreamReader) -> bool:
-        if len(self._strangers) >= MAX_STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+    async def _sends_nonce(self, task: asyncio.Task[None], reader: asyncio.StreamReader) -> bool:
+        if len(self._unauthenticated) >= MAX_UNAUTHENTICATED:
+            oldest = next(iter(self._unauthenticated))
+            del self._unauthenticated[oldest]
             oldest.cancel()
-        self._strangers[task] = None
+        self._unauthenticated[task] = None
         try:
             async with asyncio.timeout(NONCE_S):
                 said = await reader.readline()
@@ -89,21 +89,21 @@ class LocalPort:
         except (TimeoutError, ValueError, OSError):
             pass
         finally:
-            self._strangers.pop(task, None)
+            self._unauthenticated.pop(task, None)
         if not self._has_warned:  # once: it could be said as often as somebody likes to connect
             self._has_warned = True
             log.warning("Somebody came to port %d without the nonce, and was sent away.", self.port)
         return False
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._guests >= MAX_CONNECTIONS:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._authenticated >= MAX_CONNECTIONS:
             log.warning("An agent has %d connections to one MCP server; one more was hung up on.", MAX_CONNECTIONS)
             return
         outlet = LineWriter(writer)
-        self._guests += 1
+        self._authenticated += 1
         try:
             with contextlib.suppress(OSError):
                 await self._serve(reader, outlet)
         finally:
-            self._guests -= 1
+            self._authenticated -= 1
             await outlet.close()

@@ -24,10 +24,10 @@ from tabrelay.calls.proof import Unproven, key_of
 
 log = logging.getLogger("tabrelay.acp")
 
-ASK_S: Final = 2.0
+REQUEST_S: Final = 2.0
 TOKEN_LIFE_S: Final = 24 * 3600.0
-START: Final = "Start one: tabrelay demo"
-HINT: Final = "Was the relay started with another --home?"
+START_HINT: Final = "Start one: tabrelay demo"
+HOME_HINT: Final = "Was the relay started with another --home?"
 
 
 class RelayClient:
@@ -39,19 +39,19 @@ class RelayClient:
         self.base = base
         self._names = names
         self._id = secrets.token_hex(8)
-        self._way: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
-        self._credentials = TokenFile(home / "token", HINT, is_required=False)
-        self._complaint: str | None = ""  # what was said last, so that it is said once; None: say nothing
+        self._proven_client: tuple[bytes, httpx2.AsyncClient, ProvenConnections] | None = None
+        self._credentials = TokenFile(home / "token", HOME_HINT, is_required=False)
+        self._last_warning: str | None = ""  # what was said last, so that it is said once; None: say nothing
 
     async def servers(self) -> list[str]:
         """Browser servers to offer; none without a relay, which is no fault: the agent works without."""
         if self._names:
             return list(self._names)
-        status = await self._ask("GET", "/-/status")
+        status = await self._request_json("GET", "/-/status")
         rows = status.get("servers") if isinstance(status, dict) else None
         if not isinstance(rows, list):
             return []
-        found = [row["name"] for row in rows if _is_there(row)]
+        found = [row["name"] for row in rows if _is_online_browser(row)]
         if not found:
             log.info("No page is connected to the relay: the session gets no browser tools.")
         return found
@@ -76,46 +76,54 @@ class RelayClient:
 
     async def report(self, agent: str, sessions: list[dict[str, Any]]) -> None:
         """Tell the relay who is there. It forgets us when we have not said it again for a while."""
-        await self._ask("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
+        await self._request_json("PUT", f"/-/acp/{self._id}", {"agent": agent, "sessions": sessions})
 
-    async def leave(self) -> None:
-        self._complaint = None  # it is of no use to anybody any more
-        await self._ask("DELETE", f"/-/acp/{self._id}")
-        await self._close()
+    async def close(self) -> None:
+        self._last_warning = None  # it is of no use to anybody any more
+        await self._request_json("DELETE", f"/-/acp/{self._id}")
+        await self._close_client()
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    async def _request_json(self, method: str, path: str, body: Any = None) -> Any:
         """None when there is no relay."""
         base = self.base()
         try:
             authorization = await self._credentials.header()
             if authorization is None:
-                self._complain(f"No relay answers at {base}: there is no token in {self._home}. {HINT} {START}")
+                self._warn_once(
+                    f"No relay answers at {base}: there is no token in {self._home}. {HOME_HINT} {START_HINT}"
+                )
                 return None
-            async with asyncio.timeout(ASK_S):  # of the whole: whoever has the port may be slow on purpose
-                answer = await self._request(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
+            async with asyncio.timeout(REQUEST_S):  # of the whole: whoever has the port may be slow on purpose
+                answer = await self._send(key_of(authorization.partition(" ")[2]), method, f"{base}{path}", body)
             said = answer.raise_for_status().json()
         except Unproven as problem:
-            self._complain(str(problem))
+            self._warn_once(str(problem))
         except CredentialsError as problem:
-            self._complain(str(problem))
+            self._warn_once(str(problem))
         except httpx2.HTTPStatusError as refused:
             code = refused.response.status_code
-            self._complain(f"The relay at {base} refused ({code}). {HINT if code in (401, 403) else 'Is it a relay?'}")
+            self._warn_once(
+                f"The relay at {base} refused ({code}). {HOME_HINT if code in (401, 403) else 'Is it a relay?'}"
+            )
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as problem:
             log.info("%s%s: %s", base, path, str(problem) or type(problem).__name__)
-            self._complain(f"No relay answers at {base}: the agent gets no browser tools. {START}")
+            self._warn_once(f"No relay answers at {base}: the agent gets no browser tools. {START_HINT}")
         else:
-            self._complaint = ""
+            self._last_warning = ""
             return said
         return None
 
-    async def _request(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
+    async def _send(self, key: bytes, method: str, url: str, body: Any) -> httpx2.Response:
         """The relay proves itself on every connection; what it is asked goes nowhere else."""
-        if self._way is None or self._way[0] != key:
-            await self._close()
+        if self._proven_client is None or self._proven_client[0] != key:
+            await self._close_client()
             proven = ProvenConnections(key)
-            self._way = key, httpx2.AsyncClient(trust_env=False, timeout=ASK_S, transport=proven.transport), proven
-        _, client, proven = self._way
+            self._proven_client = (
+                key,
+                httpx2.AsyncClient(trust_env=False, timeout=REQUEST_S, transport=proven.transport),
+                proven,
+            )
+        _, client, proven = self._proven_client
         where = httpx2.URL(url)
         for is_last in (False, True):
             shown = await proven.authorization(where.host, where.port or 80)
@@ -124,20 +132,20 @@ class RelayClient:
                 break
         return answer
 
-    async def _close(self) -> None:
-        if self._way is not None:
-            _, client, proven = self._way
-            self._way = None
+    async def _close_client(self) -> None:
+        if self._proven_client is not None:
+            _, client, proven = self._proven_client
+            self._proven_client = None
             await client.aclose()
             await proven.close()
 
-    def _complain(self, text: str) -> None:
-        if self._complaint is not None and text != self._complaint:
-            self._complaint = text
+    def _warn_once(self, text: str) -> None:
+        if self._last_warning is not None and text != self._last_warning:
+            self._last_warning = text
             log.warning("%s", text)
 
 
-def _is_there(row: Any) -> bool:
+def _is_online_browser(row: Any) -> bool:
     """Is it a browser's server that is connected? Whoever has the port may be no relay, and say anything."""
     is_row = isinstance(row, dict) and isinstance(row.get("name"), str)
     return is_row and row.get("kind") == "browser" and row.get("state") == "online"

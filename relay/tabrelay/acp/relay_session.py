@@ -15,7 +15,7 @@ log = logging.getLogger("tabrelay.acp")
 
 MAX_LINES: Final = 128
 MAX_BYTES: Final = 8 << 20
-PATIENCE_S: Final = 10.0
+STALL_TIMEOUT_S: Final = 10.0
 """How long whoever says something waits for room: it is the agent's reader, and all that the agent says waits too."""
 
 Deliver = Callable[[bytes], Awaitable[None]]
@@ -25,7 +25,12 @@ class RelaySession:
     """What the server says goes to `deliver`. It runs from the moment it is made, until it is closed."""
 
     def __init__(
-        self, outbound: Outbound, deliver: Deliver, *, has_listener: bool, on_stuck: Callable[[], None] | None = None
+        self,
+        outbound: Outbound,
+        deliver: Deliver,
+        *,
+        has_server_stream: bool,
+        on_stuck: Callable[[], None] | None = None,
     ) -> None:
         """`on_stuck`: nothing is taken any more, and what is said from now on is gone."""
         self.broken = asyncio.Event()  # an output of the bridge's: this one never breaks
@@ -37,17 +42,17 @@ class RelaySession:
         self._size = 0
         self._has_lines = asyncio.Event()
         self._has_room = asyncio.Event()
-        self._bridge = Bridge(outbound, self, has_listener=has_listener)
+        self._bridge = Bridge(outbound, self, has_server_stream=has_server_stream)
         self._running = asyncio.create_task(self._run())
 
-    async def say(self, line: bytes) -> None:
+    async def send(self, line: bytes) -> None:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(STALL_TIMEOUT_S):
                 while self._is_full and not self._is_stuck:
                     self._has_room.clear()
                     await self._has_room.wait()
         except TimeoutError:
-            log.warning("A browser's server has taken nothing for %.0f s; hung up.", PATIENCE_S)
+            log.warning("A browser's server has taken nothing for %.0f s; hung up.", STALL_TIMEOUT_S)
             self._is_stuck = True
             self._has_room.set()
             self.stop()

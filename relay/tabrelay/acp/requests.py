@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from tabrelay.acp import message as frames
+from tabrelay.acp import message as acp_message
 from tabrelay.acp.message import AcpMessage, RequestIds
 
 MAX_LATE: Final = 1024
 
 Send = Callable[[bytes], Awaitable[None]]
-Late = Callable[[AcpMessage], Awaitable[None]]
-Room = Callable[[], Awaitable[None]]
+OnLateAnswer = Callable[[AcpMessage], Awaitable[None]]
+WaitForRoom = Callable[[], Awaitable[None]]
 
 
 class ConnectionGone(Exception):
@@ -33,9 +33,9 @@ class SentRequest:
 
     id: str
     answer: asyncio.Future[AcpMessage]
-    at_once: Callable[[AcpMessage], None] | None = None
-    late: Late | None = None
-    room: Room | None = None
+    on_answer: Callable[[AcpMessage], None] | None = None
+    on_late_answer: OnLateAnswer | None = None
+    wait_for_room: WaitForRoom | None = None
 
 
 class RequestTable:
@@ -43,102 +43,104 @@ class RequestTable:
         self._send = send
         self._ids = ids
         self._waiting: dict[str, SentRequest] = {}
-        self._late: dict[str, Late] = {}  # given up: the answer may still come, and somebody has to look at it
+        self._late: dict[str, OnLateAnswer] = {}  # given up: the answer may still come, and somebody has to look at it
         self._sending: set[asyncio.Task[None]] = set()
         self._is_gone = False
 
-    async def begin(
+    async def start(
         self,
         method: str,
         params: str | None,
-        at_once: Callable[[AcpMessage], None] | None = None,
-        late: Late | None = None,
-        room: Room | None = None,
+        on_answer: Callable[[AcpMessage], None] | None = None,
+        on_late_answer: OnLateAnswer | None = None,
+        wait_for_room: WaitForRoom | None = None,
     ) -> SentRequest:
         """Write a request; its answer comes later. So what is said one after the other arrives in that order.
 
         Raises PeerGone, also when too many answers with a `late` are missing: none of them may be forgotten."""
-        if self._is_gone or (late is not None and len(self._late) >= MAX_LATE):
+        if self._is_gone or (on_late_answer is not None and len(self._late) >= MAX_LATE):
             raise ConnectionGone
-        asked = SentRequest(self._ids.next(), asyncio.get_running_loop().create_future(), at_once, late, room)
-        self._waiting[asked.id] = asked
-        line = frames.request(asked.id, method, params)
+        is_answer = SentRequest(
+            self._ids.next(), asyncio.get_running_loop().create_future(), on_answer, on_late_answer, wait_for_room
+        )
+        self._waiting[is_answer.id] = is_answer
+        line = acp_message.request(is_answer.id, method, params)
         try:
-            await (self._send(line) if late is None else self._send_surely(line))
+            await (self._send(line) if on_late_answer is None else self._send_shielded(line))
         except BaseException:
-            self.forget(asked)  # it may have been written all the same
+            self.forget(is_answer)  # it may have been written all the same
             raise
-        return asked
+        return is_answer
 
-    async def _send_surely(self, line: bytes) -> None:
+    async def _send_shielded(self, line: bytes) -> None:
         """Whoever gives it up does not know whether it was written. It will be, so that an answer comes for certain."""
-        sending = asyncio.create_task(self._sent(line))
+        sending = asyncio.create_task(self._send_line(line))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
         await asyncio.shield(sending)
 
-    async def _sent(self, line: bytes) -> None:
+    async def _send_line(self, line: bytes) -> None:
         await self._send(line)
 
     async def request(
         self,
         method: str,
         params: str | None,
-        at_once: Callable[[AcpMessage], None] | None = None,
-        late: Late | None = None,
+        on_answer: Callable[[AcpMessage], None] | None = None,
+        on_late_answer: OnLateAnswer | None = None,
     ) -> AcpMessage:
         """The answer, result or error. Raises PeerGone. Whoever gives up cancels it."""
-        asked = await self.begin(method, params, at_once, late)
+        sent = await self.start(method, params, on_answer, on_late_answer)
         try:
-            return await asked.answer
+            return await sent.answer
         except asyncio.CancelledError:
-            self.forget(asked)
+            self.forget(sent)
             raise
 
     # Nobody reads what is said to a peer that is gone, and writing it may take for ever: then whoever says it can end.
 
     async def notify(self, method: str, params: str | None) -> None:
         if not self._is_gone:
-            await self._send(frames.notification(method, params))
+            await self._send(acp_message.notification(method, params))
 
     async def answer(self, id: str, *, result: str | None = None, error: str | None = None) -> None:
         if not self._is_gone:
-            await self._send(frames.answer(id, result=result, error=error))
+            await self._send(acp_message.answer(id, result=result, error=error))
 
     async def refuse(self, id: str, code: int, text: str) -> None:
         if not self._is_gone:
-            await self._send(frames.refusal(id, code, text))
+            await self._send(acp_message.refusal(id, code, text))
 
-    async def cancel(self, asked: SentRequest) -> None:
+    async def cancel(self, sent: SentRequest) -> None:
         """Tell it that the answer is no longer wanted."""
-        if asked.id in self._waiting:
-            self.forget(asked)
-            await self.notify("$/cancel_request", json.dumps({"requestId": asked.id}))
+        if sent.id in self._waiting:
+            self.forget(sent)
+            await self.notify("$/cancel_request", json.dumps({"requestId": sent.id}))
 
-    def forget(self, asked: SentRequest) -> None:
-        if self._waiting.pop(asked.id, None) is not None:
-            if asked.late is not None:
-                self._late[asked.id] = asked.late
-            asked.answer.cancel()
+    def forget(self, sent: SentRequest) -> None:
+        if self._waiting.pop(sent.id, None) is not None:
+            if sent.on_late_answer is not None:
+                self._late[sent.id] = sent.on_late_answer
+            sent.answer.cancel()
 
-    def asked(self, frame: AcpMessage) -> bool:
+    def asked(self, message: AcpMessage) -> bool:
         """Does it answer a request of ours? Also of one that was given up: the answer is for nobody else."""
-        return self._ids.is_ours(frame.id)
+        return self._ids.is_ours(message.id)
 
-    async def resolve(self, frame: AcpMessage) -> None:
+    async def resolve(self, message: AcpMessage) -> None:
         """Whoever waited has had its turn when this returns: what the peer says next does not overtake its answer."""
-        asked = self._waiting.get(frame.id)
-        if asked is not None and asked.room is not None:
-            await asked.room()  # else any number of answers could pile up with those who can't pass them on
-        asked = self._waiting.pop(frame.id, None)
-        late = self._late.pop(frame.id, None) if asked is None else asked.late
-        if asked is not None and not asked.answer.done():
-            if asked.at_once is not None:
-                asked.at_once(frame)
-            asked.answer.set_result(frame)
+        sent = self._waiting.get(message.id)
+        if sent is not None and sent.wait_for_room is not None:
+            await sent.wait_for_room()  # else any number of answers could pile up with those who can't pass them on
+        sent = self._waiting.pop(message.id, None)
+        on_late_answer = self._late.pop(message.id, None) if sent is None else sent.on_late_answer
+        if sent is not None and not sent.answer.done():
+            if sent.on_answer is not None:
+                sent.on_answer(message)
+            sent.answer.set_result(message)
             await asyncio.sleep(0)  # it is woken before we are
-        elif late is not None:  # whoever waited was cancelled, and need not have had its turn yet
-            await late(frame)
+        elif on_late_answer is not None:  # whoever waited was cancelled, and need not have had its turn yet
+            await on_late_answer(message)
 
     def close(self) -> None:
         self._is_gone = True

@@ -22,11 +22,11 @@ class OfferedServer:
     server: str | None
     server_id: str
     how: str
-    listener: LocalPort | None = None
+    local_port: LocalPort | None = None
     revoke: Callable[[], None] | None = None
     connections: set[str] = field(default_factory=set)
     is_used: bool = False
-    carried: str | None = None
+    envelope_connection: str | None = None
 
     def connected(self, connection: str) -> None:
         self.is_used = True
@@ -53,16 +53,16 @@ class AcpSession:
 
     def __init__(self, id: str | None, on_change: Callable[[], None]) -> None:
         self.id = id
-        self.known = asyncio.Event()
+        self.id_known = asyncio.Event()
         self.offers: list[OfferedServer] = []
         self.on_change = on_change
         self.is_closed = False
         if id is not None:
-            self.known.set()
+            self.id_known.set()
 
-    def settle(self, id: str) -> None:
+    def resolve(self, id: str) -> None:
         self.id = id
-        self.known.set()
+        self.id_known.set()
 
     def describe(self) -> dict[str, Any]:
         return {"session": self.id, "servers": [offer.describe() for offer in self.offers]}
@@ -71,8 +71,8 @@ class AcpSession:
         """Ports, connections and tokens of it are gone when this returns."""
         self.is_closed = True
         for offer in self.offers:
-            if offer.listener is not None:
-                await offer.listener.close()
+            if offer.local_port is not None:
+                await offer.local_port.close()
             revoke, offer.revoke = offer.revoke, None
             if revoke is not None:
                 revoke()

@@ -15,10 +15,10 @@ from typing import Final
 
 NONCE: Final = "TABRELAY_MCP_NONCE"
 TRIES: Final = 10
-FIRST_S: Final = 0.05
-LONGEST_S: Final = 1.0
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
 CHUNK: Final = 1 << 16
-REST_S: Final = 2.0  # for what is still on its way when the agent has said everything
+FLUSH_S: Final = 2.0  # for what is still on its way when the agent has said everything
 
 
 def run(port: int, nonce: str) -> int:
@@ -29,25 +29,25 @@ def run(port: int, nonce: str) -> int:
         return 1
     line.sendall(nonce.encode() + b"\n")
     is_over = threading.Event()
-    for copy in (_say, _hear):
+    for copy in (_copy_stdin, _copy_stdout):
         threading.Thread(target=copy, args=(line, is_over), daemon=True).start()
     is_over.wait()
     return 0
 
 
 def _connect(port: int) -> socket.socket | None:
-    pause_s = FIRST_S
+    pause_s = FIRST_PAUSE_S
     for attempt in range(TRIES):
         try:
             return socket.create_connection(("127.0.0.1", port))
         except OSError:
             if attempt < TRIES - 1:
                 time.sleep(pause_s)
-                pause_s = min(LONGEST_S, pause_s * 2)
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
     return None
 
 
-def _say(line: socket.socket, is_over: threading.Event) -> None:
+def _copy_stdin(line: socket.socket, is_over: threading.Event) -> None:
     """stdin to the conductor. At its end the other direction may still say something, for a moment."""
     try:
         while data := os.read(0, CHUNK):
@@ -56,10 +56,10 @@ def _say(line: socket.socket, is_over: threading.Event) -> None:
     except OSError:
         is_over.set()
         return
-    threading.Timer(REST_S, is_over.set).start()
+    threading.Timer(FLUSH_S, is_over.set).start()
 
 
-def _hear(line: socket.socket, is_over: threading.Event) -> None:
+def _copy_stdout(line: socket.socket, is_over: threading.Event) -> None:
     """The conductor to stdout."""
     try:
         while data := line.recv(CHUNK):

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.forwarder import Forwarder
-from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.messages import BridgeMessage, Key, Malformed, MessageKind, answered, error_reply, key, load, parse
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.bridge.parsing import LINES_AT_ONCE, parsed
@@ -28,7 +28,7 @@ log = logging.getLogger("tabrelay.bridge")
 MAX_LINE: Final = 64 << 20
 MAX_QUEUED: Final = 64 << 20  # bytes that wait for their turn
 MAX_RUNNING: Final = 256
-WRITTEN_S: Final = 1.0
+WRITE_S: Final = 1.0
 FINISH_S: Final = 2.0
 
 
@@ -53,7 +53,7 @@ class Bridge:
         output: Output,
         *,
         prepare: Callable[[], Awaitable[None]] | None = None,
-        has_listener: bool = True,
+        has_server_stream: bool = True,
         is_serial: bool = False,
         clock: Clock | None = None,
     ) -> None:
@@ -63,11 +63,11 @@ class Bridge:
         self._session = ClientSession()
         self._output = output
         self._is_serial = is_serial
-        self._has_listener = has_listener
-        intake = InboundQueue(self._session, outbound.params, self._deliver)
-        self._forwarder = Forwarder(outbound, self._session, intake, clock)
-        self._forwarder.on_renewed = self._listen
-        self._listener = ServerStream(outbound, intake, clock, self._forwarder.renew)
+        self._has_server_stream = has_server_stream
+        inbound = InboundMessages(self._session, outbound.tool_headers, self._deliver)
+        self._forwarder = Forwarder(outbound, self._session, inbound, clock)
+        self._forwarder.on_renewed = self._start_server_stream
+        self._server_stream = ServerStream(outbound, inbound, clock, self._forwarder.renew)
         self._pending: dict[Key, ForwardedMessage] = {}
         self._running: set[asyncio.Task[None]] = set()
         self._queue: asyncio.Queue[BridgeMessage | None] = asyncio.Queue()
@@ -91,7 +91,7 @@ class Bridge:
             if reading.done() and not self._output.broken.is_set():
                 await self._finish(dispatching, ends)
         finally:
-            await self._leave([dispatching, reading, *ends])
+            await self._close([dispatching, reading, *ends])
 
     def stop(self) -> None:
         """Now, without waiting for what is on its way."""
@@ -115,26 +115,26 @@ class Bridge:
             finishing.result()
         finishing.cancel()
 
-    async def _leave(self, tasks: list[asyncio.Task[Any]]) -> None:
-        self._listener.stop()
+    async def _close(self, tasks: list[asyncio.Task[Any]]) -> None:
+        self._server_stream.stop()
         leaving = [*tasks, *self._running]
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-        await self._forwarder.end()
+        await self._forwarder.end_session()
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
         lines = LineSplitter(MAX_LINE)
         async for chunk in chunks:
             for number, line in enumerate(lines.feed(chunk), 1):
-                await self._line(line)
+                await self._receive_line(line)
                 # defence: bridge's loop time: lines of one read
                 if number % LINES_AT_ONCE == 0:
                     await asyncio.sleep(0)
         if (last := lines.close()) is not None:
-            await self._line(last)
+            await self._receive_line(last)
 
-    async def _line(self, line: bytes | LineTooLong) -> None:
+    async def _receive_line(self, line: bytes | LineTooLong) -> None:
         try:
             if isinstance(line, LineTooLong):
                 id = None if line.id is None else load(line.id)
@@ -173,7 +173,7 @@ class Bridge:
                 await asyncio.wait([task])
             else:
                 # The next one sets out when this one has; a server that does not read must not hold up everything.
-                await asyncio.wait([task, written], timeout=WRITTEN_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([task, written], timeout=WRITE_S, return_when=asyncio.FIRST_COMPLETED)
 
     async def _refuse(self, ids: Iterable[Any], text: str) -> None:
         for id in ids:
@@ -187,7 +187,7 @@ class Bridge:
             if not written.done():
                 written.set_result(None)
 
-        work = self._cancel if message.method == methods.CANCELLED else self._carry
+        work = self._cancel if message.method == methods.CANCELLED else self._forward
         task = asyncio.create_task(work(message, on_written))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -198,9 +198,9 @@ class Bridge:
             self._pending[one] = running
         return task, written
 
-    async def _carry(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
+    async def _forward(self, message: BridgeMessage, on_written: Callable[[], None]) -> None:
         if message.method == methods.INITIALIZE:
-            self._listener.stop()
+            self._server_stream.stop()
             self._session.open(message)
         try:
             fault = await self._forwarder.forward(message, on_written)
@@ -213,7 +213,7 @@ class Bridge:
         finally:
             self._forget(message)
         if message.method == methods.INITIALIZED and fault is None:
-            self._listen()
+            self._start_server_stream()
 
     def _forget(self, message: BridgeMessage) -> None:
         for one in message.keys:
@@ -243,6 +243,6 @@ class Bridge:
             return
         await self._output.write(line)
 
-    def _listen(self) -> None:
-        if self._has_listener:
-            self._listener.start(self._session.ticket())
+    def _start_server_stream(self) -> None:
+        if self._has_server_stream:
+            self._server_stream.start(self._session.snapshot())

@@ -33,7 +33,7 @@ MAX_ROUNDS: Final = 10
 MAX_PAGES: Final = 1000
 
 Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
-Step = Callable[[dict[str, Any]], None]
+OnProgress = Callable[[dict[str, Any]], None]
 
 
 class RequestFailed(Exception):
@@ -67,15 +67,15 @@ class ServerDescription:
 class McpClient:
     """Use it with `async with`, and `greet` first. `answer` is asked what the server asks of its user."""
 
-    def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_listener: bool = False) -> None:
+    def __init__(self, outbound: Outbound, *, answer: Answer | None = None, has_server_stream: bool = False) -> None:
         self.broken = asyncio.Event()  # an output of the bridge's: this one never breaks
-        self._bridge = Bridge(outbound, self, has_listener=has_listener)
+        self._bridge = Bridge(outbound, self, has_server_stream=has_server_stream)
         self._answer = answer
         self._capabilities: dict[str, Any] = {} if answer is None else {"elicitation": {"form": {}, "url": {}}}
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._steps: dict[int, Step] = {}
+        self._on_progress: dict[int, OnProgress] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._meta: dict[str, Any] = {}
 
@@ -89,7 +89,7 @@ class McpClient:
         self._lines.put_nowait(b"")
         await self._running
 
-    async def greet(self) -> ServerDescription:
+    async def negotiate(self) -> ServerDescription:
         """Raises ClientError."""
         self._meta = {
             META_VERSION: MODERN_VERSIONS[0],
@@ -108,13 +108,13 @@ class McpClient:
                 server = read_server_description(
                     {"serverInfo": meta.get(META_SERVER_INFO)} if isinstance(meta, dict) else {}
                 )
-                return _greeting(MODERN_VERSIONS[0], server, about)
+                return _description(MODERN_VERSIONS[0], server, about)
         self._meta = {}
         params = {"protocolVersion": NEWEST_LEGACY, "capabilities": self._capabilities, "clientInfo": INFO}
         found = await self.request(methods.INITIALIZE, params)
         await self._send(jsonrpc.notification(methods.INITIALIZED))
         about = read_server_description(found)
-        return _greeting(str(about.get("protocolVersion")), about, about)
+        return _description(str(about.get("protocolVersion")), about, about)
 
     async def all(self, method: str, member: str) -> list[dict[str, Any]]:
         """Every page of a list. Raises ClientError."""
@@ -129,11 +129,11 @@ class McpClient:
             cursor = {"cursor": page["nextCursor"]}
         return found
 
-    async def call(self, tool: str, arguments: dict[str, Any], on_step: Step | None = None) -> dict[str, Any]:
+    async def call(self, tool: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> dict[str, Any]:
         """A tool's result; questions of the server's are answered on the way. Raises ClientError."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         for _ in range(MAX_ROUNDS):
-            result: dict[str, Any] = await self.request(methods.TOOLS_CALL, params, on_step)
+            result: dict[str, Any] = await self.request(methods.TOOLS_CALL, params, on_progress)
             if result.get("resultType") != "input_required":
                 return result
             params = {"name": tool, "arguments": arguments, "inputResponses": await self._responses(result)}
@@ -141,13 +141,15 @@ class McpClient:
                 params["requestState"] = result["requestState"]
         raise RequestFailed({"code": jsonrpc.INTERNAL_ERROR, "message": f"It asked for more {MAX_ROUNDS} times."})
 
-    async def request(self, method: str, params: dict[str, Any] | None = None, on_step: Step | None = None) -> Any:
+    async def request(
+        self, method: str, params: dict[str, Any] | None = None, on_progress: OnProgress | None = None
+    ) -> Any:
         """Raises ClientError. Whoever gives up cancels it."""
         id = next(self._ids)
-        meta = {**self._meta, **({"progressToken": id} if on_step is not None else {})}
+        meta = {**self._meta, **({"progressToken": id} if on_progress is not None else {})}
         whole = {**(params or {}), **({"_meta": meta} if meta else {})}
-        if on_step is not None:
-            self._steps[id] = on_step
+        if on_progress is not None:
+            self._on_progress[id] = on_progress
         self._waiting[id] = asyncio.get_running_loop().create_future()
         await self._send(jsonrpc.request(id, method, whole))
         try:
@@ -157,7 +159,7 @@ class McpClient:
             raise
         finally:
             self._waiting.pop(id, None)
-            self._steps.pop(id, None)
+            self._on_progress.pop(id, None)
         if "error" in answer:
             raise RequestFailed(answer["error"] if isinstance(answer["error"], dict) else {})
         result = answer.get("result")
@@ -184,13 +186,13 @@ class McpClient:
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
         elif "id" in message:
-            task = asyncio.create_task(self._reply(message["id"], method, params))
+            task = asyncio.create_task(self._answer_request(message["id"], method, params))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif method == methods.PROGRESS and isinstance(token := params.get("progressToken"), int):
-            self._steps.get(token, _ignore)(params)
+            self._on_progress.get(token, _ignore)(params)
 
-    async def _reply(self, id: Any, method: str, params: dict[str, Any]) -> None:
+    async def _answer_request(self, id: Any, method: str, params: dict[str, Any]) -> None:
         """A question of the handshake era."""
         if method == methods.PING:
             await self._send(jsonrpc.result_message(id, {}))
@@ -213,7 +215,7 @@ class McpClient:
         return found
 
 
-def _greeting(version: str, server: dict[str, Any], about: dict[str, Any]) -> ServerDescription:
+def _description(version: str, server: dict[str, Any], about: dict[str, Any]) -> ServerDescription:
     return ServerDescription(
         version, server.get("serverInfo", {}), about.get("capabilities", {}), about.get("instructions")
     )

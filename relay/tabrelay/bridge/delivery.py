@@ -24,29 +24,29 @@ class Delivery:
     was_refused: bool = False
     was_stepped_up: bool = False
     was_renewed: bool = False
-    was_taught: bool = False
+    has_read_tools: bool = False
 
     def __post_init__(self) -> None:
         self.waiting = set(self.message.keys)
 
     @property
-    def wants_answer(self) -> bool:
+    def needs_answer(self) -> bool:
         return bool(self.message.ids)
 
     @property
     def is_answered(self) -> bool:
-        return self.wants_answer and not self.waiting
+        return self.needs_answer and not self.waiting
 
     @property
     def unanswered(self) -> list[Any]:
         return [id for id, key in zip(self.message.ids, self.message.keys, strict=True) if key in self.waiting]
 
-    def answers(self, key: Key, value: Any) -> None:
+    def record_answer(self, key: Key, value: Any) -> None:
         self.waiting.discard(key)
         self.answer = value
 
 
-def is_session_gone(message: BridgeMessage, ticket: SessionSnapshot, status: int, body: bytes) -> bool:
+def is_session_gone(message: BridgeMessage, snapshot: SessionSnapshot, status: int, body: bytes) -> bool:
     """Does the server not know the session? 2025-11-25: it MUST answer 404 then.
 
     Many that were restarted say 400 instead, and that no valid session id was given.
@@ -54,7 +54,7 @@ def is_session_gone(message: BridgeMessage, ticket: SessionSnapshot, status: int
     if message.is_modern or message.method == methods.INITIALIZE:
         return False
     if status == 404:
-        return ticket.id is not None
+        return snapshot.id is not None
     return status == 400 and b"session" in body[:2048].lower()
 
 

@@ -22,7 +22,7 @@ from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.delivery import Delivery, is_session_gone, may_repeat_in_new_session
 from tabrelay.bridge.errors import BridgeFault, Failure
 from tabrelay.bridge.http import HttpAnswer
-from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.messages import BridgeMessage, load, make
 from tabrelay.bridge.outbound import Outbound, Sent
 from tabrelay.bridge.response_stream import ResponseStreams
@@ -49,99 +49,99 @@ class _TryAgain(Exception):
 
 
 class Forwarder:
-    def __init__(self, outbound: Outbound, session: ClientSession, intake: InboundQueue, clock: Clock) -> None:
+    def __init__(self, outbound: Outbound, session: ClientSession, inbound: InboundMessages, clock: Clock) -> None:
         self._outbound = outbound
         self._session = session
-        self._intake = intake
+        self._inbound = inbound
         self._clock = clock
-        self._streams = ResponseStreams(outbound, session, intake, clock)
+        self._streams = ResponseStreams(outbound, session, inbound, clock)
         self._numbers = itertools.count(1)
         self._renewing = asyncio.Lock()
         self.on_renewed: Callable[[], None] = lambda: None
 
     async def forward(self, message: BridgeMessage, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         """Returns what went wrong, when the requests in the message were told so."""
-        exchange = Delivery(message)
-        fault = await self._carry(exchange, on_written)
+        delivery = Delivery(message)
+        fault = await self._deliver(delivery, on_written)
         if fault is None:
             return None
         if message.method == methods.INITIALIZE:
             self._session.is_lost = True
-        if not exchange.wants_answer:
+        if not delivery.needs_answer:
             log.warning("%s was not taken: %s", message.method or "An answer", fault.text)
-        for id in exchange.unanswered:
-            await self._intake.fault(id, fault.error)
+        for id in delivery.unanswered:
+            await self._inbound.fault(id, fault.error)
         return fault
 
-    async def ask(self, value: dict[str, Any]) -> Any:
+    async def request(self, value: dict[str, Any]) -> Any:
         """A request of the bridge's own; gives the answer, or None."""
-        exchange = Delivery(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
-        fault = await self._carry(exchange)
+        delivery = Delivery(make({**value, "id": f"tabrelay-bridge-{next(self._numbers)}"}), is_own=True)
+        fault = await self._deliver(delivery)
         if fault is not None:
             log.info("%s: %s", value.get("method"), fault.text)
             return {"error": fault.error}
-        return exchange.answer
+        return delivery.answer
 
-    async def renew(self, ticket: SessionSnapshot) -> None:
+    async def renew(self, snapshot: SessionSnapshot) -> None:
         """The ticket's session is gone, as somebody else found out."""
-        await self._renew(ticket)
+        await self._renew(snapshot)
 
-    async def end(self) -> None:
+    async def end_session(self) -> None:
         """Tell the server that the session is over, if there is one."""
-        ticket = self._session.ticket()
-        if ticket.id is None:
+        snapshot = self._session.snapshot()
+        if snapshot.id is None:
             return
         try:
-            await self._outbound.end(ticket)
+            await self._outbound.end_session(snapshot)
         except (Failure, CredentialsError) as problem:
             log.debug("The session could not be ended: %s", problem)
 
     # -- one message, until it is through or can't be ------------------------------------------------------------------
 
-    async def _carry(self, exchange: Delivery, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
+    async def _deliver(self, delivery: Delivery, on_written: Callable[[], None] | None = None) -> BridgeFault | None:
         while True:
             try:
-                needs_session = self._session.is_lost and not self._stands_alone(exchange)
+                needs_session = self._session.is_lost and not self._needs_no_session(delivery)
                 if needs_session and (fault := await self._renew()) is not None:
                     return fault
-                return await self._attempt(exchange, on_written)
+                return await self._attempt(delivery, on_written)
             except _TryAgain:
                 continue
             except CredentialsError as problem:
                 return BridgeFault(errors.REFUSED, f"{self._outbound.where}: {problem}", {"status": 401})
             except Failure as failure:
-                if exchange.is_answered:
+                if delivery.is_answered:
                     return None
-                again = RetryAfter(exchange.attempt, exchange.message.is_repeatable or not failure.is_delivered)
+                again = RetryAfter(delivery.attempt, delivery.message.is_repeatable or not failure.is_delivered)
                 # The deadline is for all tries together: whoever used it up has none left.
                 wait_s = again.after_failure() if failure.timeout_ms is None else None
                 if wait_s is None:
                     return errors.of_failure(failure, self._outbound.where, self._outbound.advice)
-                await self._pause(exchange, wait_s, failure.reason)
+                await self._pause(delivery, wait_s, failure.reason)
 
-    async def _pause(self, exchange: Delivery, wait_s: float, why: str) -> None:
-        log.info("%s: %s; trying again in %.1f s", exchange.message.method, why, wait_s)
-        exchange.attempt += 1
+    async def _pause(self, delivery: Delivery, wait_s: float, why: str) -> None:
+        log.info("%s: %s; trying again in %.1f s", delivery.message.method, why, wait_s)
+        delivery.attempt += 1
         await self._clock.sleep(wait_s)
 
-    async def _attempt(self, exchange: Delivery, on_written: Callable[[], None] | None) -> BridgeFault | None:
-        ticket = self._session.ticket()
-        async with self._outbound.post(exchange.message, ticket, on_written) as sent:
+    async def _attempt(self, delivery: Delivery, on_written: Callable[[], None] | None) -> BridgeFault | None:
+        snapshot = self._session.snapshot()
+        async with self._outbound.post(delivery.message, snapshot, on_written) as sent:
             answer = sent.answer
             if answer.is_success:
-                self._session.heard(ticket, answer.header(mcp_headers.SESSION_ID))
-                return await self._success(exchange, answer, ticket)
+                self._session.received_id(snapshot, answer.header(mcp_headers.SESSION_ID))
+                return await self._success(delivery, answer, snapshot)
             body, _ = await answer.read(errors.ERROR_BODY)
-        await self._refused(exchange, sent)
-        return await self._mend(exchange, answer, body, ticket) or self._refusal(exchange, answer, body)
+        await self._refused(delivery, sent)
+        return await self._recover(delivery, answer, body, snapshot) or self._refusal(delivery, answer, body)
 
-    async def _success(self, exchange: Delivery, answer: HttpAnswer, ticket: SessionSnapshot) -> BridgeFault | None:
-        if not exchange.wants_answer:
+    async def _success(self, delivery: Delivery, answer: HttpAnswer, snapshot: SessionSnapshot) -> BridgeFault | None:
+        if not delivery.needs_answer:
             await answer.read(errors.ERROR_BODY)
             return None
         where = self._outbound.where
         if answer.content_type == "text/event-stream":
-            return await self._streams.read(exchange, answer, ticket)
+            return await self._streams.read(delivery, answer, snapshot)
         if answer.status in (202, 204):
             return errors.of_answer(f"upstream answered a request with {answer.status}", where, "NO_ANSWER")
         body, is_whole = await answer.read(JSON_LIMIT)
@@ -149,56 +149,56 @@ class Forwarder:
             return errors.of_answer(f"upstream answered with more than {JSON_LIMIT >> 20} MiB", where, "TOO_LARGE")
         if not body.strip():
             return errors.of_answer("upstream answered a request with nothing", where, "NO_ANSWER")
-        if not await self._intake.body(body, exchange, ticket):
+        if not await self._inbound.body(body, delivery, snapshot):
             kind = answer.content_type or "no content type"
             return errors.of_answer(f"upstream answered with {kind}, and no JSON-RPC message", where, "NOT_JSON")
-        if exchange.waiting:
+        if delivery.waiting:
             return errors.of_answer("upstream answered another request than it was asked", where, "NO_ANSWER")
         return None
 
-    async def _refused(self, exchange: Delivery, sent: Sent) -> None:
+    async def _refused(self, delivery: Delivery, sent: Sent) -> None:
         """401, or 403 because the token allows too little: once each, get another token."""
         may = False
         if sent.answer.status == 401:
-            may, exchange.was_refused = not exchange.was_refused, True
+            may, delivery.was_refused = not delivery.was_refused, True
         elif sent.answer.status == 403 and "insufficient_scope" in (sent.answer.header("www-authenticate") or ""):
-            may, exchange.was_stepped_up = not exchange.was_stepped_up, True
+            may, delivery.was_stepped_up = not delivery.was_stepped_up, True
         if may and await self._outbound.refused(sent):
             raise _TryAgain
 
-    async def _mend(
-        self, exchange: Delivery, answer: HttpAnswer, body: bytes, ticket: SessionSnapshot
+    async def _recover(
+        self, delivery: Delivery, answer: HttpAnswer, body: bytes, snapshot: SessionSnapshot
     ) -> BridgeFault | None:
         """Remove the reason for a refusal, if that is possible, and try again. Gives what stood in the way of that."""
-        message = exchange.message
-        if is_session_gone(message, ticket, answer.status, body) and not exchange.is_own and not exchange.was_renewed:
-            exchange.was_renewed = True
-            if (fault := await self._renew(ticket)) is not None:
+        message = delivery.message
+        if is_session_gone(message, snapshot, answer.status, body) and not delivery.is_own and not delivery.was_renewed:
+            delivery.was_renewed = True
+            if (fault := await self._renew(snapshot)) is not None:
                 return fault
             if self._session.opening is not None and may_repeat_in_new_session(message):
                 raise _TryAgain
         if (
             message.method == methods.TOOLS_CALL
             and message.is_modern
-            and not exchange.was_taught
+            and not delivery.has_read_tools
             and _is_mismatch(body)
         ):
-            exchange.was_taught = True
-            await self._learn(message)
+            delivery.has_read_tools = True
+            await self._read_tools(message)
             raise _TryAgain
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
-        wait_s = RetryAfter(exchange.attempt, message.is_repeatable).after_status(answer.status, retry_after_s)
+        wait_s = RetryAfter(delivery.attempt, message.is_repeatable).after_status(answer.status, retry_after_s)
         if wait_s is not None:
-            await self._pause(exchange, wait_s, f"HTTP {answer.status}")
+            await self._pause(delivery, wait_s, f"HTTP {answer.status}")
             raise _TryAgain
         return None
 
-    def _refusal(self, exchange: Delivery, answer: HttpAnswer, body: bytes) -> BridgeFault:
+    def _refusal(self, delivery: Delivery, answer: HttpAnswer, body: bytes) -> BridgeFault:
         where = self._outbound.where
         if answer.status == 401:
             return errors.of_token(body, where, self._outbound.hint)
         hint = f"It redirects to {answer.location}: use that URL if you trust it." if answer.location else ""
-        if exchange.message.method == methods.INITIALIZE and answer.status in NO_STREAMABLE:
+        if delivery.message.method == methods.INITIALIZE and answer.status in NO_STREAMABLE:
             hint = OLD_TRANSPORT
         retry_after_s = read_retry_after(answer.header("retry-after"), self._clock.now())
         return errors.of_status(answer.status, body, where, hint, retry_after_s)
@@ -206,38 +206,38 @@ class Forwarder:
     # -- on the bridge's own account -----------------------------------------------------------------------------------
 
     @staticmethod
-    def _stands_alone(exchange: Delivery) -> bool:
+    def _needs_no_session(delivery: Delivery) -> bool:
         """Needs no session, or makes one."""
-        return exchange.is_own or exchange.message.is_modern or exchange.message.method == methods.INITIALIZE
+        return delivery.is_own or delivery.message.is_modern or delivery.message.method == methods.INITIALIZE
 
-    async def _renew(self, ticket: SessionSnapshot | None = None) -> BridgeFault | None:
+    async def _renew(self, snapshot: SessionSnapshot | None = None) -> BridgeFault | None:
         """Open a session in the place of the ticket's, or of one that is lost already. All who miss it share it."""
         async with self._renewing:
-            if ticket is not None:
-                self._session.lose(ticket)
+            if snapshot is not None:
+                self._session.lose(snapshot)
             opening = self._session.opening
             if opening is None or not self._session.is_lost:
                 return None
             log.info("The server does not know the session: opening another")
-            answer = await self.ask(json.loads(opening.raw))
+            answer = await self.request(json.loads(opening.raw))
             if "error" in answer:
                 self._session.is_lost = True
                 error = answer["error"]
                 return BridgeFault(
                     error["code"], f"No new session could be opened: {error['message']}", error.get("data")
                 )
-            await self._carry(Delivery(make(jsonrpc.notification(methods.INITIALIZED)), is_own=True))
+            await self._deliver(Delivery(make(jsonrpc.notification(methods.INITIALIZED)), is_own=True))
             for message in self._session.kept():
-                await self.ask(json.loads(message.raw))
+                await self.request(json.loads(message.raw))
         self.on_renewed()
         return None
 
-    async def _learn(self, call: BridgeMessage) -> None:
+    async def _read_tools(self, call: BridgeMessage) -> None:
         """Read the list of tools: one of them wants headers that we did not know of."""
         meta = {name: value for name, value in call.params["_meta"].items() if name.startswith(META_PREFIX)}
         cursor: dict[str, Any] = {}
         for _ in range(MAX_PAGES):
-            answer = await self.ask(jsonrpc.request(0, methods.TOOLS_LIST, {"_meta": meta, **cursor}))
+            answer = await self.request(jsonrpc.request(0, methods.TOOLS_LIST, {"_meta": meta, **cursor}))
             result = answer.get("result")
             if not isinstance(result, dict) or result.get("nextCursor") is None:
                 return

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 10.0
 MAX_REDIRECTS: Final = 5
 MAX_IDLE_CONNECTIONS: Final = 20
-MAX_LEFT: Final = 8  # clients of addresses where the relay was before
+MAX_OLD_CLIENTS: Final = 8  # clients of addresses where the relay was before
 
 
 class HttpAnswer:
@@ -50,7 +50,7 @@ class HttpAnswer:
         value: str | None = self._response.headers.get(name)
         return value
 
-    def asked(self, name: str) -> str | None:
+    def request_header(self, name: str) -> str | None:
         """A header of the request that this answers."""
         value: str | None = self._response.request.headers.get(name)
         return value
@@ -78,9 +78,9 @@ class HttpEndpoint:
     def __init__(self, address: Callable[[], Address]) -> None:
         self._address = address
         self._client: httpx2.AsyncClient | None = None
-        self._made_for: tuple[Address, bytes | None] | None = None
+        self._client_key: tuple[Address, bytes | None] | None = None
         self._proven: ProvenConnections | None = None
-        self._left: list[tuple[httpx2.AsyncClient, ProvenConnections | None]] = []
+        self._old_clients: list[tuple[httpx2.AsyncClient, ProvenConnections | None]] = []
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -105,7 +105,7 @@ class HttpEndpoint:
         """`deadline_ms`: until the answer begins. `idle_ms`: the longest silence within it."""
         address = self._address()
         key = key_to_prove(address, headers.get("authorization"))
-        client = self._connected(address, key)
+        client = self._client_for(address, key)
         import httpx2
 
         idle_s = None if idle_ms is None else idle_ms / 1000
@@ -129,28 +129,28 @@ class HttpEndpoint:
         finally:
             await response.aclose()
 
-    def forget(self, answer: HttpAnswer) -> bool:
+    def forget_proof(self, answer: HttpAnswer) -> bool:
         """The server refused what this request showed. True: that was a client proof, and the next one will be new."""
-        return self._proven is not None and self._proven.forget(answer.asked("authorization"))
+        return self._proven is not None and self._proven.forget(answer.request_header("authorization"))
 
-    def _connected(self, address: Address, key: bytes | None) -> httpx2.AsyncClient:
+    def _client_for(self, address: Address, key: bytes | None) -> httpx2.AsyncClient:
         """A server of the relay may have moved to another port since the last request, or have another token."""
-        if self._client is None or (address, key) != self._made_for:
+        if self._client is None or (address, key) != self._client_key:
             if self._client is not None:
-                self._left.append((self._client, self._proven))  # its streams may still be read
-                if len(self._left) > MAX_LEFT:
-                    closing = asyncio.get_running_loop().create_task(_close(*self._left.pop(0)))
+                self._old_clients.append((self._client, self._proven))  # its streams may still be read
+                if len(self._old_clients) > MAX_OLD_CLIENTS:
+                    closing = asyncio.get_running_loop().create_task(_close(*self._old_clients.pop(0)))
                     self._closing.add(closing)
                     closing.add_done_callback(self._closing.discard)
-            self._made_for = address, key
+            self._client_key = address, key
             self._client, self._proven = make_client(address, key)
         return self._client
 
     async def close(self) -> None:
         if self._client is not None:
-            self._left.append((self._client, self._proven))
-            self._client = self._proven = self._made_for = None
-        for client, proven in self._left:
+            self._old_clients.append((self._client, self._proven))
+            self._client = self._proven = self._client_key = None
+        for client, proven in self._old_clients:
             await _close(client, proven)
 
 
@@ -235,12 +235,12 @@ def _translated(limit_ms: int | None) -> Any:
         text = f"no connection within {CONNECT_S:.0f} s"
         raise Failure(text, "ETIMEDOUT", is_delivered=False) from None
     except (httpx2.ConnectError, httpx2.ProxyError, httpx2.UnsupportedProtocol) as error:
-        raise Failure(*_words(error), is_delivered=False) from None
+        raise Failure(*_reason(error), is_delivered=False) from None
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL) as error:
-        raise Failure(*_words(error), is_delivered=True) from None
+        raise Failure(*_reason(error), is_delivered=True) from None
 
 
-def _words(error: Exception) -> tuple[str, str]:
+def _reason(error: Exception) -> tuple[str, str]:
     """Why, for a person and for a program: the system's own reason, wherever in the chain it stands."""
     cause: BaseException | None = error
     while cause is not None:

@@ -26,19 +26,19 @@ EVENT_TYPES: Final = ("message", "completion")
 Deliver = Callable[[bytes, Any], Awaitable[None]]
 
 
-class InboundQueue:
+class InboundMessages:
     def __init__(self, session: ClientSession, params: ToolHeaders, deliver: Deliver) -> None:
         """`deliver` gets each message on one line, and as a value."""
         self._session = session
         self._params = params
         self._deliver = deliver
 
-    async def event(self, event: SseEvent, exchange: Delivery | None, ticket: SessionSnapshot) -> None:
+    async def event(self, event: SseEvent, delivery: Delivery | None, snapshot: SessionSnapshot) -> None:
         """`exchange`: of the request whose answer the stream is; the server's own stream has none."""
         if event.type in EVENT_TYPES:
-            await self.body(event.data, exchange, ticket)
+            await self.body(event.data, delivery, snapshot)
 
-    async def body(self, raw: bytes, exchange: Delivery | None, ticket: SessionSnapshot) -> bool:
+    async def body(self, raw: bytes, delivery: Delivery | None, snapshot: SessionSnapshot) -> bool:
         """A message, or an array of them. False if it is neither."""
         try:
             value, parts = await parsed(_read, raw)
@@ -47,11 +47,11 @@ class InboundQueue:
             return False
         if parts is not None:
             for part, item in zip(parts, value, strict=True):
-                await self._message(part, item, exchange, ticket)
+                await self._message(part, item, delivery, snapshot)
             return True
         if not isinstance(value, dict):
             return False
-        await self._message(raw, value, exchange, ticket)
+        await self._message(raw, value, delivery, snapshot)
         return True
 
     async def fault(self, id: Any, error: dict[str, Any]) -> None:
@@ -59,26 +59,26 @@ class InboundQueue:
         value = {"jsonrpc": "2.0", "id": id, "error": error}
         await self._deliver(dump(value), value)
 
-    async def _message(self, raw: bytes, value: Any, exchange: Delivery | None, ticket: SessionSnapshot) -> None:
+    async def _message(self, raw: bytes, value: Any, delivery: Delivery | None, snapshot: SessionSnapshot) -> None:
         key = answered(value)
-        if exchange is not None and key is not None:
-            if value["id"] is None and "error" in value and len(exchange.waiting) == 1:
+        if delivery is not None and key is not None:
+            if value["id"] is None and "error" in value and len(delivery.waiting) == 1:
                 # It gave up before it read the id. The client would wait for ever.
-                [key], [id] = exchange.waiting, exchange.unanswered
+                [key], [id] = delivery.waiting, delivery.unanswered
                 value = {**value, "id": id}
                 raw = dump(value)
-            if key in exchange.waiting:
-                exchange.answers(key, value)
-                raw = self._notice(raw, value, exchange.message, ticket)
+            if key in delivery.waiting:
+                delivery.record_answer(key, value)
+                raw = self._record(raw, value, delivery.message, snapshot)
         await self._deliver(on_one_line(raw), value)
 
-    def _notice(self, raw: bytes, value: Any, message: BridgeMessage, ticket: SessionSnapshot) -> bytes:
+    def _record(self, raw: bytes, value: Any, message: BridgeMessage, snapshot: SessionSnapshot) -> bytes:
         """What the bridge must know of an answer. Gives the answer as the client may see it."""
         if "result" not in value:
             return raw
         if message.method == methods.INITIALIZE:
-            if self._session.is_current(ticket):
-                self._session.agreed(value["result"])
+            if self._session.is_current(snapshot):
+                self._session.initialized(value["result"])
         elif message.method == methods.TOOLS_LIST and message.is_modern:
             raw, hidden = self._params.learn(raw, value)
             for name in hidden:

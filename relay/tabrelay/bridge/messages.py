@@ -99,13 +99,13 @@ def parse(raw: bytes) -> BridgeMessage:
     if isinstance(value, list):
         if not value:
             raise Malformed(jsonrpc.INVALID_REQUEST, "An empty array is not a message.")
-        parts = [_one(raw, item) for item in value]
+        parts = [_parse_one(raw, item) for item in value]
         ids = tuple(id for part in parts for id in part.ids)
         return BridgeMessage(raw, MessageKind.BATCH, None, {}, ids, None)
-    return _one(raw, value)
+    return _parse_one(raw, value)
 
 
-def _one(raw: bytes, value: Any) -> BridgeMessage:
+def _parse_one(raw: bytes, value: Any) -> BridgeMessage:
     if not isinstance(value, dict):
         raise Malformed(jsonrpc.INVALID_REQUEST, "A message is a JSON object.")
     method = value.get("method")
@@ -142,7 +142,7 @@ def _version(params: dict[str, Any]) -> str | None:
 
 def make(value: dict[str, Any]) -> BridgeMessage:
     """A message of the bridge's own."""
-    return _one(dump(value), value)
+    return _parse_one(dump(value), value)
 
 
 def dump(value: Any) -> bytes:

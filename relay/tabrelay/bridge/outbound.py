@@ -39,22 +39,22 @@ class Sent:
 
 class Outbound:
     def __init__(
-        self, upstream: HttpEndpoint, credentials: Credentials, given: Mapping[str, str], limits: OutboundLimits
+        self, endpoint: HttpEndpoint, credentials: Credentials, user_headers: Mapping[str, str], limits: OutboundLimits
     ) -> None:
         """`given`: headers of the user's."""
-        self._upstream = upstream
+        self._endpoint = endpoint
         self._credentials = credentials
-        self._given = given
+        self._user_headers = user_headers
         self.limits = limits
-        self.params = ToolHeaders()
+        self.tool_headers = ToolHeaders()
 
     @property
     def where(self) -> str:
-        return self._upstream.where
+        return self._endpoint.where
 
     @property
     def advice(self) -> str:
-        return self._upstream.advice
+        return self._endpoint.advice
 
     @property
     def hint(self) -> str:
@@ -62,39 +62,39 @@ class Outbound:
 
     @contextlib.asynccontextmanager
     async def post(
-        self, message: BridgeMessage, ticket: SessionSnapshot, on_written: Callable[[], None] | None = None
+        self, message: BridgeMessage, snapshot: SessionSnapshot, on_written: Callable[[], None] | None = None
     ) -> AsyncIterator[Sent]:
         idle_ms = None if message.method == methods.SUBSCRIPTIONS_LISTEN else self.limits.timeout_ms
         authorization = await self._credentials.header()
-        wanted = request_headers.for_post(self._with(authorization), message, ticket, self.params)
-        async with self._upstream.open(
+        wanted = request_headers.for_post(self._headers_with(authorization), message, snapshot, self.tool_headers)
+        async with self._endpoint.open(
             "POST", wanted, message.raw, deadline_ms=self.limits.timeout_ms, idle_ms=idle_ms, on_written=on_written
         ) as answer:
             yield Sent(answer, authorization)
 
     @contextlib.asynccontextmanager
-    async def stream(self, ticket: SessionSnapshot, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
+    async def stream(self, snapshot: SessionSnapshot, last_id: str | None, *, is_patient: bool) -> AsyncIterator[Sent]:
         """The server's own stream (patient: it may be silent for ever), or the rest of one that broke."""
         authorization = await self._credentials.header()
-        wanted = request_headers.for_stream(self._with(authorization), ticket, last_id)
+        wanted = request_headers.for_stream(self._headers_with(authorization), snapshot, last_id)
         timeout_ms = self.limits.timeout_ms
-        async with self._upstream.open(
+        async with self._endpoint.open(
             "GET", wanted, deadline_ms=timeout_ms, idle_ms=None if is_patient else timeout_ms
         ) as answer:
             yield Sent(answer, authorization)
 
-    async def end(self, ticket: SessionSnapshot) -> None:
-        wanted = request_headers.for_end(self._with(await self._credentials.header()), ticket)
-        async with self._upstream.open("DELETE", wanted, deadline_ms=END_MS, idle_ms=END_MS):
+    async def end_session(self, snapshot: SessionSnapshot) -> None:
+        wanted = request_headers.for_end(self._headers_with(await self._credentials.header()), snapshot)
+        async with self._endpoint.open("DELETE", wanted, deadline_ms=END_MS, idle_ms=END_MS):
             pass
 
     async def refused(self, sent: Sent) -> bool:
         """True: there is another token now, or another proof of the one that there was."""
-        is_renewed = self._upstream.forget(sent.answer)
+        is_renewed = self._endpoint.forget_proof(sent.answer)
         return await self._credentials.refused(sent.authorization, sent.answer) or is_renewed
 
     async def close(self) -> None:
-        await self._upstream.close()
+        await self._endpoint.close()
 
-    def _with(self, authorization: str | None) -> Mapping[str, str]:
-        return self._given if authorization is None else {**self._given, "authorization": authorization}
+    def _headers_with(self, authorization: str | None) -> Mapping[str, str]:
+        return self._user_headers if authorization is None else {**self._user_headers, "authorization": authorization}

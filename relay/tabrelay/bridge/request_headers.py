@@ -25,7 +25,7 @@ _NAMES: Final = {
 
 
 def for_post(
-    given: Mapping[str, str], message: BridgeMessage, ticket: SessionSnapshot, params: ToolHeaders
+    given: Mapping[str, str], message: BridgeMessage, snapshot: SessionSnapshot, params: ToolHeaders
 ) -> dict[str, str]:
     """`given`: the user's own, which never stand in the way of those that the protocol needs."""
     headers = {**given, **_BODY}
@@ -35,22 +35,22 @@ def for_post(
         # The version is what this request is about, and the session what comes of it.
         headers.pop(mcp_headers.PROTOCOL_VERSION, None)
         return headers
-    return headers | _place(ticket)
+    return headers | _place(snapshot)
 
 
-def for_stream(given: Mapping[str, str], ticket: SessionSnapshot, last_id: str | None = None) -> dict[str, str]:
-    headers = {**given, "accept": "text/event-stream", "cache-control": "no-store", **_place(ticket)}
+def for_stream(given: Mapping[str, str], snapshot: SessionSnapshot, last_id: str | None = None) -> dict[str, str]:
+    headers = {**given, "accept": "text/event-stream", "cache-control": "no-store", **_place(snapshot)}
     if last_id is not None:
         headers[mcp_headers.LAST_EVENT_ID] = last_id
     return headers
 
 
-def for_end(given: Mapping[str, str], ticket: SessionSnapshot) -> dict[str, str]:
-    return {**given, **_place(ticket)}
+def for_end(given: Mapping[str, str], snapshot: SessionSnapshot) -> dict[str, str]:
+    return {**given, **_place(snapshot)}
 
 
-def _place(ticket: SessionSnapshot) -> dict[str, str]:
-    found = {mcp_headers.SESSION_ID: ticket.id, mcp_headers.PROTOCOL_VERSION: ticket.version}
+def _place(snapshot: SessionSnapshot) -> dict[str, str]:
+    found = {mcp_headers.SESSION_ID: snapshot.id, mcp_headers.PROTOCOL_VERSION: snapshot.version}
     return {name: value for name, value in found.items() if value is not None}
 
 

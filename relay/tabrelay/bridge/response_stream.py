@@ -12,7 +12,7 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.delivery import Delivery
 from tabrelay.bridge.errors import BridgeFault, Failure
 from tabrelay.bridge.http import HttpAnswer
-from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.bridge.session import ClientSession, SessionSnapshot
 from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
@@ -23,25 +23,25 @@ LINGER_S: Final = 0.5
 
 
 class ResponseStreams:
-    def __init__(self, outbound: Outbound, session: ClientSession, intake: InboundQueue, clock: Clock) -> None:
+    def __init__(self, outbound: Outbound, session: ClientSession, inbound: InboundMessages, clock: Clock) -> None:
         self._outbound = outbound
         self._session = session
-        self._intake = intake
+        self._inbound = inbound
         self._clock = clock
 
-    async def read(self, exchange: Delivery, answer: HttpAnswer, ticket: SessionSnapshot) -> BridgeFault | None:
+    async def read(self, delivery: Delivery, answer: HttpAnswer, snapshot: SessionSnapshot) -> BridgeFault | None:
         """Until the request is answered, or can't be."""
         events = SseParser(self._outbound.limits.max_event)
-        fault = await self._to_end(exchange, answer, events, ticket)
+        fault = await self._to_end(delivery, answer, events, snapshot)
         failures = 0
         # 2025-11-25: the server MAY close the connection once it gave an event id, and the client comes back for the
         # rest. 2026-07-28 has no such thing.
-        while fault is not None and events.last_id is not None and not exchange.message.is_modern:
-            if failures >= RESUME_TRIES or not self._session.is_current(ticket):
+        while fault is not None and events.last_id is not None and not delivery.message.is_modern:
+            if failures >= RESUME_TRIES or not self._session.is_current(snapshot):
                 break
             await self._clock.sleep(self._wait_s(failures, events))
             before = events.last_id
-            fault, may_go_on = await self._resume(exchange, events, ticket)
+            fault, may_go_on = await self._resume(delivery, events, snapshot)
             if not may_go_on:
                 break
             failures = 0 if events.last_id != before else failures + 1
@@ -53,26 +53,26 @@ class ResponseStreams:
         return RESUME_S if events.retry_ms is None else events.retry_ms / 1000
 
     async def _resume(
-        self, exchange: Delivery, events: SseParser, ticket: SessionSnapshot
+        self, delivery: Delivery, events: SseParser, snapshot: SessionSnapshot
     ) -> tuple[BridgeFault | None, bool]:
         """Gives what is wrong now, and whether another try could help."""
         where = self._outbound.where
         try:
-            async with self._outbound.stream(ticket, events.last_id, is_patient=False) as sent:
+            async with self._outbound.stream(snapshot, events.last_id, is_patient=False) as sent:
                 answer = sent.answer
                 if answer.is_success and answer.content_type == "text/event-stream":
                     events.restart()
-                    return await self._to_end(exchange, answer, events, ticket), True
+                    return await self._to_end(delivery, answer, events, snapshot), True
                 body, _ = await answer.read(errors.ERROR_BODY)
-            if answer.status == 401 and not exchange.was_refused:
-                exchange.was_refused = True
+            if answer.status == 401 and not delivery.was_refused:
+                delivery.was_refused = True
                 return errors.of_status(401, body, where), await self._outbound.refused(sent)
             return errors.of_status(answer.status, body, where), answer.status == 429 or answer.status >= 500
         except Failure as failure:
             return errors.of_failure(failure, where), True
 
     async def _to_end(
-        self, exchange: Delivery, answer: HttpAnswer, events: SseParser, ticket: SessionSnapshot
+        self, delivery: Delivery, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot
     ) -> BridgeFault | None:
         """Until the stream ends, or everything was answered and it does not end by itself."""
         where = self._outbound.where
@@ -81,12 +81,12 @@ class ResponseStreams:
             async with asyncio.timeout(None) as patience, contextlib.aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
                     for event in events.feed(chunk):
-                        await self._intake.event(event, exchange, ticket)
-                    if exchange.is_answered and patience.when() is None:
+                        await self._inbound.event(event, delivery, snapshot)
+                    if delivery.is_answered and patience.when() is None:
                         # The end most often comes with the answer, and then the connection can be used again.
                         patience.reschedule(asyncio.get_running_loop().time() + LINGER_S)
                 if (last := events.close()) is not None:
-                    await self._intake.event(last, exchange, ticket)
+                    await self._inbound.event(last, delivery, snapshot)
         except TimeoutError:
             return None
         except Failure as failure:
@@ -97,4 +97,4 @@ class ResponseStreams:
             text = f"upstream sent an event of more than {size} (--max-buffer raises the limit)"
             fault = errors.of_answer(text, where, "TOO_LARGE")
             events.last_id = None
-        return None if exchange.is_answered else fault
+        return None if delivery.is_answered else fault

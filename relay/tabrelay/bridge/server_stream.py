@@ -17,7 +17,7 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.errors import Failure
 from tabrelay.bridge.http import HttpAnswer
-from tabrelay.bridge.inbound import InboundQueue
+from tabrelay.bridge.inbound import InboundMessages
 from tabrelay.bridge.outbound import Outbound
 from tabrelay.bridge.session import SessionSnapshot
 from tabrelay.bridge.sse_parser import EventTooLarge, SseParser
@@ -39,32 +39,32 @@ class ServerStream:
     def __init__(
         self,
         outbound: Outbound,
-        intake: InboundQueue,
+        inbound: InboundMessages,
         clock: Clock,
         on_gone: Callable[[SessionSnapshot], Awaitable[None]],
     ):
         self._outbound = outbound
-        self._intake = intake
+        self._inbound = inbound
         self._clock = clock
         self._on_gone = on_gone
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, ticket: SessionSnapshot) -> None:
+    def start(self, snapshot: SessionSnapshot) -> None:
         """In the place of the one before, if there is one."""
         self.stop()
-        self._task = asyncio.create_task(self.run(ticket))
+        self._task = asyncio.create_task(self.run(snapshot))
 
     def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
-    async def run(self, ticket: SessionSnapshot) -> None:
+    async def run(self, snapshot: SessionSnapshot) -> None:
         events = SseParser(self._outbound.limits.max_event)
         failures = 0
         was_open = False
         while failures < LISTEN_TRIES:
-            ended, is_open = await self._try(ticket, events, was_open)
+            ended, is_open = await self._try(snapshot, events, was_open)
             was_open = was_open or is_open
             if ended is StreamEnd.OFF:
                 log.info("The server has no stream of its own")
@@ -72,7 +72,7 @@ class ServerStream:
             if ended is StreamEnd.GONE:
                 # Not in this task: the new session starts another listener, which ends this one.
                 self._task = None
-                await self._on_gone(ticket)
+                await self._on_gone(snapshot)
                 return
             failures = 0 if is_open else failures
             if ended is StreamEnd.CLEAN:
@@ -84,20 +84,20 @@ class ServerStream:
                 await self._clock.sleep(wait_s)
         log.warning("The server's own stream failed %d times in a row: doing without it", failures)
 
-    async def _try(self, ticket: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
+    async def _try(self, snapshot: SessionSnapshot, events: SseParser, was_open: bool) -> tuple[StreamEnd, bool]:
         """How it ended, and whether it was open in between."""
         is_open = False
         try:
-            async with self._outbound.stream(ticket, events.last_id, is_patient=True) as sent:
+            async with self._outbound.stream(snapshot, events.last_id, is_patient=True) as sent:
                 answer = sent.answer
                 if answer.is_success and answer.content_type == "text/event-stream":
                     is_open = True
-                    await self._read(answer, events, ticket)
+                    await self._read(answer, events, snapshot)
                     return StreamEnd.CLEAN, True
             if answer.status == 401:
                 await self._outbound.refused(sent)
                 return StreamEnd.FAILED, False
-            return _verdict(answer, was_open and ticket.id is not None), False
+            return _end_of(answer, was_open and snapshot.id is not None), False
         except (Failure, CredentialsError) as problem:
             log.debug("The server's own stream: %s", problem)
             return StreamEnd.FAILED, is_open
@@ -105,17 +105,17 @@ class ServerStream:
             log.warning("The server's own stream had an event that is too large (see --max-buffer)")
             return StreamEnd.FAILED, is_open
 
-    async def _read(self, answer: HttpAnswer, events: SseParser, ticket: SessionSnapshot) -> None:
+    async def _read(self, answer: HttpAnswer, events: SseParser, snapshot: SessionSnapshot) -> None:
         events.restart()
         async with contextlib.aclosing(answer.chunks()) as chunks:
             async for chunk in chunks:
                 for event in events.feed(chunk):
-                    await self._intake.event(event, None, ticket)
+                    await self._inbound.event(event, None, snapshot)
             if (last := events.close()) is not None:
-                await self._intake.event(last, None, ticket)
+                await self._inbound.event(last, None, snapshot)
 
 
-def _verdict(answer: HttpAnswer, had_session: bool) -> StreamEnd:
+def _end_of(answer: HttpAnswer, had_session: bool) -> StreamEnd:
     if answer.status == 404 and had_session:
         return StreamEnd.GONE
     if answer.status == 429 or answer.status >= 500:

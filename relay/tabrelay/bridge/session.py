@@ -34,11 +34,11 @@ class ClientSession:
         self._number = 0
         self._kept: dict[str, BridgeMessage] = {}
 
-    def ticket(self) -> SessionSnapshot:
+    def snapshot(self) -> SessionSnapshot:
         return SessionSnapshot(self._id, self._version, self._number)
 
-    def is_current(self, ticket: SessionSnapshot) -> bool:
-        return ticket.number == self._number
+    def is_current(self, snapshot: SessionSnapshot) -> bool:
+        return snapshot.number == self._number
 
     def open(self, message: BridgeMessage) -> None:
         """The client begins anew."""
@@ -47,20 +47,20 @@ class ClientSession:
         self._forget()
         self.is_lost = False
 
-    def heard(self, ticket: SessionSnapshot, id: str | None) -> None:
+    def received_id(self, snapshot: SessionSnapshot, id: str | None) -> None:
         """A successful answer carried this session id. The first one counts."""
-        if id and self._id is None and self.is_current(ticket):
+        if id and self._id is None and self.is_current(snapshot):
             self._id = id
 
-    def agreed(self, result: Any) -> None:
+    def initialized(self, result: Any) -> None:
         """The server's answer to `initialize`."""
         version = result.get("protocolVersion") if isinstance(result, dict) else None
         self._version = version if isinstance(version, str) and version.isascii() and version.isprintable() else None
         self.is_lost = False
 
-    def lose(self, ticket: SessionSnapshot) -> None:
+    def lose(self, snapshot: SessionSnapshot) -> None:
         """The server does not know the ticket's session."""
-        if self.is_current(ticket):
+        if self.is_current(snapshot):
             self._forget()
             self.is_lost = self.opening is not None
 

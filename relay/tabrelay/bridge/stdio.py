@@ -20,7 +20,7 @@ from typing import Final
 CHUNK: Final = 1 << 18
 MAX_UNWRITTEN: Final = 8 << 20
 FLUSH_S: Final = 1.0
-GLANCE_S: Final = 0.5
+POLL_S: Final = 0.5
 
 
 class Stdin:
@@ -59,7 +59,7 @@ class Stdin:
     def _queue(self, chunk: bytes, loop: asyncio.AbstractEventLoop) -> None:
         """Waits for room. Meanwhile nothing is read, and the end has to be found in another way."""
         queued = asyncio.run_coroutine_threadsafe(self._chunks.put(chunk), loop)
-        while not futures.wait([queued], GLANCE_S).done:
+        while not futures.wait([queued], POLL_S).done:
             if self._is_hung_up():
                 loop.call_soon_threadsafe(self.ended.set)
         queued.result()
@@ -107,10 +107,10 @@ class Stdout:
             try:
                 self._write_whole(memoryview(line))
             except OSError:
-                self._tell(self._break)
+                self._call_in_loop(self._break)
                 break
-            self._tell(self._written, len(line) - 1)
-        self._tell(self._ended.set)
+            self._call_in_loop(self._written, len(line) - 1)
+        self._call_in_loop(self._ended.set)
 
     def _write_whole(self, rest: memoryview) -> None:
         while rest:
@@ -119,7 +119,7 @@ class Stdout:
             except BlockingIOError:
                 select.select([], [self._fd], [])
 
-    def _tell(self, function: Callable[..., object], *arguments: object) -> None:
+    def _call_in_loop(self, function: Callable[..., object], *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(function, *arguments)
 

@@ -64,7 +64,7 @@ async def _run(args: argparse.Namespace) -> int:
 
     from tabrelay.acp.child import ChildProcess
     from tabrelay.acp.conductor import Conductor, ConductorOptions
-    from tabrelay.acp.dialects import PROFILES as SHAPES
+    from tabrelay.acp.dialects import DIALECTS as SHAPES
     from tabrelay.bridge import stdio
     from tabrelay.observe import log_setup
 
@@ -73,14 +73,14 @@ async def _run(args: argparse.Namespace) -> int:
     options = ConductorOptions(
         running_relay.program(),
         wants_http=args.bridge == "http",
-        profile=SHAPES.get(args.profile),
+        dialect=SHAPES.get(args.profile),
     )
     proxies = [ChildProcess(_command(text)) for text in args.proxy]
     if sys.stdin.isatty():
         print("Waiting for an editor on stdin: this command belongs into the editor's settings.", file=sys.stderr)
     stdio.use_bytes()
     output = stdio.Stdout()
-    conductor = Conductor(output, ChildProcess(args.agent), _access(args, settings), options, proxies)
+    conductor = Conductor(output, ChildProcess(args.agent), _relay_client(args, settings), options, proxies)
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, _stop, conductor, number)
@@ -108,7 +108,7 @@ def _end_at_once(number: int) -> None:
     signal.raise_signal(number)
 
 
-def _access(args: argparse.Namespace, settings: Any) -> Any:
+def _relay_client(args: argparse.Namespace, settings: Any) -> Any:
     from tabrelay.acp.relay_client import RelayClient
     from tabserver.wire.errors import ServerNameError
     from tabserver.wire.names import check_server_name

@@ -59,7 +59,7 @@ def _tools(args: argparse.Namespace) -> int:
     from tabrelay.cli import render
 
     _check_output(args)
-    rows = _talk(args, _list)
+    rows = _with_client(args, _list)
     if args.tool is not None:
         rows = [row for row in rows if row.get("name") == args.tool]
         if not rows:
@@ -75,13 +75,13 @@ def _call(args: argparse.Namespace) -> int:
         raise ExitWith("Which tool? Its name is empty.")
     _check_output(args)
     args.arguments = _arguments(args)
-    result = _talk(args, _run)
+    result = _with_client(args, _run)
     folder = Path(args.output).parent if args.output else Path()
     _show(args, render.result(result, args.format, render.OutputFolder(folder, args.tool)))
     return FAILED if result.get("isError") is True else OK
 
 
-def _talk(args: argparse.Namespace, work: Any) -> Any:
+def _with_client(args: argparse.Namespace, work: Any) -> Any:
     """Connect, do it, leave."""
     import asyncio
 
@@ -94,7 +94,7 @@ def _talk(args: argparse.Namespace, work: Any) -> Any:
         try:
             await connect.prepare(credentials)
             async with McpClient(outbound, answer=ask if sys.stdin.isatty() else None) as client:
-                await client.greet()
+                await client.negotiate()
                 return await work(args, client)
         except RequestFailed as error:
             raise ExitWith(str(error), UNREACHABLE if error.is_unreachable else ERROR) from None
@@ -115,9 +115,9 @@ async def _list(args: argparse.Namespace, client: Any) -> list[dict[str, Any]]:
 async def _run(args: argparse.Namespace, client: Any) -> dict[str, Any]:
     import shutil
 
-    from tabrelay.cli.progress import Bar
+    from tabrelay.cli.progress import ProgressBar
 
-    bar = Bar(sys.stderr, shutil.get_terminal_size().columns)
+    bar = ProgressBar(sys.stderr, shutil.get_terminal_size().columns)
     try:
         result: dict[str, Any] = await client.call(args.tool, args.arguments, bar.step)
         return result

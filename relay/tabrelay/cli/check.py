@@ -23,7 +23,7 @@ async def check(args: argparse.Namespace, outbound: Any, credentials: Any) -> in
     try:
         await connect.prepare(credentials)
         async with McpClient(outbound) as client:
-            greeting = await client.greet()
+            greeting = await client.negotiate()
             _row("connected", f"in {(time.monotonic() - began) * 1000:.0f} ms")
             _row("protocol", greeting.version + ("" if greeting.is_modern else ", with a handshake"))
             name, version = greeting.server.get("name", "?"), greeting.server.get("version", "")

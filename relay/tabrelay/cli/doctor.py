@@ -43,7 +43,7 @@ class DiagnosedRelay:
     args: argparse.Namespace
     settings: Any
     base: str
-    is_noted: bool
+    has_address_file: bool
     """A relay said that it is there."""
 
     health: Any
@@ -66,7 +66,7 @@ def add(verbs: Any) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    found = list(examine(args))
+    found = list(diagnose(args))
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1))
     else:
@@ -79,15 +79,15 @@ def _doctor(args: argparse.Namespace) -> int:
     return FAILED if any(finding.state == "bad" for finding in found) else OK
 
 
-def examine(args: argparse.Namespace) -> Findings:
+def diagnose(args: argparse.Namespace) -> Findings:
     settings = flags.settings(args)
     was_given = args.host is not None or args.port is not None
     known = None if was_given else running_relay.address(settings.home)
     base = known or running_relay.base_url(settings.host, settings.port)
-    patient = DiagnosedRelay(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
+    relay = DiagnosedRelay(args, settings, base, known is not None, _get(f"{base}/-/healthz"))
     for check in CHECKS:
         try:
-            yield from check(patient)
+            yield from check(relay)
         except Exception as problem:  # a doctor that falls ill must say so and go on
             yield Finding(check.__name__.strip("_"), "bad", f"could not be checked: {problem!r}")
 
@@ -95,15 +95,15 @@ def examine(args: argparse.Namespace) -> Findings:
 # -- this computer -----------------------------------------------------------------------------------------------------
 
 
-def _program(patient: DiagnosedRelay) -> Findings:
+def _program(relay: DiagnosedRelay) -> Findings:
     version = ".".join(map(str, sys.version_info[:3]))
     state: Literal["ok", "bad"] = "ok" if sys.version_info >= OLDEST else "bad"
     yield Finding("program", state, f"tabrelay {__version__} on Python {version}", "" if state == "ok" else "Use 3.11.")
 
 
-def _state(patient: DiagnosedRelay) -> Findings:
+def _state(relay: DiagnosedRelay) -> Findings:
     """The directory and the token in it: there, ours, and closed to others."""
-    home = patient.settings.home
+    home = relay.settings.home
     if not home.is_dir():
         yield Finding("state", "note", f"{home} is not there yet: the first start makes it.")
         return
@@ -115,8 +115,8 @@ def _state(patient: DiagnosedRelay) -> Findings:
         yield Finding("state", "ok", str(home))
 
 
-def _token(patient: DiagnosedRelay) -> Findings:
-    path = patient.settings.home / "token"
+def _token(relay: DiagnosedRelay) -> Findings:
+    path = relay.settings.home / "token"
     try:
         mode = path.stat().st_mode
         token = path.read_text(encoding="ascii").strip()
@@ -130,21 +130,21 @@ def _token(patient: DiagnosedRelay) -> Findings:
         yield Finding("token", "bad", f"Others on this computer can read {path}.", f"chmod 600 {path}")
     elif not token:
         yield Finding("token", "bad", f"{path} is empty.", "Delete it: the next start makes another.")
-    elif not patient.is_running:
+    elif not relay.is_running:
         yield Finding("token", "ok", f"in {path}; no relay to try it with")
     else:
         try:
-            running_relay.ask(patient.args, "/-/status")
+            running_relay.request(relay.args, "/-/status")
             yield Finding("token", "ok", "The relay takes it.")
         except running_relay.Impostor as problem:
-            port = urlsplit(patient.base).port or 80
+            port = urlsplit(relay.base).port or 80
             advice = f"Start the relay with the same --home. To see which program has the port: lsof -i :{port}"
             yield Finding("token", "bad", str(problem), advice)
         except ExitWith as problem:
             yield Finding("token", "bad", str(problem), "Start the relay with the same --home.")
 
 
-def _assets(patient: DiagnosedRelay) -> Findings:
+def _assets(relay: DiagnosedRelay) -> Findings:
     from tabrelay.assets.files import Assets, AssetsMissing
 
     try:
@@ -154,7 +154,7 @@ def _assets(patient: DiagnosedRelay) -> Findings:
         yield Finding("assets", "bad", str(problem))
 
 
-def _browser(patient: DiagnosedRelay) -> Findings:
+def _browser(relay: DiagnosedRelay) -> Findings:
     import webbrowser
 
     from tabrelay.system.open_browser import has_display
@@ -174,19 +174,19 @@ def _browser(patient: DiagnosedRelay) -> Findings:
 # -- the relay ---------------------------------------------------------------------------------------------------------
 
 
-def _port(patient: DiagnosedRelay) -> Findings:
-    if patient.is_running:
-        version = patient.health.get("version", __version__)
+def _port(relay: DiagnosedRelay) -> Findings:
+    if relay.is_running:
+        version = relay.health.get("version", __version__)
         if version != __version__:
-            text = f"The relay at {patient.base} is version {version}, this program {__version__}."
+            text = f"The relay at {relay.base} is version {version}, this program {__version__}."
             yield Finding("relay", "note", text, "Start it again.")
         else:
-            yield Finding("relay", "ok", f"runs at {patient.base}")
+            yield Finding("relay", "ok", f"runs at {relay.base}")
         return
-    parts = urlsplit(patient.base)
+    parts = urlsplit(relay.base)
     port = parts.port or 80
-    if patient.is_noted:
-        text = f"The relay at {patient.base} is there and does not answer."
+    if relay.has_address_file:
+        text = f"The relay at {relay.base} is there and does not answer."
         yield Finding("relay", "bad", text, "Look at `tabrelay logs`, then start it again.")
     elif _is_taken(parts.hostname or "127.0.0.1", port):
         yield Finding("port", "bad", f"Port {port} is taken by another program.", f"tabrelay serve --port {port + 1}")
@@ -194,29 +194,29 @@ def _port(patient: DiagnosedRelay) -> Findings:
         yield Finding("relay", "note", f"None runs; port {port} is free.", "tabrelay serve NAME, or: tabrelay demo")
 
 
-def _origins(patient: DiagnosedRelay) -> Findings:
+def _origins(relay: DiagnosedRelay) -> Findings:
     from tabrelay.http.addresses import PolicyError, parse_origin
 
-    for value in patient.settings.allow_origins:
+    for value in relay.settings.allow_origins:
         try:
             parse_origin(value)
         except PolicyError as problem:
             yield Finding("origins", "bad", f"TABRELAY_ALLOW_ORIGINS: {problem}")
     from tabrelay.admission.tokens import Tokens
 
-    paired = sorted({grant.origin for grant in Tokens(patient.settings.home).issued() if grant.origin})
+    paired = sorted({grant.origin for grant in Tokens(relay.settings.home).issued() if grant.origin})
     if paired:
         yield Finding("origins", "ok", f"paired: {', '.join(paired)}")
-    asking = running_relay.ask(patient.args, "/-/pairs")["asking"] if patient.is_running else []
+    asking = running_relay.request(relay.args, "/-/pairs")["asking"] if relay.is_running else []
     for each in asking:
         text = f"{each['origin']} asks to offer tools as {each['server']!r}."
         yield Finding("origins", "note", text, f"tabrelay pairs approve {each['code']}, if its page shows that code")
 
 
-def _servers(patient: DiagnosedRelay) -> Findings:
-    if not patient.is_running:
+def _servers(relay: DiagnosedRelay) -> Findings:
+    if not relay.is_running:
         return
-    rows = running_relay.ask(patient.args, "/-/status")["servers"]
+    rows = running_relay.request(relay.args, "/-/status")["servers"]
     if not rows:
         yield Finding("servers", "note", "There are none yet.", "Open a page that connects, or: tabrelay serve NAME")
     for row in rows:
@@ -237,11 +237,11 @@ def _servers(patient: DiagnosedRelay) -> Findings:
 # -- its clients -------------------------------------------------------------------------------------------------------
 
 
-def _clients(patient: DiagnosedRelay) -> Findings:
+def _clients(relay: DiagnosedRelay) -> Findings:
     from tabrelay.cli.client_files.file import ConfigFile, FileError
     from tabrelay.cli.client_files.known import CLIENTS, UserFolders, starts_bridge
 
-    known = _names(patient)
+    known = _names(relay)
     is_any = False
     for client in CLIENTS:
         path = client.path(UserFolders.here())
@@ -278,12 +278,12 @@ def _entry(client: Any, name: str, entry: dict[str, Any], known: set[str] | None
     return Finding("client", "ok", f"{client.title}: {name}")
 
 
-def _names(patient: DiagnosedRelay) -> set[str] | None:
+def _names(relay: DiagnosedRelay) -> set[str] | None:
     """None if nobody can say."""
-    if not patient.is_running:
+    if not relay.is_running:
         return None
     try:
-        return {row["name"] for row in running_relay.ask(patient.args, "/-/status")["servers"]}
+        return {row["name"] for row in running_relay.request(relay.args, "/-/status")["servers"]}
     except ExitWith:
         return None
 

@@ -25,7 +25,9 @@ def add(verbs: Any) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    rows = {row["name"]: row["drift"] for row in running_relay.ask(args, "/-/status")["servers"] if row.get("drift")}
+    rows = {
+        row["name"]: row["drift"] for row in running_relay.request(args, "/-/status")["servers"] if row.get("drift")
+    }
     if args.json:
         print(json.dumps(rows))
         return OK
@@ -39,6 +41,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _accept(args: argparse.Namespace) -> int:
-    running_relay.ask(args, "/-/drift", "POST", {"accept": args.name})
+    running_relay.request(args, "/-/drift", "POST", {"accept": args.name})
     print(f'The tools of "{args.name}" count as known from now on.')
     return OK

@@ -80,7 +80,7 @@ def _install(args: argparse.Namespace) -> int:
 def _all_servers(args: argparse.Namespace) -> list[str]:
     """Whatever the running relay knows."""
     try:
-        found = [row["name"] for row in running_relay.ask(args, "/-/status")["servers"]]
+        found = [row["name"] for row in running_relay.request(args, "/-/status")["servers"]]
     except ExitWith as problem:
         raise ExitWith(f"Which server? tabrelay install {args.client} NAME\n({problem})") from None
     if not found:

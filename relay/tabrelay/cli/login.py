@@ -31,7 +31,7 @@ def _login(args: argparse.Namespace) -> int:
     print(f"Signed in at {where}.")
     if running_relay.address(settings.home) is not None:
         try:
-            running_relay.ask(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
+            running_relay.request(args, f"/-/upstreams/{spec.name}/reconnect", method="POST")
             print("The relay connects to it anew.")
         except ExitWith as problem:
             print(f"The relay that runs was not told: {problem}", file=sys.stderr)
@@ -69,7 +69,7 @@ async def _sign_in(spec: Any, home: Any, *, opens: bool) -> str:
     from tabrelay.bridge.http import HttpAnswer
     from tabrelay.bridge.target import parse_url
 
-    oauth = sign_in.elsewhere(spec, home, opens=opens)
+    oauth = sign_in.for_upstream(spec, home, opens=opens)
     where = parse_url(spec.url, allows_plain=True).shown
     headers = {**dict(spec.headers), "Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": methods.PING}

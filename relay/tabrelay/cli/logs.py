@@ -20,7 +20,7 @@ from tabrelay.config.settings import LOG_LEVELS
 LEVELS: Final = (*LOG_LEVELS, "critical")
 SPAN: Final = re.compile(r"(\d+)\s*(s|min|m|h|d)")
 SECONDS: Final = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
-GLANCE_S: Final = 0.2
+POLL_S: Final = 0.2
 
 
 def add(verbs: Any) -> None:
@@ -100,7 +100,7 @@ def follow(path: Path, is_begun: bool, pause: Callable[[float], None] = time.sle
         try:
             file = path.open(encoding="utf-8", errors="replace")
         except FileNotFoundError:
-            pause(GLANCE_S)
+            pause(POLL_S)
             continue
         with file:
             if is_begun:
@@ -114,7 +114,7 @@ def follow(path: Path, is_begun: bool, pause: Callable[[float], None] = time.sle
                 *lines, rest = (rest + text).split("\n")
                 yield from lines
                 if not text and not is_other:
-                    pause(GLANCE_S)
+                    pause(POLL_S)
 
 
 def _is_other(file: Any, path: Path) -> bool:

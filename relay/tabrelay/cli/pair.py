@@ -19,7 +19,7 @@ def add(verbs: Any) -> None:
 
 
 def _pair(args: argparse.Namespace) -> int:
-    answer = running_relay.ask(args, "/-/codes", method="POST")
+    answer = running_relay.request(args, "/-/codes", method="POST")
     if args.json:
         print(json.dumps(answer))
     else:

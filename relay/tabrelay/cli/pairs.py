@@ -42,7 +42,7 @@ def _action(actions: Any, name: str, about: str, example: str, run: Any) -> argp
 
 def _list(args: argparse.Namespace) -> int:
     try:
-        asking = running_relay.ask(args, "/-/pairs")["asking"]
+        asking = running_relay.request(args, "/-/pairs")["asking"]
     except running_relay.Impostor:
         raise
     except ExitWith:
@@ -69,13 +69,13 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _approve(args: argparse.Namespace) -> int:
-    done = running_relay.ask(args, "/-/pairs", "POST", {"approve": args.code})
+    done = running_relay.request(args, "/-/pairs", "POST", {"approve": args.code})
     print(f'{done["origin"]} may offer tools as "{done["server"]}" now. To take it back: tabrelay pairs revoke')
     return OK
 
 
 def _refuse(args: argparse.Namespace) -> int:
-    done = running_relay.ask(args, "/-/pairs", "POST", {"refuse": args.code})
+    done = running_relay.request(args, "/-/pairs", "POST", {"refuse": args.code})
     print(f"Refused: {done['origin']}")
     return OK
 

@@ -9,7 +9,7 @@ from tabrelay.cli.render import printable
 WIDTH: Final = 24
 
 
-class Bar:
+class ProgressBar:
     """Draws on one line of the terminal, and takes it away at the end. In a pipe it is not there."""
 
     def __init__(self, stream: TextIO, columns: int = 80) -> None:

@@ -20,6 +20,6 @@ def add(verbs: Any) -> None:
 def _reconnect(args: argparse.Namespace) -> int:
     from urllib.parse import quote
 
-    running_relay.ask(args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST")
+    running_relay.request(args, f"/-/upstreams/{quote(args.server, safe='')}/reconnect", method="POST")
     print(f"The relay connects to {args.server} anew. How it went: tabrelay status")
     return OK

@@ -23,7 +23,7 @@ class Impostor(ExitWith):
     """Another program answers at the relay's address."""
 
 
-def ask(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
+def request(args: argparse.Namespace, path: str, method: str = "GET", body: Any = None) -> Any:
     """What the running relay answers at `path`, asked in the name of this user's state directory.
 
     The relay proves itself first, on the same connection: another program that has the port gets nothing.
@@ -104,19 +104,19 @@ def token(home: Path) -> str:
         raise ExitWith(str(problem)) from None
 
 
-def note(home: Path) -> Path:
+def address_file(home: Path) -> Path:
     """The file in which a relay says where it is."""
     return home / "running.json"
 
 
-def write(home: Path, base: str) -> None:
-    note(home).write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
+def write_address(home: Path, base: str) -> None:
+    address_file(home).write_text(json.dumps({"url": base, "pid": os.getpid()}), encoding="utf-8")
 
 
 def address(home: Path) -> str | None:
     """The address of the relay of this user that started last, if it said so and is still there."""
     try:
-        said = json.loads(note(home).read_text(encoding="utf-8"))
+        said = json.loads(address_file(home).read_text(encoding="utf-8"))
         url, pid = str(said["url"]), int(said["pid"])
         if os.name == "posix":
             os.kill(pid, 0)

@@ -97,8 +97,8 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
 
     tokens = Tokens(settings.home, shares_proofs=bool(settings.bus))
     _check(settings, tokens)
-    post = WorkerEnv.read()
-    if settings.workers > 1 and post is None:
+    worker = WorkerEnv.read()
+    if settings.workers > 1 and worker is None:
         sock = _listen(settings.host, settings.port, verb, settings.servers)
         reserved = loopback.reserve(sock)
         return WorkerProcesses(sock, sys.argv[1:], settings.workers, is_taken=reserved.is_taken).run()
@@ -108,11 +108,11 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
     from tabrelay.server.app import create_app
     from tabrelay.server.runner import run
 
-    sock = _listen(settings.host, settings.port, verb, settings.servers) if post is None else post.socket()
+    sock = _listen(settings.host, settings.port, verb, settings.servers) if worker is None else worker.socket()
     settings = replace(settings, port=sock.getsockname()[1])
-    if post is not None and post.number:
-        settings = _with_own_logs(settings, post.number)
-    reserved = loopback.reserve(sock) if post is None else loopback.Reservation(is_taken=post.is_taken)
+    if worker is not None and worker.number:
+        settings = _with_own_logs(settings, worker.number)
+    reserved = loopback.reserve(sock) if worker is None else loopback.Reservation(is_taken=worker.is_taken)
     base = running_relay.base_url(settings.host, settings.port)
     log_setup.configure(settings.log_level, is_json=settings.log_format == "json")
     log_setup.add_log_file(settings)
@@ -153,10 +153,10 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         )
 
         def ready() -> None:
-            if post is None or (post.number == 0 and post.is_new):
+            if worker is None or (worker.number == 0 and worker.is_new):
                 _announce(settings, tokens, base, page, opener)
-            if post is not None:
-                post.report()
+            if worker is not None:
+                worker.report()
             if settings.config:
                 from tabrelay.server.config_reload import Reloading
 
@@ -167,7 +167,7 @@ def _relay(settings: Any, specs: Sequence[Any], verb: str, page: str, load: Any 
         opener.close()
         reserved.close()
         if running_relay.address(settings.home) == base:
-            running_relay.note(settings.home).unlink(missing_ok=True)
+            running_relay.address_file(settings.home).unlink(missing_ok=True)
     return OK
 
 
@@ -233,7 +233,7 @@ def _announce(settings: Any, tokens: Any, base: str, page: str, opener: Any) -> 
         command=running_relay.command(),
         flags=running_relay.home_flag(settings),
     )
-    running_relay.write(settings.home, base)
+    running_relay.write_address(settings.home, base)
     print(said.json_line() if settings.json else said.text(sys.stdout.isatty()), flush=True)
     if settings.open_browser and not settings.json and has_display():
         opener.open(address(OPENER_TTL_S), OPENER_TTL_S)

@@ -113,20 +113,20 @@ class Unattended:
         self._oauth = oauth
 
     async def header(self) -> str | None:
-        with _told():
+        with _as_no_token():
             value: str | None = await self._oauth.header()
         return value
 
     async def refused(self, used: str | None, response: Any) -> bool:
         from tabrelay.bridge.http import HttpAnswer
 
-        with _told():
+        with _as_no_token():
             is_other: bool = await self._oauth.refused(used, HttpAnswer(response, None))
         return is_other
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _as_no_token() -> Iterator[None]:
     from tabrelay.bridge.credentials import CredentialsError
     from tabrelay.peers.upstreams.transports.http import NoToken
 
@@ -144,12 +144,12 @@ def for_relay(settings: Any, command: str, home: str) -> Callable[[Any], Any]:
 
         files = "".join(f" -c {shlex.quote(str(Path(file).expanduser().absolute()))}" for file in settings.config)
         advice = f"it wants to know who you are. Sign in: {command} login {spec.name}{home}{files}"
-        return Unattended(elsewhere(spec, settings.home, advice=advice))
+        return Unattended(for_upstream(spec, settings.home, advice=advice))
 
     return sign_in
 
 
-def elsewhere(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
+def for_upstream(spec: Any, home: Path, *, advice: str | None = None, opens: bool = True) -> Any:
     """The credentials of a server of a configuration. `tabrelay stdio URL` finds the same tokens."""
     return _tokens(spec.url, spec.oauth, home, opens=opens, advice=advice)
 
@@ -160,10 +160,10 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
     from tabrelay.bridge.oauth.show_url import show
     from tabrelay.bridge.oauth.token_store import OAuthStore
 
-    def wish() -> Any:
-        from tabrelay.bridge.oauth.sdk_flow import TokenWish
+    def options() -> Any:
+        from tabrelay.bridge.oauth.sdk_flow import TokenOptions
 
-        return TokenWish(
+        return TokenOptions(
             url,
             wanted.grant,
             client_id=wanted.client_id,
@@ -177,4 +177,4 @@ def _tokens(url: str, wanted: Any, home: Path, *, opens: bool, allows_plain: boo
 
     names = (wanted.client_id or "", wanted.scope or "", wanted.issuer or "")
     store = OAuthStore(home / "oauth", url, wanted.grant, *names)
-    return OAuth(store, wish, functools.partial(show, opens=opens), **more)
+    return OAuth(store, options, functools.partial(show, opens=opens), **more)

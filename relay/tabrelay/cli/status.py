@@ -21,7 +21,7 @@ def add(verbs: Any) -> None:
 
 
 def _status(args: argparse.Namespace) -> int:
-    status = running_relay.ask(args, "/-/status")
+    status = running_relay.request(args, "/-/status")
     if args.json:
         print(json.dumps(status))
     elif args.names:

@@ -55,7 +55,7 @@ async def _bridge(args: argparse.Namespace, outbound: Any, credentials: Any) -> 
         outbound,
         output,
         prepare=lambda: connect.prepare(credentials),
-        has_listener=not args.no_server_stream,
+        has_server_stream=not args.no_server_stream,
         is_serial=args.serial,
     )
     loop = asyncio.get_running_loop()

@@ -174,7 +174,7 @@ async def test_an_error_that_is_null_is_none_in_an_envelope_too(answer: Any) -> 
 
 
 @pytest.mark.parametrize("error", ["no", 5, [], {"code": "x"}])
-async def test_an_agent_of_the_handshake_era_hears_of_errors_that_are_none(error: Any) -> None:
+async def test_an_agent_of_the_handshake_era_receives_errors_for_malformed_errors(error: Any) -> None:
     async with Stage(profile=G4) as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -343,7 +343,7 @@ async def test_what_an_mcp_client_says_too_long_is_refused_or_an_error_for_the_s
 
 
 @pytest.mark.usefixtures("_short")
-async def test_what_a_proxy_says_too_long_is_refused_or_an_error_for_whoever_waits() -> None:
+async def test_a_line_of_a_proxy_that_is_too_long_is_refused_or_an_error_for_the_waiting_side() -> None:
     async with Stage(proxies=1) as stage:
         [proxy] = stage.proxies
         stage.editor.send(id=0, method="initialize", params={})
@@ -428,7 +428,7 @@ async def test_a_chain_that_can_not_be_started_is_tried_once_and_everybody_is_an
 # -- strangers at the port ---------------------------------------------------------------------------------------------
 
 
-async def test_connections_that_say_nothing_keep_nobody_out() -> None:
+async def test_connections_that_send_nothing_block_no_other_connection() -> None:
     async with Stage() as stage:
         await stage.greet()
         [server] = await stage.open(ACP)
@@ -439,7 +439,7 @@ async def test_connections_that_say_nothing_keep_nobody_out() -> None:
 
         held: list[asyncio.StreamWriter] = []
         async with asyncio.timeout(WAIT_S):
-            for _ in range(local_port.MAX_STRANGERS + local_port.MAX_CONNECTIONS):
+            for _ in range(local_port.MAX_UNAUTHENTICATED + local_port.MAX_CONNECTIONS):
                 await hold()
         for _ in range(3):
             await stage.plug(server)
@@ -449,7 +449,7 @@ async def test_connections_that_say_nothing_keep_nobody_out() -> None:
             one.close()
 
 
-async def test_somebody_who_connects_all_the_time_keeps_nobody_out_and_is_mentioned_once(
+async def test_a_program_that_connects_all_the_time_blocks_no_other_connection_and_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Stage() as stage:

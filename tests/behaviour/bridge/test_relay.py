@@ -43,13 +43,13 @@ async def test_a_client_reaches_a_server_of_the_relay_by_its_name(tmp_path: Path
         async with client(tmp_path, mode) as talk:
             assert talk.protocol_version == version
             assert [one.name for one in (await talk.list_tools()).tools] == NAMES
-            heard: list[float] = []
+            received: list[float] = []
 
             async def step(progress: float, total: float | None, message: str | None) -> None:
-                heard.append(progress)
+                received.append(progress)
 
             called: Any = await talk.call_tool("steps", {}, progress_callback=step)
-            assert (called.content[0].text, heard) == ("done", [1, 2, 3])
+            assert (called.content[0].text, received) == ("done", [1, 2, 3])
             began = asyncio.Event()
 
             async def begun(progress: float, total: float | None, message: str | None) -> None:

@@ -20,7 +20,7 @@ from tabrelay.bridge.clock import Clock
 from tabrelay.bridge.credentials import CredentialsError
 from tabrelay.bridge.oauth.callback import Callback, CallbackError
 from tabrelay.bridge.oauth.credentials import OAuth
-from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenWish
+from tabrelay.bridge.oauth.sdk_flow import SignInFlow, TokenOptions
 from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn
 from tests.support.authority import Authority
 from tests.support.paths import ROOT
@@ -51,7 +51,7 @@ async def bridge(
 ) -> AsyncIterator[BridgeHere]:
     credentials = OAuth(
         OAuthStore(home / "oauth", server.url),
-        lambda: TokenWish(server.url, **wish),
+        lambda: TokenOptions(server.url, **wish),
         ask or Asked(),
         is_early=wish.get("grant") == "client_credentials",
         clock=clock,
@@ -181,7 +181,7 @@ async def test_an_address_that_does_not_lead_to_the_web_is_never_opened(tmp_path
         # What is no web address at all the SDK takes for no address, and tries the usual one.
         assert all(url.startswith(f"{server.base}/authorize?") for url in ask.urls)
     with pytest.raises(OAuthFlowError, match="can't be used"):
-        SignInFlow(TokenWish(server.url), StoredSignIn(), QuickClock(), ask)._check(endpoint)
+        SignInFlow(TokenOptions(server.url), StoredSignIn(), QuickClock(), ask)._check(endpoint)
 
 
 async def test_tokens_are_not_sent_over_plain_http_to_other_computers(tmp_path: Path) -> None:
@@ -248,14 +248,14 @@ async def test_several_bridges_of_one_user_ask_once(tmp_path: Path) -> None:
                 assert "secret-" not in await child.log()
 
 
-async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path) -> None:
+async def test_a_process_that_died_with_the_lock_blocks_no_other_process(tmp_path: Path) -> None:
     store, clock = OAuthStore(tmp_path, "x"), QuickClock()
     code = (
         "import asyncio, sys, pathlib\n"
         "from tabrelay.bridge.oauth.token_store import OAuthStore\n"
         "from tabrelay.bridge.clock import Clock\n"
         "async def hold():\n"
-        "    async with OAuthStore(pathlib.Path(sys.argv[1]), 'x').alone(Clock()):\n"
+        "    async with OAuthStore(pathlib.Path(sys.argv[1]), 'x').lock(Clock()):\n"
         "        print('held', flush=True)\n"
         "        await asyncio.sleep(600)\n"
         "asyncio.run(hold())\n"
@@ -265,11 +265,11 @@ async def test_a_process_that_died_with_the_lock_holds_up_nobody(tmp_path: Path)
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"held\n"
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2), store.alone(Clock()):
+        async with asyncio.timeout(0.2), store.lock(Clock()):
             pass
     holder.kill()
     await holder.wait()
-    async with asyncio.timeout(10), store.alone(clock):
+    async with asyncio.timeout(10), store.lock(clock):
         pass
 
 
@@ -297,8 +297,8 @@ async def test_only_the_answer_to_the_question_is_taken(tmp_path: Path) -> None:
         early = await visit(f"{callback.uri}?code=c&state=")
         callback.expect("https://x/authorize?state=right")
         wrong = [await visit(f"{callback.uri}{query}") for query in ("", "?code=evil", "?code=evil&state=wrong")]
-        elsewhere = await visit(callback.uri.replace("/callback", "/"))
-        assert [answer.status_code for answer in (early, *wrong, elsewhere)] == [400, 400, 400, 400, 404]
+        other_path = await visit(callback.uri.replace("/callback", "/"))
+        assert [answer.status_code for answer in (early, *wrong, other_path)] == [400, 400, 400, 400, 404]
         right = await visit(f"{callback.uri}?code=c&state=right&iss=https://x")
         assert right.status_code == 200 and "close this window" in right.text
         assert "default-src 'none'" in right.headers["content-security-policy"]
@@ -316,7 +316,7 @@ async def test_what_the_server_says_is_not_run_in_the_page() -> None:
             await callback.returned()
 
 
-async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_wait_for_the_user_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tabrelay.bridge.oauth.callback.WAIT_S", 0.01)
     async with Callback(0) as callback:
         with pytest.raises(CallbackError, match="within"):
@@ -378,6 +378,6 @@ async def test_a_refusal_of_the_wrong_kind_is_not_a_reason_to_ask(tmp_path: Path
 
 async def test_credentials_that_can_not_be_kept_say_where(tmp_path: Path) -> None:
     (tmp_path / "oauth").write_text("in the way")
-    credentials = OAuth(OAuthStore(tmp_path / "oauth", "x"), lambda: TokenWish("http://127.0.0.1:9/"), agree)
+    credentials = OAuth(OAuthStore(tmp_path / "oauth", "x"), lambda: TokenOptions("http://127.0.0.1:9/"), agree)
     with pytest.raises(CredentialsError, match="oauth"):
         await credentials._obtain(None, None)

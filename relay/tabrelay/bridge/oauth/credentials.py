@@ -15,7 +15,7 @@ from tabrelay.bridge.oauth.token_store import OAuthStore, StoredSignIn, StoreErr
 from tabrelay.observe.log_setup import add_secret
 
 if TYPE_CHECKING:
-    from tabrelay.bridge.oauth.sdk_flow import RefusedRequest, TokenWish
+    from tabrelay.bridge.oauth.sdk_flow import RefusedRequest, TokenOptions
 
 log = logging.getLogger("tabrelay.bridge")
 
@@ -30,8 +30,8 @@ class OAuth:
     def __init__(
         self,
         store: OAuthStore,
-        make_wish: Callable[[], TokenWish],
-        ask: Callable[[str], Awaitable[None]],
+        make_options: Callable[[], TokenOptions],
+        show_url: Callable[[str], Awaitable[None]],
         *,
         is_early: bool = False,
         callback_port: int | None = None,
@@ -41,8 +41,8 @@ class OAuth:
         """`is_early`: get a token before the first message. `callback_port`: this one and no other. `advice`: there is
         nobody to ask here; what they can do elsewhere."""
         self._store = store
-        self._make_wish = make_wish
-        self._ask = ask
+        self._make_options = make_options
+        self._show_url = show_url
         self._is_early = is_early
         self._callback_port = callback_port
         self._advice = advice
@@ -80,7 +80,7 @@ class OAuth:
     async def _obtain(self, used: str | None, answer: HttpAnswer | None) -> None:
         """Another token than `used`. Whoever asked at the same time, here or in another process, shares it."""
         try:
-            async with self._lock, self._store.alone(self._clock):
+            async with self._lock, self._store.lock(self._clock):
                 self._record = record = self._store.load()
                 self._conceal(record)
                 is_other = record.access_token != used
@@ -95,18 +95,18 @@ class OAuth:
         from tabrelay.bridge.oauth.callback import PORT, Callback, CallbackError
         from tabrelay.bridge.oauth.sdk_flow import SignInFlow
 
-        wish = self._make_wish()
-        flow = SignInFlow(wish, record, self._clock, self._ask)
+        options = self._make_options()
+        flow = SignInFlow(options, record, self._clock, self._show_url)
         try:
             if await flow.refresh(refusal):
                 return flow.record
-            if wish.grant == "client_credentials":
+            if options.grant == "client_credentials":
                 await flow.run(refusal, None)
                 return flow.record
             if self._advice is not None:
                 raise CredentialsError(self._advice)
             # One question to the user at a time, whatever server it is for: there is one browser, and one port.
-            async with self._store.alone(self._clock, "callback"):
+            async with self._store.lock(self._clock, "callback"):
                 may_move = self._callback_port is None
                 async with Callback(self._callback_port or PORT, may_move=may_move) as callback:
                     await flow.run(refusal, callback)
@@ -130,5 +130,8 @@ def _refusal(answer: HttpAnswer | None) -> RefusedRequest:
     if answer is None:
         return RefusedRequest()
     return RefusedRequest(
-        answer.status, answer.header("www-authenticate"), answer.asked(mcp_headers.PROTOCOL_VERSION), is_real=True
+        answer.status,
+        answer.header("www-authenticate"),
+        answer.request_header(mcp_headers.PROTOCOL_VERSION),
+        is_real=True,
     )

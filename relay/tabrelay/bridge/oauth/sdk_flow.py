@@ -55,7 +55,7 @@ Send = Callable[[httpx2.Request], Awaitable[httpx2.Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class TokenWish:
+class TokenOptions:
     """What kind of token is wanted, as the user said."""
 
     server_url: str
@@ -110,16 +110,16 @@ class SignInFlow:
     """One way to a token: with a record of what was known before, to a record of what is known then."""
 
     def __init__(
-        self, wish: TokenWish, record: StoredSignIn, clock: Clock, ask: Callable[[str], Awaitable[None]]
+        self, options: TokenOptions, record: StoredSignIn, clock: Clock, show_url: Callable[[str], Awaitable[None]]
     ) -> None:
         """`ask` shows an address to the user."""
-        self._wish = wish
-        self._shelf = SdkStorage(record, clock)
-        self._ask = ask
+        self._options = options
+        self._storage = SdkStorage(record, clock)
+        self._show_url = show_url
 
     @property
     def record(self) -> StoredSignIn:
-        return self._shelf.record
+        return self._storage.record
 
     async def refresh(self, refusal: RefusedRequest) -> bool:
         """Without asking anybody. False: that is not possible. Raises CredentialsError."""
@@ -136,13 +136,13 @@ class SignInFlow:
                 outgoing = await flow.__anext__()
                 while outgoing is not ours:
                     outgoing = await flow.asend(await send(outgoing))
-        return self._shelf.is_new
+        return self._storage.is_new
 
     async def run(self, refusal: RefusedRequest, callback: Callback | None) -> None:
         """`callback`: where the browser comes back to, if somebody has to be asked. Raises CredentialsError."""
         # The scopes that were granted still count, the rest of the old token does not.
         token = {name: value for name, value in self.record.token.items() if name != "refresh_token"}
-        self._shelf.record = replace(self.record, token=token)
+        self._storage.record = replace(self.record, token=token)
         provider = self._provider(callback)
         async with self._sending() as send:
             ours, refused = self._request(refusal)
@@ -151,36 +151,36 @@ class SignInFlow:
                 outgoing = await flow.asend(refused)
                 while outgoing is not ours:
                     outgoing = await flow.asend(await send(outgoing))
-        self._keep(provider)
+        self._store_metadata(provider)
 
     def _request(self, refusal: RefusedRequest) -> tuple[httpx2.Request, httpx2.Response]:
         """A request as ours was, and the answer that it got."""
         headers = {} if refusal.version is None else {mcp_headers.PROTOCOL_VERSION: refusal.version}
-        ours = httpx2.Request("POST", self._wish.server_url, headers=headers)
+        ours = httpx2.Request("POST", self._options.server_url, headers=headers)
         challenge = refusal.challenge
-        if self._wish.scope is not None and refusal.status == 401:
+        if self._options.scope is not None and refusal.status == 401:
             # The SDK asks for what the server wants; the user may want something else.
             asked = httpx2.Response(401, headers={"www-authenticate": challenge or ""}, request=ours)
             found = extract_resource_metadata_from_www_auth(asked)
             where = "" if found is None else f', resource_metadata="{found}"'
-            challenge = f'Bearer scope="{self._wish.scope}"{where}'
+            challenge = f'Bearer scope="{self._options.scope}"{where}'
         kept = {} if challenge is None else {"www-authenticate": challenge}
         return ours, httpx2.Response(refusal.status, headers=kept, request=ours)
 
     def _provider(self, callback: Callback | None) -> OAuthClientProvider:
-        wish = self._wish
-        if wish.grant == "client_credentials":
-            assert wish.client_id is not None and wish.client_secret is not None
+        options = self._options
+        if options.grant == "client_credentials":
+            assert options.client_id is not None and options.client_secret is not None
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that --issuer would be better, said in our own words elsewhere
                 return ClientCredentialsOAuthProvider(
-                    wish.server_url,
-                    self._shelf,
-                    wish.client_id,
-                    wish.client_secret,
-                    wish.client_auth,
-                    scope=wish.scope,
-                    issuer=wish.issuer,
+                    options.server_url,
+                    self._storage,
+                    options.client_id,
+                    options.client_secret,
+                    options.client_auth,
+                    scope=options.scope,
+                    issuer=options.issuer,
                 )
         uri = callback.uri if callback is not None else "http://127.0.0.1/callback"
         self._choose_client(uri, is_moving=callback is not None)
@@ -190,7 +190,7 @@ class SignInFlow:
                 "software_id": "tabrelay",
                 "software_version": __version__,
                 "redirect_uris": [uri],
-                "scope": wish.scope,
+                "scope": options.scope,
             }
         )
 
@@ -198,7 +198,7 @@ class SignInFlow:
             assert callback is not None
             self._check(url)
             callback.expect(url)
-            await self._ask(url)
+            await self._show_url(url)
 
         async def returned() -> AuthorizationCodeResult:
             assert callback is not None
@@ -206,23 +206,23 @@ class SignInFlow:
             return AuthorizationCodeResult(code=found.code, state=found.state, iss=found.issuer)
 
         provider = OAuthClientProvider(
-            wish.server_url, metadata, self._shelf, redirect, returned, client_metadata_url=wish.metadata_url
+            options.server_url, metadata, self._storage, redirect, returned, client_metadata_url=options.metadata_url
         )
-        self._remind(provider)
+        self._restore_metadata(provider)
         return provider
 
     def _choose_client(self, uri: str, is_moving: bool) -> None:
         """The client that the user registered; or the one from before, unless the browser can't come back to it."""
-        wish, known = self._wish, self._shelf.record.client
+        wish, known = self._options, self._storage.record.client
         if wish.client_id is not None:
             client = {"client_id": wish.client_id, "redirect_uris": [uri], "issuer": wish.issuer}
             if wish.client_secret is not None:
                 client |= {"client_secret": wish.client_secret, "token_endpoint_auth_method": wish.client_auth}
-            self._shelf.record = replace(self._shelf.record, client={**known, **client})
+            self._storage.record = replace(self._storage.record, client={**known, **client})
         elif known and is_moving and uri not in known.get("redirect_uris", []):
-            self._shelf.record = replace(self._shelf.record, client={})
+            self._storage.record = replace(self._storage.record, client={})
 
-    def _remind(self, provider: OAuthClientProvider) -> None:
+    def _restore_metadata(self, provider: OAuthClientProvider) -> None:
         """What was discovered in another run: without it the SDK would guess where tokens are refreshed."""
         context, record = provider.context, self.record
         if record.metadata:
@@ -231,9 +231,9 @@ class SignInFlow:
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(record.resource)
             context.auth_server_url = str(context.protected_resource_metadata.authorization_servers[0])
 
-    def _keep(self, provider: OAuthClientProvider) -> None:
+    def _store_metadata(self, provider: OAuthClientProvider) -> None:
         metadata, resource = provider.context.oauth_metadata, provider.context.protected_resource_metadata
-        self._shelf.record = replace(
+        self._storage.record = replace(
             self.record,
             metadata={} if metadata is None else metadata.model_dump(mode="json", exclude_none=True),
             resource={} if resource is None else resource.model_dump(mode="json", exclude_none=True),
@@ -241,19 +241,19 @@ class SignInFlow:
 
     async def _is_same_issuer(self, refused: httpx2.Response, send: Send) -> bool:
         """A server that moved to another authorization server must not make us show the old one's token to it."""
-        client = await self._shelf.get_client_info()
+        client = await self._storage.get_client_info()
         if client is None:
             return False
         hint = extract_resource_metadata_from_www_auth(refused)
-        for url in build_protected_resource_metadata_discovery_urls(hint, self._wish.server_url):
+        for url in build_protected_resource_metadata_discovery_urls(hint, self._options.server_url):
             found = await handle_protected_resource_response(await send(create_oauth_metadata_request(url)))
             if found is not None:
-                return credentials_match_issuer(client, str(found.authorization_servers[0]), self._wish.metadata_url)
+                return credentials_match_issuer(client, str(found.authorization_servers[0]), self._options.metadata_url)
         return True
 
     @contextlib.asynccontextmanager
     async def _sending(self) -> AsyncIterator[Send]:
-        address = parse_url(self._wish.server_url, allows_plain=True)
+        address = parse_url(self._options.server_url, allows_plain=True)
         try:
             async with httpx2.AsyncClient(trust_env=not address.is_loopback, timeout=TIMEOUT_S) as client:
                 yield functools.partial(self._send, client)
@@ -285,6 +285,6 @@ class SignInFlow:
     def _check(self, url: str) -> None:
         """Addresses come from the server: they may lead to the web and nowhere else, and not in the open."""
         try:
-            parse_url(url, self._wish.allows_plain)
+            parse_url(url, self._options.allows_plain)
         except TargetError as problem:
             raise OAuthFlowError(f"The server names an address that can't be used. {problem}") from None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tabrelay.bridge.clock import Clock
 
-GLANCE_S: Final = 0.1
+POLL_S: Final = 0.1
 
 
 class StoreError(Exception):
@@ -69,7 +69,7 @@ class OAuthStore:
             raise StoreError(str(problem)) from None
 
     @contextlib.asynccontextmanager
-    async def alone(self, clock: Clock, shared: str | None = None) -> AsyncIterator[None]:
+    async def lock(self, clock: Clock, shared: str | None = None) -> AsyncIterator[None]:
         """Nobody else asks for this server's token meanwhile; with `shared`, nobody for any server's."""
         self._prepare()
         async with _flock(self._lock if shared is None else self._folder / f"{shared}.lock", clock):
@@ -91,7 +91,7 @@ async def _flock(path: Path, clock: Clock) -> AsyncIterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await clock.sleep(GLANCE_S)
+                await clock.sleep(POLL_S)
         yield
     finally:
         os.close(handle)
