@@ -191,7 +191,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a page that is loaded while the relay is down: a worker that failed is started again",
-        "return void this.#afterFailure();",
+        "return void this.#startup.afterFailure();",
         "tests/e2e/test_boot.py::test_a_worker_that_failed_to_start_is_started_again_by_itself",
     ),
     Mutation(

@@ -1,31 +1,26 @@
 /**
- * One tab's attachment to one server. The link to the relay belongs to the worker and outlives this page.
+ * `connect()` and `Connection`: one tab's attachment to one server.
  *
- * This file holds no protocol: it keeps the tab attached through worker crashes, the back/forward cache and relay
- * restarts, and tells the page how things stand.
+ * The link to the relay belongs to the worker and outlives this page. The connection attaches the tab again after a worker
+ * crash, a return from the back/forward cache and a relay restart, and passes messages between the worker and the page. It
+ * contains no MCP: `startup.js` starts the worker, `running_calls.js` runs calls, `offers.js` defines what the tab offers.
  *
  * @import {
- *   Boot, Catalogue, ConnectOptions, OfferOptions, Pairing, Prompt, Resource, RunPython, State, Timing, Tool, Why
+ *   Boot, Catalogue, ConnectOptions, OfferOptions, Prompt, Resource, RunPython, State, Timing, Tool
  * } from "../client.js"
  * @import { ApproveMessage, FromPage, FromWorker, OfferKind, Offers as Offered } from "../ports.js"
- * @import { PageLock } from "./tab_identity.js"
  */
 
 import { Approvals } from "./approvals.js";
-import { BUILD } from "../build.js";
-import { RunningCalls } from "./running_calls.js";
-import { Credential } from "./token.js";
-import { describe } from "./errors.js";
-import { WorkerHost } from "./worker_host.js";
 import { Offers } from "./offers.js";
-import { askHealth, whyUnreachable } from "./relay_health.js";
-import { workerAddress } from "./shared_worker.js";
-import { holdPageLock, browserId, claimTab, tabInfo, watchTab } from "./tab_identity.js";
-import { pause } from "./locks.js";
+import { askHealth } from "./relay_health.js";
+import { RunningCalls } from "./running_calls.js";
+import { Startup } from "./startup.js";
+import { ConnectionState } from "./state.js";
+import { browserId, tabInfo, watchTab } from "./tab_identity.js";
+import { Credential } from "./token.js";
+import { WorkerHost } from "./worker_host.js";
 
-const RETRY_MS = [1_000, 2_000, 3_000];
-/** The pauses before a worker that failed to start is started again although the relay answers. */
-const BOOT_RETRY_MS = [3_000, 10_000, 30_000, 60_000];
 const RUN_PYTHON = { timeoutMs: 30_000, maxOutput: 100_000 };
 
 // One for the whole page, whatever brought this file: a bundle and PyScript may each have a copy, and a tab is one tab.
@@ -68,21 +63,16 @@ function ownRelay() {
  */
 export class Connection extends EventTarget {
   isClosed = false;
-  /** The last of each, for pages that come to listen late. @type {State} */
-  state;
-  /** @type {Boot | null} */
+  /** The last boot message and the last catalogue, for pages that add their listeners late. @type {Boot | null} */
   boot = null;
   /** @type {Catalogue | null} */
   catalogue = null;
-  tab = { id: "" };
-  /** What this browser is called, where several offer the server. */
+  /** The name of this browser, for servers that several browsers offer. */
   instance;
 
   #relay;
   #server;
   #credential;
-  /** @type {string | URL | undefined} */
-  #workerFile;
   /** @type {Set<string>} */
   #modules = new Set();
   /** @type {RunPython | undefined} */
@@ -94,25 +84,14 @@ export class Connection extends EventTarget {
   #approvals = new Approvals();
   /** @type {ConnectOptions["approve"]} */
   #approve;
-  /** Does anybody listen for "activity"? */
+  /** Does the page listen for "activity"? */
   #wantsActivity = false;
   #host;
+  #state;
+  #startup;
   /** Why the page left the worker, to come back later. @type {"" | "left" | "frozen"} */
   #suspendedBy = "";
-  /** @type {PageLock | undefined} */
-  #pageLock;
   #closing = new AbortController();
-  /** Cuts a pause short. @type {AbortController} */
-  #wake = new AbortController();
-  #restarts = 0;
-  /** How often the worker failed to start since the last connection. */
-  #bootFailures = 0;
-  /** Is this copy of the client of another build than the relay? */
-  #isOutdated = false;
-  /** Does this page look for a token right now? */
-  #isPairing = false;
-  /** Is it out, and will it ask for a token once somebody wants it to? */
-  #isPairingAgain = false;
 
   /**
    * @param {string} relay
@@ -126,10 +105,30 @@ export class Connection extends EventTarget {
     this.#timing = options.timing;
     this.instance = options.instance ?? browserId();
     this.#host = this.#makeHost(options.mode);
-    this.state = this.#makeState("connecting", null, "Starting");
+    this.#state = new ConnectionState(relay, options.server, (state) => void this.#dispatch("state", state));
+    this.#startup = new Startup({
+      relay,
+      server: options.server,
+      credential: this.#credential,
+      host: this.#host,
+      state: this.#state,
+      closed: this.#closing.signal,
+      isSuspended: () => this.#suspendedBy !== "",
+      showPairing: (pairing) => !this.#dispatch("pairing", pairing, pairing !== null),
+      tokenChanged: () => this.#postToken(),
+    });
     this.#merge(options);
     this.#watchPage();
-    void this.#start();
+    void this.#startup.start();
+  }
+
+  /** The last state, for pages that add their listeners late. @returns {State} */
+  get state() {
+    return this.#state.current;
+  }
+
+  get tab() {
+    return this.#startup.tab;
   }
 
   get mode() {
@@ -196,7 +195,7 @@ export class Connection extends EventTarget {
 
   /** Try now instead of waiting: for the relay, for a pairing, or for a worker that could not start. */
   retry() {
-    this.#wake.abort();
+    this.#startup.wake();
     this.#post({ t: "retry" });
   }
 
@@ -211,10 +210,10 @@ export class Connection extends EventTarget {
     this.isClosed = true;
     this.#post({ t: "detach" });
     this.#closing.abort();
-    this.#wake.abort();
+    this.#startup.wake();
     this.#host.end("The tab closed its connection");
-    this.#pageLock?.release();
-    this.#setState("stopped", "closed", "This tab closed its connection.");
+    this.#startup.release();
+    this.#state.set("stopped", "closed", "This tab closed its connection.");
   }
 
   /**
@@ -225,7 +224,7 @@ export class Connection extends EventTarget {
     const before = this.#modules.size;
     this.#merge(options);
     if (options.token) {
-      this.#wake.abort();
+      this.#startup.wake();
       void this.#credential.obtain(this.#closing.signal, () => false).then(() => this.#postToken());
     }
     if (this.#modules.size > before || options.runPython || options.approve) this.#attach();
@@ -234,7 +233,7 @@ export class Connection extends EventTarget {
   /** @param {ConnectOptions} options */
   #merge(options) {
     this.#credential.given = options.token ?? this.#credential.given;
-    this.#workerFile ??= options.worker;
+    this.#startup.workerFile ??= options.worker;
     if (options.runPython) this.#runPython ??= { ...RUN_PYTHON, ...(options.runPython === true ? {} : options.runPython) };
     this.#approve = options.approve ?? this.#approve;
     for (const url of options.modules ?? []) this.#modules.add(new URL(url, document.baseURI).href);
@@ -256,14 +255,14 @@ export class Connection extends EventTarget {
         // In the back/forward cache a page keeps its locks, and would go on to lead.
         if (this.#host.mode === "elected") this.#suspend("left");
       },
-      returned: () => void this.#identify().then(() => this.#resume() || this.#attach()),
+      returned: () => void this.#startup.identify().then(() => this.#resume() || this.#attach()),
     });
     // Another tab of this origin paired.
     addEventListener("storage", (event) => {
       if (event.key !== this.#credential.name || !event.newValue) return;
       void this.#credential.reload().then((hasNewKey) => {
         if (!hasNewKey) return;
-        this.#wake.abort();
+        this.#startup.wake();
         this.#postToken();
       });
     }, { signal });
@@ -278,113 +277,8 @@ export class Connection extends EventTarget {
   #resume() {
     const wasSuspended = this.#suspendedBy !== "";
     this.#suspendedBy = "";
-    if (wasSuspended) void this.#start();
+    if (wasSuspended) void this.#startup.start();
     return wasSuspended;
-  }
-
-  // -- the way up: token, relay, lock, worker -----------------------------------------------------------------------
-
-  async #start() {
-    if (WorkerHost.problem) return this.#setState("stopped", "unsupported", `Tabrelay can't run here. ${WorkerHost.problem}`);
-    try {
-      // A page of the relay first takes the code out of its address; any other needs a relay to ask.
-      if (this.#credential.isOwn) await this.#findToken();
-      const build = await this.#findRelay();
-      this.#isOutdated = BUILD !== "" && build !== BUILD;
-      await this.#findToken();
-      // defence: another program on the port: a page loads no code from it
-      await this.#checkRelay();
-      await this.#identify();
-      if (this.isClosed || this.#suspendedBy) return;
-      this.#setState("connecting", null, "Starting the worker");
-      this.#host.start(workerAddress(this.#relay, this.#workerFile, build));
-    } catch (error) {
-      if (!this.isClosed) this.#setState("stopped", "boot_failed", describe(error));
-    }
-  }
-
-  /** @param {string} [refused] the id of a key that the relay does not know */
-  async #findToken(refused) {
-    this.#isPairing = true;
-    try {
-      while (!this.isClosed) {
-        const problem = await this.#credential.obtain(
-          this.#closing.signal,
-          (pairing) => this.#showCode(pairing),
-          refused,
-        );
-        if (this.state.why === "pairing") this.#dispatch("pairing", null);
-        if (!problem || this.isClosed) return;
-        this.#setState("stopped", "not_paired", problem);
-        await this.#pause();
-      }
-    } finally {
-      this.#isPairing = false;
-    }
-  }
-
-  /**
-   * The user must see the code. True: the page shows it itself.
-   * @param {Pairing} pairing
-   */
-  #showCode(pairing) {
-    const command = `tabrelay pairs approve ${pairing.code}`;
-    this.#setState("waiting", "pairing", `Approve this page with code ${pairing.code}: ${command}`);
-    const event = new CustomEvent("pairing", { detail: pairing, cancelable: true });
-    return !this.dispatchEvent(event);
-  }
-
-  /** The relay takes this page no longer. It asks again when somebody wants it to, or when the page is loaded anew. */
-  /** @param {boolean} isCertain the relay had proved itself. Another program could say the same, and the key stays. */
-  async #pairAgain(isCertain) {
-    if (this.#isPairingAgain || !this.#credential.canAsk) return;
-    this.#isPairingAgain = true;
-    const { token: refused } = this.#credential.forWorker();
-    if (isCertain) await this.#credential.forget();
-    await this.#pause();
-    if (this.state.state !== "connected") {
-      await this.#findToken(refused);
-      this.#postToken();
-    }
-    this.#isPairingAgain = false;
-  }
-
-  #postToken() {
-    this.#post({ t: "token", ...this.#credential.forWorker() });
-  }
-
-  /** The worker's code comes from the relay: load none from a program that has not proved to be the relay. */
-  async #checkRelay() {
-    for (let attempt = 1; !this.isClosed; attempt++) {
-      const problem = await this.#credential.checkRelay(this.#closing.signal);
-      if (!problem || this.isClosed) return;
-      const { token: refused } = this.#credential.forWorker();
-      const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
-      this.#setState("waiting", problem.why, problem.message, { retry_in_ms: wait_ms, attempts: attempt });
-      await this.#pause(wait_ms);
-      // Asked to retry, a page that the relay does not know asks to be paired anew.
-      const isAsked = this.#wake.signal.aborted && problem.why === "unauthorized" && this.#credential.canAsk;
-      if (isAsked) await this.#findToken(refused);
-    }
-  }
-
-  /** Wait until the relay answers, and learn its build. */
-  async #findRelay() {
-    for (let attempt = 1; !this.isClosed; attempt++) {
-      const build = await askHealth(this.#relay, this.#closing.signal);
-      if (build !== undefined) return build;
-      const wait_ms = RETRY_MS[attempt - 1] ?? 3_000;
-      const { why, message } = await whyUnreachable(this.#relay);
-      this.#setState("waiting", why, message, { retry_in_ms: wait_ms, attempts: attempt });
-      await this.#pause(wait_ms);
-    }
-    return "";
-  }
-
-  async #identify() {
-    this.#pageLock ??= await holdPageLock(this.#server);
-    if (this.isClosed) this.#pageLock.release();
-    this.tab = { id: await claimTab() };
   }
 
   /** @param {"shared" | "elected" | undefined} mode */
@@ -396,12 +290,9 @@ export class Connection extends EventTarget {
         this.#calls.cancelAll(reason);
         this.#approvals.endAll();
       },
-      died: () => void this.#restart(),
-      failed: (problem) => {
-        this.#setState("stopped", "boot_failed", problem);
-        void this.#afterFailure().then(() => this.#start());
-      },
-      unresponsive: (problem) => this.#setState("stopped", "boot_failed", problem),
+      died: () => void this.#startup.restart(),
+      failed: (problem) => void this.#startup.retryAfter(problem),
+      unresponsive: (problem) => this.#state.set("stopped", "boot_failed", problem),
       canReachRelay: async () => (await askHealth(this.#relay, this.#closing.signal)) !== undefined,
     });
   }
@@ -410,7 +301,7 @@ export class Connection extends EventTarget {
     this.#post({
       t: "attach",
       tab: { id: this.tab.id, ...tabInfo(), watches: this.#wantsActivity, ...(this.#approve ? { approve: this.#approve } : {}) },
-      lock: this.#pageLock?.lock ?? "",
+      lock: this.#startup.lock,
       server: this.#server,
       ...this.#credential.forWorker(),
       modules: [...this.#modules],
@@ -424,23 +315,6 @@ export class Connection extends EventTarget {
     if (Object.keys(offers).length) this.#post({ t: "offer", ...offers });
   }
 
-  async #restart() {
-    this.#setState("connecting", "lost", "The worker ended and is being started again.");
-    // The first time at once; a worker that dies again and again is not hammered.
-    await this.#pause(this.#restarts++ === 0 ? 0 : 3_000);
-    await this.#start();
-  }
-
-  /**
-   * Wait until the worker may be started again: at once if the relay went away meanwhile, because the start then waits for
-   * the relay; otherwise after a pause that grows, because the cause is likely to be there still.
-   */
-  async #afterFailure() {
-    if ((await askHealth(this.#relay, this.#closing.signal)) === undefined) return;
-    const pauses = BOOT_RETRY_MS;
-    await this.#pause(pauses[Math.min(this.#bootFailures++, pauses.length - 1)]);
-  }
-
   // -- messages -----------------------------------------------------------------------------------------------------
 
   /** @param {FromWorker} message */
@@ -452,24 +326,23 @@ export class Connection extends EventTarget {
         this.boot = message;
         this.#dispatch("boot", message);
         if (message.stage !== "failed") return;
-        this.#setState("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
+        this.#state.set("stopped", "boot_failed", `Python could not start in the worker. ${message.detail}`);
         // The worker ends when it is asked to try again, and the page starts another one.
         // defence: a page that is loaded while the relay is down: a worker that failed is started again
-        return void this.#afterFailure().then(() => this.#post({ t: "retry" }));
+        return void this.#startup.afterFailure().then(() => this.#post({ t: "retry" }));
       case "state":
         // That the worker has no good token is what this page is asking for one about: its own words say more.
-        if (this.#isPairing && message.state !== "connected") return;
-        if (message.state === "connected") this.#restarts = this.#bootFailures = 0;
-        this.state = this.#withVersion(message);
+        if (this.#startup.isPairing && message.state !== "connected") return;
+        if (message.state === "connected") this.#startup.succeeded();
         if (message.state !== "connected" && (message.why === "unauthorized" || message.why === "forbidden")) {
-          void this.#pairAgain(message.state === "stopped");
+          void this.#startup.pairAgain(message.state === "stopped");
         }
-        return this.#dispatch("state", this.state);
+        return this.#state.receive(message);
       case "catalogue":
         this.catalogue = message;
-        return this.#dispatch("catalogue", message);
+        return void this.#dispatch("catalogue", message);
       case "activity":
-        return this.#dispatch("activity", message);
+        return void this.#dispatch("activity", message);
       case "approve":
         return this.#requestApproval(message);
       case "approve_over":
@@ -482,10 +355,10 @@ export class Connection extends EventTarget {
         return this.#post({ t: "pong" });
       case "refused":
         console.error(`tabrelay: "${message.name}" (${message.kind}) was refused: ${message.message}`);
-        return this.#dispatch("refused", message);
+        return void this.#dispatch("refused", message);
       case "module_failed":
         console.error(`tabrelay: ${message.url} could not be loaded: ${message.message}`);
-        return this.#dispatch("module_failed", message);
+        return void this.#dispatch("module_failed", message);
     }
   }
 
@@ -494,21 +367,13 @@ export class Connection extends EventTarget {
     const post = this.#host.reply;
     this.#approvals.ask(
       message,
-      (detail) => !this.dispatchEvent(new CustomEvent("approval", { detail, cancelable: true })),
+      (detail) => !this.#dispatch("approval", detail, true),
       (decision) => post({ t: "approval", call: message.call, decision }),
     );
   }
 
-  /**
-   * What both know works; but somebody should know that the app's copy has grown old.
-   * @param {State} state
-   * @returns {State}
-   */
-  #withVersion(state) {
-    if (!this.#isOutdated || state.state !== "connected" || state.why) return state;
-    const message = `This app's copy of the client is of another version than the relay. ` +
-      `Bundle it anew: npm install ${this.#relay}/-/tabrelay.tgz`;
-    return { ...state, why: "version", message };
+  #postToken() {
+    this.#post({ t: "token", ...this.#credential.forWorker() });
   }
 
   /** @param {FromPage} message */
@@ -516,42 +381,13 @@ export class Connection extends EventTarget {
     this.#host.post(message);
   }
 
-  // -- telling the page ---------------------------------------------------------------------------------------------
-
-  /**
-   * @param {State["state"]} state
-   * @param {Why | null} why
-   * @param {string} message
-   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
-   */
-  #setState(state, why, message, more) {
-    this.state = this.#makeState(state, why, message, more);
-    this.#dispatch("state", this.state);
-  }
-
-  /**
-   * @param {State["state"]} state
-   * @param {Why | null} why
-   * @param {string} message
-   * @param {{retry_in_ms?: number | null, attempts?: number}} [more]
-   * @returns {State}
-   */
-  #makeState(state, why, message, { retry_in_ms = null, attempts = 0 } = {}) {
-    const since_ms = Date.now();
-    return { state, why, message, retry_in_ms, server: this.#server, since_ms, attempts };
-  }
-
   /**
    * @param {string} type
    * @param {object | null} detail
+   * @param {boolean} [cancelable]
+   * @returns {boolean} false: a listener called `preventDefault()`
    */
-  #dispatch(type, detail) {
-    this.dispatchEvent(new CustomEvent(type, { detail }));
-  }
-
-  /** @param {number} [ms] */
-  async #pause(ms) {
-    this.#wake = new AbortController();
-    await pause(ms, AbortSignal.any([this.#wake.signal, this.#closing.signal]));
+  #dispatch(type, detail, cancelable = false) {
+    return this.dispatchEvent(new CustomEvent(type, { detail, cancelable }));
   }
 }
