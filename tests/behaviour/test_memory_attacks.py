@@ -20,7 +20,7 @@ from websockets.typing import Subprotocol
 from tabrelay.calls.calls import LITTLE, MAX_UNREAD_SIZE, MAX_UNREAD_TOGETHER, Call, Notice, Pending
 from tabrelay.config.settings import Settings
 from tabrelay.faces.mcp.event_store import EventStore, EventStream
-from tabrelay.payloads.json_weight import PIECE, Weight, is_heavy
+from tabrelay.payloads.json_limits import PIECE, Weight, is_heavy
 from tabrelay.server.http_protocol import HttpProtocol
 from tabrelay.server.websocket_protocol import WebSocketProtocol
 from tabserver.wire import jsonrpc

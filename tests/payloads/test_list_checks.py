@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tabrelay.payloads import list_checks
-from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.list_checks import ListBounds, Rejection, check_reply, inspect, read_server_description
 from tabrelay.routing.catalogue_store import Catalogue, CatalogueStore
 from tabrelay.routing.registry import LINES_AT_ONCE, MAX_FLAWS, Registry

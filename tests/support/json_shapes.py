@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tabrelay.payloads.json_weight import Weight
+from tabrelay.payloads.json_limits import Weight
 
 # Name -> one element, by its number. Elements are members of one object if they have a key, else items of one list.
 SHAPES: dict[str, Callable[[int], str]] = {
@@ -37,7 +37,7 @@ SHAPES: dict[str, Callable[[int], str]] = {
 
 
 def largest(shape: str, most_bytes: int, most_values: int | None = None) -> str:
-    """At most so many bytes, and so many values as `json_weight` counts them; None: any number."""
+    """At most so many bytes, and so many values as `json_limits` counts them; None: any number."""
     element = SHAPES[shape]
     weight = Weight()
     weight.add((element(10**5) + ",").encode() * 1000)

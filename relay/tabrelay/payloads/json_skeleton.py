@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from tabrelay.payloads.json_weight import Weight
+from tabrelay.payloads.json_limits import Weight
 
 SHORT: Final = 64
 """A string of no more characters stays: keys, and what a few of them say. Longer ones take time to parse."""

@@ -16,7 +16,7 @@ import orjson
 
 from tabrelay.payloads.confusables import skeleton
 from tabrelay.payloads.hidden_text import has_hidden_in_json, searching_json
-from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.json_limits import is_deeper_than
 from tabrelay.payloads.printable_text import printable
 from tabserver.wire import jsonrpc, methods
 

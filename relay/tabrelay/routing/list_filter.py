@@ -15,7 +15,7 @@ import orjson
 
 from tabrelay.calls.calls import Pending, Reply
 from tabrelay.errors import BadAnswer, ResultTooLarge
-from tabrelay.payloads.json_weight import is_heavy
+from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.list_checks import ListBounds, Rejection, checking_reply, run_to_end
 from tabrelay.system.loop_turns import run_in_turns
 

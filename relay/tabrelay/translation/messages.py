@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import orjson
 
-from tabrelay.payloads.json_depth import is_deeper_than
+from tabrelay.payloads.json_limits import is_deeper_than
 from tabserver.wire import eras, jsonrpc, methods
 from tabserver.wire.frames import Caller
 

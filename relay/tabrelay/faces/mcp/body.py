@@ -16,8 +16,7 @@ from tabrelay.errors import BadRequest
 from tabrelay.faces.mcp.acp_sessions import AcpSessions
 from tabrelay.http.exchange import Exchange, too_large
 from tabrelay.http.headers import RequestHeaders
-from tabrelay.payloads.json_depth import is_deeper_than
-from tabrelay.payloads.json_weight import Weight, is_heavy
+from tabrelay.payloads.json_limits import Weight, is_deeper_than, is_heavy
 from tabserver.wire.jsonrpc import PARSE_ERROR
 from tabserver.wire.memory_budget import MemoryBudget
 

@@ -17,7 +17,7 @@ import orjson
 
 from tabrelay.calls.calls import QUICK, QUICK_ROOM, Call, Notice, PeerKind, Pending, Reply, memory_of
 from tabrelay.errors import BadAnswer, BadRequest, BrowserGone, Busy, RelayError, ResultTooLarge, doubtful
-from tabrelay.payloads.json_weight import is_heavy
+from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.sliced import Payload, SlicedPayload, text_of
 from tabrelay.peers.browsers import response_check
 from tabserver.wire import methods

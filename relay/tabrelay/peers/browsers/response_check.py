@@ -7,8 +7,8 @@ from typing import Any, Final
 import orjson
 
 from tabrelay.errors import BadAnswer, RelayError, ResultTooLarge
+from tabrelay.payloads.json_limits import is_heavy
 from tabrelay.payloads.json_skeleton import LONGEST_ID
-from tabrelay.payloads.json_weight import is_heavy
 from tabrelay.payloads.sliced import Payload, SlicedPayload
 from tabserver.wire.jsonrpc import RequestId
 

@@ -1,14 +1,16 @@
-"""Weight of JSON text: how much CPU time it takes to parse, estimated from the text before it is parsed.
+"""Limits of JSON before it is used: how deep a parsed value nests, and how much CPU time a text takes to parse.
 
-The unit is one small number in a list. A key weighs 2, so does a list; an object, `TEXT_BYTES` bytes of text and
-`ESCAPES` backslashes weigh 1 each. The estimate uses operations that run at C speed over a whole piece of text. Marks
-inside strings do not count. orjson takes 3 to 21 ms for a text of weight 200,000, depending on its shape. Pure; does
-not check whether the text is JSON.
+The weight of a text estimates its parse time. The unit is one small number in a list. A key weighs 2, so does a list;
+an object, `TEXT_BYTES` bytes of text and `ESCAPES` backslashes weigh 1 each. orjson takes 3 to 21 ms for a text of
+weight 200,000, depending on its shape. The estimate uses operations that run at C speed over a whole piece of text, and
+ignores punctuation inside strings. The depth check does not recurse: a hostile value could exhaust the stack.
+
+Pure. Does not check whether the text is JSON, and does not decide what is refused.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 TEXT_BYTES: Final = 64
 ESCAPES: Final = 8
@@ -18,6 +20,25 @@ PIECE: Final = 256 * 1024
 """Bytes that `Weight.add` takes in one callback: up to 4 ms."""
 _MARKS: Final = b',:[{"'
 _OTHERS: Final = bytes(byte for byte in range(256) if byte not in _MARKS)
+# Compared with the type of each value: `isinstance` with a union of types takes three times as long.
+_COMPOUND: Final = frozenset({dict, list})
+
+
+def is_deeper_than(value: Any, levels: int) -> bool:
+    """Do lists and objects nest more than `levels` deep? An empty one counts like any other.
+
+    `value` must come from a JSON parser: subclasses of list and dict do not count. 250,000 values take about 14 ms.
+    """
+    layer = [value] if type(value) in _COMPOUND else []
+    while layer and levels > 0:
+        levels -= 1
+        layer = [
+            item
+            for node in layer
+            for item in (node.values() if type(node) is dict else node)
+            if type(item) in _COMPOUND
+        ]
+    return bool(layer)
 
 
 class Weight:
@@ -45,7 +66,7 @@ class Weight:
             piece, self._carried = piece[:-1], b"\\"
         if b"\\" in piece:
             self._escapes += piece.count(b"\\")
-            # From left to right: what is left of a backslash after the first step escapes what follows it.
+            # From left to right: a backslash that remains after the first step escapes the character behind it.
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         marks = piece.translate(None, _OTHERS)
         if b'"' in marks:
