@@ -11,7 +11,7 @@ import pytest
 
 from tabserver import Context, Elicit, InputRequired
 from tabserver.handlers.toolbox import Toolbox, prompt, tool
-from tabserver.mcp.parked_calls import MOST_SPENT, TTL_S, StateSeal, UsedStates
+from tabserver.mcp.parked_calls import MOST_USED_STATES, TTL_S, StateSeal, UsedStates
 from tests.support.core import MODERN, Bench
 from tests.support.cpython_worker import CPythonWorker
 from tests.support.relay import RunningRelay
@@ -139,13 +139,13 @@ async def test_a_state_with_which_nothing_was_run_is_still_good() -> None:
 
 def test_what_was_spent_stays_spent_however_much_is_spent_and_little_is_remembered() -> None:
     spent = UsedStates()
-    states = [{"n": str(number), "x": 600.0 + number} for number in range(3 * MOST_SPENT)]
-    assert all(spent.spend(state) for state in states)
-    assert len(spent) <= MOST_SPENT
-    assert not any(spent.spend(state) for state in states)
+    states = [{"n": str(number), "x": 600.0 + number} for number in range(3 * MOST_USED_STATES)]
+    assert all(spent.use(state) for state in states)
+    assert len(spent) <= MOST_USED_STATES
+    assert not any(spent.use(state) for state in states)
     # One that was made long ago and never came back is not good any more; a new one is.
-    assert not spent.spend({"n": "old", "x": 600.0})
-    assert spent.spend({"n": "new", "x": 9999.0})
+    assert not spent.use({"n": "old", "x": 600.0})
+    assert spent.use({"n": "new", "x": 9999.0})
 
 
 @pytest.mark.requirement("modern-input-required")

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tabserver.mcp.outbox import passed_on
+from tabserver.mcp.outbox import written_response
 from tabserver.tabs.hub import Hub
 from tabserver.tabs.tab import TabReadState
 from tabserver.transport.connection import LinkSession
@@ -171,7 +171,7 @@ class Carrier:
 
     def _write_answer(self, grant: Grant, channel: str, id: RequestId, text: str) -> None:
         self._told = self.next - 1
-        self._write(self._turn, self._told, channel, id, passed_on(id, text, grant.meta))
+        self._write(self._turn, self._told, channel, id, written_response(id, text, grant.meta))
         self._turn += 1
 
     def settle(self) -> None:

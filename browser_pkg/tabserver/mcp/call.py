@@ -1,8 +1,8 @@
-"""One request that runs a handler: what its Context stands on, and the gate that lets out one answer and nothing after.
+"""Running call: one request that runs a handler, from its start to its single response.
 
-A handler is written once. In a session its questions go out as requests of our own. A modern client gets them as the
-answer `input_required`: the request it was waiting with is over, the handler stands still in the parking, and the
-client's next request takes its seat. So a call may outlive the request that began it.
+Exactly one response leaves, and nothing after it. Questions to a session are sent as requests. Questions to a modern
+client are the response `input_required`: the handler is parked, and the client's next request becomes the waiting
+request of the same call. So a call can outlive the request that started it. Parameters are read in `invocations`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from .outbox import Outbox
 from .parked_calls import TTL_S, ParkedHandles, StateSeal, UsedStates, digest
 from .sessions import CallerSession
 
-# Questions that are asked together shall not cost the client a round each.
+# Questions that a handler asks within this time are sent in one round.
 COALESCE_S: Final = 0.01
 ASK_S: Final = 600.0
 MOST_ROUNDS: Final = 8
-# Outside the ranges that JSON-RPC and MCP keep for themselves.
+# Outside the ranges that JSON-RPC and MCP reserve.
 GONE: Final = -31011
 BUSY: Final = -31013
 
@@ -48,8 +48,8 @@ Params = dict[str, Any]
 
 @dataclass(slots=True, eq=False)
 class WaitingRequest:
-    """The request that waits for the call now, which progress and log it asked for, which tab it named, for which
-    session of an editor's agent it comes, and to which trace it belongs."""
+    """The request that currently waits for the call's response: progress token, log level, named tab, ACP session of an
+    editor's agent, trace, and the last progress value that was sent."""
 
     session: CallerSession
     id: RequestId
@@ -58,35 +58,34 @@ class WaitingRequest:
     target: Target | None = None
     acp: Acp | None = None
     trace: TraceContext | None = None
-    reached: float = -math.inf
+    last_progress: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class MethodKind:
-    """What differs between the methods that run something: how a result looks in an era, also by the request's params,
-    and how a failure does."""
+    """What differs between methods that run a handler: the form of a result (by era and params) and of a failure."""
 
     method: str
-    dress: Callable[[CallerSession, Result, Params], Result]
-    fail: Callable[[BaseException], Outcome]
+    format_result: Callable[[CallerSession, Result, Params], Result]
+    format_failure: Callable[[BaseException], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class CallServices:
-    """What all calls of a core share."""
+    """Objects that all calls of one server share."""
 
     outbox: Outbox
-    parking: ParkedHandles[RunningCall]
+    parked: ParkedHandles[RunningCall]
     seal: StateSeal
-    spent: UsedStates
+    used_states: UsedStates
     states: CallerStates
     clock: Callable[[], float]
 
 
 class RunningCall:
-    """Implements Request."""
+    """Implements `handlers.context.Request`."""
 
-    # Here, and not made for each call: what most never have.
+    # Class attributes, because most calls never set them.
     is_over = False
     is_cancelled = False
     input_responses: Mapping[str, Answer] = MappingProxyType({})
@@ -95,24 +94,24 @@ class RunningCall:
     _rounds = 0
     _start: Start | None = None
     _stop: Cancel | None = None
-    _kept: Outcome | None = None
+    _held_outcome: Outcome | None = None
     _timer: asyncio.TimerHandle | None = None
-    _shim: asyncio.Task[None] | None = None
+    _question_task: asyncio.Task[None] | None = None
 
-    def __init__(self, office: CallServices, kind: MethodKind, seat: WaitingRequest, params: Params) -> None:
-        self._office, self._kind, self._params = office, kind, params
-        self._seat: WaitingRequest | None = seat
-        self._last = seat
-        seat.session.running[seat.id] = self
+    def __init__(self, services: CallServices, kind: MethodKind, waiting: WaitingRequest, params: Params) -> None:
+        self._office, self._kind, self._params = services, kind, params
+        self._waiting: WaitingRequest | None = waiting
+        self._last = waiting
+        waiting.session.running[waiting.id] = self
 
     @cached_property
-    def _asks(self) -> dict[str, tuple[Question[Any], asyncio.Future[Answer]]]:
-        """The questions that are open."""
+    def _open_questions(self) -> dict[str, tuple[Question[Any], asyncio.Future[Answer]]]:
+        """Questions without an answer, by key."""
         return {}
 
     @cached_property
-    def _given(self) -> dict[str, Answer]:
-        """Answers that came before their questions."""
+    def _early_answers(self) -> dict[str, Answer]:
+        """Answers that arrived before their questions."""
         return {}
 
     @cached_property
@@ -147,139 +146,139 @@ class RunningCall:
     # -- running ------------------------------------------------------------------------------------------------------
 
     def begin(self, start: Start, answers: Mapping[str, Answer], state: Any = None, *, goes_on: bool = False) -> None:
-        """Run the handler. What `start` raises means that nothing was run, and ends the call."""
+        """Run the handler. An exception of `start` means that nothing ran; it ends the call."""
         self.goes_on = goes_on
         try:
-            self._enter(start, answers, state)
+            self._run_handler(start, answers, state)
         except BaseException:
             self.cancel("refused")
             raise
 
-    def _enter(self, start: Start, answers: Mapping[str, Answer], state: Any) -> None:
+    def _run_handler(self, start: Start, answers: Mapping[str, Answer], state: Any) -> None:
         self._start = start
         if answers or state is not None or self._rounds:
-            self.input_responses, self.request_state, self._given = answers, state, dict(answers)
+            self.input_responses, self.request_state, self._early_answers = answers, state, dict(answers)
         self._stop = start(self, self.finish)
-        if self.is_cancelled:  # by a caller that left while a plain function was running
+        if self.is_cancelled:  # the caller disconnected while a synchronous handler ran
             self.cancel("cancelled")
 
     def finish(self, outcome: Outcome) -> None:
         if self.is_over:
             return
-        if self._seat is None:
-            self._kept = outcome  # nobody waits: it is for the retry
+        if self._waiting is None:
+            self._held_outcome = outcome  # no request waits: the retry gets it
         elif isinstance(outcome, InputRequired):
-            self._require(outcome, self._seat)
+            self._ask_client(outcome, self._waiting)
         else:
-            self._end(outcome, self._seat)
+            self._end(outcome, self._waiting)
 
-    def _end(self, outcome: Result | Written | Refusal, seat: WaitingRequest) -> None:
+    def _end(self, outcome: Result | Written | Refusal, waiting: WaitingRequest) -> None:
         self.is_over = True
-        self._leave(seat)
+        self._detach(waiting)
         if isinstance(outcome, Written):
-            if seat.session.era is Era.MODERN:
-                self._office.outbox.pass_on(seat.session, seat.id, outcome)
+            if waiting.session.era is Era.MODERN:
+                self._office.outbox.send_written(waiting.session, waiting.id, outcome)
                 return
-            outcome = outcome.read()  # older revisions may have another form for what is in it
-        outcome = self._for_era(outcome, seat.session)
+            outcome = outcome.read()  # older versions may need another form of its content
+        outcome = self._for_era(outcome, waiting.session)
         if isinstance(outcome, Refusal):
-            self._office.outbox.refuse(seat.session, seat.id, outcome)
+            self._office.outbox.refuse(waiting.session, waiting.id, outcome)
         else:
             is_whole = outcome.get("resultType") != "input_required"
-            result = self._kind.dress(seat.session, outcome, self._params) if is_whole else outcome
-            self._office.outbox.answer(seat.session, seat.id, result)
+            result = self._kind.format_result(waiting.session, outcome, self._params) if is_whole else outcome
+            self._office.outbox.answer(waiting.session, waiting.id, result)
 
     def _for_era(self, outcome: Result | Refusal, session: CallerSession) -> Result | Refusal:
-        # By its code: a page's own words for it arrive as a plain refusal.
+        # By its code: a refusal from a page arrives as a plain Refusal.
         if session.era is Era.MODERN or not isinstance(outcome, Refusal) or outcome.code != MISSING_CAPABILITY:
             return outcome
-        # Handshake revisions have no code for this. A tool can tell the model instead.
+        # Handshake versions have no code for this. The result of a tool can explain it to the model.
         if self._kind.method == methods.TOOLS_CALL:
             return text_result(outcome.message, is_error=True)
         return Refusal(INVALID_REQUEST, outcome.message)
 
-    def _leave(self, seat: WaitingRequest) -> None:
-        seat.session.running.pop(seat.id, None)
+    def _detach(self, waiting: WaitingRequest) -> None:
+        waiting.session.running.pop(waiting.id, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def cancel(self, reason: str) -> None:
-        """Stop it and let nothing more out."""
+        """Stop the handler. Nothing is sent any more."""
         self.is_over = self.is_cancelled = True
-        self._leave(self._last)
-        # A handler whose own clean-up fails: its caller has left and is owed nothing.
+        self._detach(self._last)
+        # An exception in a handler's clean-up is dropped: its caller gets no response anyway.
         with suppress(Exception):
-            if self._shim is not None:
-                self._shim.cancel(reason)
+            if self._question_task is not None:
+                self._question_task.cancel(reason)
             elif self._stop is not None:
                 self._stop(reason)
 
-    # -- saying -------------------------------------------------------------------------------------------------------
+    # -- sending ------------------------------------------------------------------------------------------------------
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        seat = self._seat
-        if self.is_over or seat is None or seat.token is None or not is_finite(progress):
+        waiting = self._waiting
+        if self.is_over or waiting is None or waiting.token is None or not is_finite(progress):
             return
         # MCP: the progress value MUST increase with each notification, and they MUST stop after completion.
-        if progress <= seat.reached:
+        if progress <= waiting.last_progress:
             return
-        seat.reached = progress
-        params: dict[str, Any] = {"progressToken": seat.token, "progress": progress}
+        waiting.last_progress = progress
+        params: dict[str, Any] = {"progressToken": waiting.token, "progress": progress}
         if is_finite(total):
             params["total"] = total
         if message is not None:
             params["message"] = str(message)
-        self._office.outbox.notify(seat.session, methods.PROGRESS, params, seat.id)
+        self._office.outbox.notify(waiting.session, methods.PROGRESS, params, waiting.id)
 
     def log(self, level: str, data: Any, logger: str | None = None) -> None:
         if level not in methods.LOG_LEVELS:
             raise ValueError(f"unknown log level {level!r}; use one of {', '.join(methods.LOG_LEVELS)}")
-        seat = self._seat
-        if self.is_over or seat is None:
+        waiting = self._waiting
+        if self.is_over or waiting is None:
             return
-        # A session may change its level while the call runs; a modern caller says it with the request.
-        floor = seat.level if seat.session.era is Era.MODERN else seat.session.level
+        # A session may change its level while the call runs. A modern request has its own level.
+        floor = waiting.level if waiting.session.era is Era.MODERN else waiting.session.level
         if floor is None or methods.LOG_LEVELS.index(level) < methods.LOG_LEVELS.index(floor):
             return
         params = {"level": level} | ({"logger": str(logger)} if logger else {}) | {"data": loggable(data)}
-        self._office.outbox.notify(seat.session, methods.LOG_MESSAGE, params, seat.id)
+        self._office.outbox.notify(waiting.session, methods.LOG_MESSAGE, params, waiting.id)
 
     def close_stream(self, retry_ms: int | None) -> None:
-        """Said to the relay, which keeps it to itself."""
-        seat = self._seat
-        if seat is not None and not self.is_over and seat.session.era is Era.LEGACY:
+        """Ask the relay to close the SSE stream. The relay does not forward this notification."""
+        waiting = self._waiting
+        if waiting is not None and not self.is_over and waiting.session.era is Era.LEGACY:
             params = {} if retry_ms is None else {"retryMs": retry_ms}
-            self._office.outbox.notify(seat.session, CLOSE_STREAM, params, seat.id)
+            self._office.outbox.notify(waiting.session, CLOSE_STREAM, params, waiting.id)
 
     def pin(self, tab: str | None) -> None:
-        """The relay remembers it, and says it with the caller's next requests: it outlives this worker."""
+        """The relay stores the tab and adds it to the caller's next requests, so a pin outlives this worker."""
         session = self._last.session
         session.caller = replace(session.caller, tab=tab)
-        self._office.outbox.tell_relay(session, PIN, {"tab": tab}, self._last.id)
+        self._office.outbox.notify_relay(session, PIN, {"tab": tab}, self._last.id)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
     async def ask(self, question: Question[Any], key: str | None) -> Answer:
         if self.is_over:
-            raise RuntimeError("the request is over: nobody can be asked any more")
+            raise RuntimeError("the request is over: the client can't be asked any more")
         if (needed := question.lacking(self.caller.capabilities)) is not None:
             raise MissingCapability(question.method, needed)
-        if key is not None and key in self._given:
-            return self._given.pop(key)
+        if key is not None and key in self._early_answers:
+            return self._early_answers.pop(key)
         if self.caller.era is Era.LEGACY:
             return await self._ask_session(question)
-        key = key or new_key(question, self._asks, self._keys)
-        if key in self._asks:
-            raise ValueError(f"a question with the key {key!r} is open already")
+        key = key or new_key(question, self._open_questions, self._keys)
+        if key in self._open_questions:
+            raise ValueError(f"a question with the key {key!r} is already open")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Answer] = loop.create_future()
-        self._asks[key] = (question, answer)
+        self._open_questions[key] = (question, answer)
         self._park_soon()
         try:
             return await answer
         finally:
-            self._asks.pop(key, None)
+            self._open_questions.pop(key, None)
 
     async def _ask_session(self, question: Question[Any]) -> Answer:
         session, related, params = self._last.session, self._last.id, question.params()
@@ -290,7 +289,7 @@ class RunningCall:
             async with asyncio.timeout(ASK_S):
                 return await answer
         except TimeoutError:
-            self._withdraw(session, id, related, "it took too long")
+            self._withdraw(session, id, related, "timed out")
             raise TimeoutError("The client did not answer in time.") from None
         except asyncio.CancelledError:
             self._withdraw(session, id, related, "the call was cancelled")
@@ -305,49 +304,49 @@ class RunningCall:
     # -- waiting for the client's next request ------------------------------------------------------------------------
 
     def _park_soon(self) -> None:
-        if self._timer is None and self._seat is not None:
+        if self._timer is None and self._waiting is not None:
             self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._park)
 
     def _park(self) -> None:
-        """Answer the request that waits with the questions that are open, and stand still until the next one comes."""
+        """Answer the waiting request with the open questions, and park the call until the client's next request."""
         self._timer = None
-        seat, principal = self._seat, self.caller.principal
-        if seat is None or self.is_over or not self._asks:
+        waiting, principal = self._waiting, self.caller.principal
+        if waiting is None or self.is_over or not self._open_questions:
             return
-        if not self._office.parking.has_room(principal):
+        if not self._office.parked.has_room(principal):
             data = {"reason": "busy", "delivered": "unknown", "retryable": True}
-            self._end(Refusal(BUSY, "Too many questions to this client are open already.", data), seat)
+            self._end(Refusal(BUSY, "Too many questions to this client are open already.", data), waiting)
             self.cancel("no room to wait")
             return
-        self._leave(seat)
-        self._seat = None
-        handle = self._office.parking.park(self, principal)
-        state = self._sealed({"h": handle, "p": self._office.parking.place})
+        self._detach(waiting)
+        self._waiting = None
+        handle = self._office.parked.park(self, principal)
+        state = self._sealed({"h": handle, "p": self._office.parked.worker_id})
         self._timer = asyncio.get_running_loop().call_later(TTL_S, self._expire, handle)
-        asked = {key: wire_form(question) for key, (question, _) in self._asks.items()}
+        asked = {key: wire_form(question) for key, (question, _) in self._open_questions.items()}
         result = {"resultType": "input_required", "inputRequests": asked, "requestState": state}
-        self._office.outbox.answer(seat.session, seat.id, result)
+        self._office.outbox.answer(waiting.session, waiting.id, result)
 
     def _expire(self, handle: str) -> None:
-        if self._office.parking.take(handle) is self:
+        if self._office.parked.take(handle) is self:
             self.cancel("the client did not answer in time")
 
-    def resume(self, seat: WaitingRequest, answers: Mapping[str, Answer]) -> None:
-        """The client's next request takes the seat. What it leaves out is asked again; what nobody asked is dropped."""
+    def resume(self, waiting: WaitingRequest, answers: Mapping[str, Answer]) -> None:
+        """Continue with the client's next request. Questions without an answer are asked again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._seat = self._last = seat
-        seat.session.running[seat.id] = self
-        if self._kept is not None:
-            kept, self._kept = self._kept, None
+        self._waiting = self._last = waiting
+        waiting.session.running[waiting.id] = self
+        if self._held_outcome is not None:
+            kept, self._held_outcome = self._held_outcome, None
             self.finish(kept)
             return
         for key, answer in answers.items():
-            _, waiting = self._asks.pop(key, (None, None))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(answer)
-        if self._asks:
+            _, future = self._open_questions.pop(key, (None, None))
+            if future is not None and not future.done():
+                future.set_result(answer)
+        if self._open_questions:
             self._park_soon()
 
     def _sealed(self, held: dict[str, Any]) -> str:
@@ -357,36 +356,36 @@ class RunningCall:
 
     # -- handlers that return their questions -------------------------------------------------------------------------
 
-    def _require(self, required: InputRequired, seat: WaitingRequest) -> None:
+    def _ask_client(self, required: InputRequired, waiting: WaitingRequest) -> None:
         missing = required.lacking(self.caller.capabilities)
         if missing is not None:
-            self._end(missing, seat)
-        elif seat.session.era is Era.MODERN:
+            self._end(missing, waiting)
+        elif waiting.session.era is Era.MODERN:
             result: Result = {"resultType": "input_required"}
             if required.requests or required.state is None:
                 result["inputRequests"] = {key: wire_form(ask) for key, ask in required.requests.items()}
             if required.state is not None:
-                result["requestState"] = self._sealed({"s": required.state, "p": self._office.parking.place})
-            self._end(result, seat)
+                result["requestState"] = self._sealed({"s": required.state, "p": self._office.parked.worker_id})
+            self._end(result, waiting)
         elif self._rounds >= MOST_ROUNDS:
-            self._end(Refusal(INTERNAL_ERROR, f"The handler still asks after {MOST_ROUNDS} rounds."), seat)
+            self._end(Refusal(INTERNAL_ERROR, f"The handler still asks after {MOST_ROUNDS} rounds."), waiting)
         else:
             self._rounds += 1
-            self._shim = asyncio.get_running_loop().create_task(self._converse(required))
+            self._question_task = asyncio.get_running_loop().create_task(self._ask_session_and_rerun(required))
 
-    async def _converse(self, required: InputRequired) -> None:
-        """A session is asked at once, and the handler is entered again with the answers."""
+    async def _ask_session_and_rerun(self, required: InputRequired) -> None:
+        """Ask a session at once, then run the handler again with the answers."""
         tasks = {key: asyncio.ensure_future(self.ask(ask, None)) for key, ask in required.requests.items()}
         try:
             await asyncio.gather(*tasks.values())
             answers = {key: task.result() for key, task in tasks.items()}
-            self._shim = None
+            self._question_task = None
             assert self._start is not None
             self.goes_on = True
-            self._enter(self._start, answers, required.state)
+            self._run_handler(self._start, answers, required.state)
         except Exception as error:
-            self._shim = None
-            self.finish(self._kind.fail(error))
+            self._question_task = None
+            self.finish(self._kind.format_failure(error))
         finally:
             for task in tasks.values():
                 task.cancel()

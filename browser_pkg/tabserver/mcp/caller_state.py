@@ -1,8 +1,8 @@
-"""What handlers keep for each caller: a dict that is there again at the caller's next request.
+"""State of handlers per caller: a dict that the caller's next request finds again.
 
-A session is one caller, however often its channel changes. A modern client has no session; it is told apart by what it
-says it is and by its token, so two windows of one client share their state. Bounded: what was not used for long goes,
-and beyond a number of callers whoever was there longest ago. Nothing is written down: it ends with the worker, or page.
+A session is one caller, however often its channel changes. A modern client has no session: token and client name
+identify it, so two windows of one client share their state. States expire after `LIFE_S`, and the least recently
+used ones are dropped beyond `MOST_CALLERS`. Nothing is stored: the state ends with the worker or page.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LIFE_S: Final = 24 * 3600.0
 
 
 def caller_key(caller: Caller, channel: str = "") -> str:
-    """The same for all requests of one caller. `channel`: for a session that has no id of its own."""
+    """Equal for all requests of one caller. `channel`: identifies a session without an id."""
     if caller.era is Era.LEGACY:
         return _key("session", caller.session or channel)
     name = (caller.client or {}).get("name")

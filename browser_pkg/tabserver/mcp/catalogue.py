@@ -1,4 +1,7 @@
-"""The seam between the MCP core and where things live: what is offered, and how to run it. A Protocol only."""
+"""Interface between the MCP server and the tools, resources and prompts that it offers.
+
+A Protocol only; the hub of the tabs and a page's own toolbox implement it.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ..handlers.context import Cancel, Done, Request
 
 
 class ToolCatalogue(Protocol):
-    """What the core asks of the worker and its tabs. What starts something may call `done` before it returns."""
+    """Lists what is offered and runs it. A method that starts a handler may call `done` before it returns."""
 
     def tools(self) -> list[dict[str, Any]]: ...
     def resources(self) -> list[dict[str, Any]]: ...

@@ -1,6 +1,8 @@
-"""The desk where requests come in that run something: tools, prompts, resources and completion.
+"""Requests that run a handler: tools/call, prompts/get, resources/read and completion/complete.
 
-It reads their parameters, and tells a new call from the retry of one that asked its client something.
+Reads their parameters, and distinguishes a new call from the retry of a call that asked its client a question. A
+`requestState` is accepted once, from the same principal, for the same method and arguments. The call itself runs in
+`call`; lists and sessions are in `server`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from .parked_calls import ParkedHandles, StateSeal, UsedStates, digest
 from .sessions import CallerSession
 
 MAX_RUNNING: Final = 64
-# What a browser offers changes whenever a tab comes or goes, so nobody may keep a copy without asking again.
+# What a browser offers changes whenever a tab opens or closes, so clients must not use a copy without asking again.
 UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 
 _LOST: Final = (
@@ -45,7 +47,7 @@ def _gone(server: str) -> dict[str, Any]:
 
 
 class RequestMeta(NamedTuple):
-    """What a request's `_meta` asks for: see Seat."""
+    """What a request's `_meta` asks for: see WaitingRequest."""
 
     token: RequestId | None
     level: str | None
@@ -55,17 +57,17 @@ class RequestMeta(NamedTuple):
 
 
 class Invocations:
-    """Each method takes a request; the answer goes out by itself, now or later."""
+    """Each public method takes one request. Its response is sent by the call, now or later."""
 
     def __init__(self, name: str, catalogue: ToolCatalogue, outbox: Outbox, clock: Callable[[], float]) -> None:
         self._name, self._catalogue = name, catalogue
-        self._office = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
-        self._tool_kind = MethodKind(methods.TOOLS_CALL, self._dress_tool, failure)
-        # What the last request wished for in its `_meta`: most clients say the same every time.
-        self._wished: tuple[Params, RequestMeta] = {}, RequestMeta(None, None, None, None, None)
+        self._services = CallServices(outbox, ParkedHandles(), StateSeal(), UsedStates(), CallerStates(clock), clock)
+        self._tool_kind = MethodKind(methods.TOOLS_CALL, self._format_tool_result, failure)
+        # The last `_meta` and what was read from it: most clients send the same each time.
+        self._last_meta: tuple[Params, RequestMeta] = {}, RequestMeta(None, None, None, None, None)
 
     def use_key(self, key: str) -> None:
-        self._office.seal.use(key)
+        self._services.seal.use(key)
 
     def call_tool(self, session: CallerSession, id: RequestId, params: Params) -> None:
         name = _text(params, "name")
@@ -85,7 +87,7 @@ class Invocations:
                 done(failure(error))
             return _nothing_to_cancel
 
-        self._take(self._tool_kind, session, id, params, start)
+        self._start_or_resume(self._tool_kind, session, id, params, start)
 
     def get_prompt(self, session: CallerSession, id: RequestId, params: Params) -> None:
         name, arguments = _text(params, "name"), _texts(params, "arguments")
@@ -96,11 +98,13 @@ class Invocations:
             except UnknownPrompt as error:
                 _refuse_unknown("prompt", error.name, self._catalogue.prompts())
 
-        self._take(_PROMPT, session, id, params, start)
+        self._start_or_resume(_PROMPT, session, id, params, start)
 
     def read_resource(self, session: CallerSession, id: RequestId, params: Params) -> None:
         uri = _text(params, "uri")
-        self._take(_RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done))
+        self._start_or_resume(
+            _RESOURCE, session, id, params, lambda request, done: self._catalogue.read(uri, request, done)
+        )
 
     def complete(self, session: CallerSession, id: RequestId, params: Params) -> None:
         ref, argument = _object(params, "ref"), _object(params, "argument")
@@ -120,74 +124,77 @@ class Invocations:
                 return self._catalogue.complete_resource(uri, name, typed, others, request, done)
             raise Refusal(INVALID_PARAMS, f"params.ref.type: expected ref/prompt or ref/resource, got {show(ref)}")
 
-        self._take(_COMPLETION, session, id, params, start)
+        self._start_or_resume(_COMPLETION, session, id, params, start)
 
-    def _take(self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, start: Start) -> None:
-        """Begin a call, or go on with the one that this request is the retry of."""
+    def _start_or_resume(
+        self, kind: MethodKind, session: CallerSession, id: RequestId, params: Params, start: Start
+    ) -> None:
+        """Start a call, or resume the one that this request is a retry of."""
         if len(session.running) >= MAX_RUNNING:
             data = {"reason": "busy", "delivered": "no", "retryable": True, "server": self._name}
             raise Refusal(BUSY, f"{MAX_RUNNING} calls of this caller are running; wait for one to end", data)
-        wishes = self._wishes(session, params)
-        seat = WaitingRequest(session, id, *wishes)
+        waiting = WaitingRequest(session, id, *self._read_meta(session, params))
         if session.era is Era.LEGACY or kind.method == methods.COMPLETION_COMPLETE:
-            RunningCall(self._office, kind, seat, params).begin(start, {})
+            RunningCall(self._services, kind, waiting, params).begin(start, {})
             return
         answers, state = _answers(params), params.get("requestState")
         if state is None:
-            # Answers without a state: of a client that answers before it is asked. The handler runs from its beginning.
-            RunningCall(self._office, kind, seat, params).begin(start, answers)
+            # Answers without a state: the client answers before it is asked. The handler runs from its beginning.
+            RunningCall(self._services, kind, waiting, params).begin(start, answers)
             return
         held = None
         if isinstance(state, str):
             mark = digest(kind.method, params)
-            held = self._office.seal.open(state, session.caller.principal, mark, self._office.clock())
+            held = self._services.seal.open(state, session.caller.principal, mark, self._services.clock())
         if held is not None and "s" in held:
-            if not self._office.spent.spend(held):
+            if not self._services.used_states.use(held):
                 raise _invalid()
-            self._go_on(RunningCall(self._office, kind, seat, params), start, answers, held)
+            self._continue_from_state(RunningCall(self._services, kind, waiting, params), start, answers, held)
             return
-        if held is not None and held.get("p") != self._office.parking.place:
-            # It is ours, but of a worker that is gone, and with it the handler that stood still.
+        if held is not None and held.get("p") != self._services.parked.worker_id:
+            # Sealed by an earlier worker, which ended, and the parked handler with it.
             if not self._is_safe(kind, params):
                 raise Refusal(GONE, _LOST, _gone(self._name))
-            RunningCall(self._office, kind, seat, params).begin(start, answers)
+            RunningCall(self._services, kind, waiting, params).begin(start, answers)
             return
-        parked = self._office.parking.take(held["h"]) if held is not None else None
+        parked = self._services.parked.take(held["h"]) if held is not None else None
         if parked is None:
             raise _invalid()
-        parked.resume(seat, answers)
+        parked.resume(waiting, answers)
 
-    def _go_on(self, call: RunningCall, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]) -> None:
-        """With a handler's own state. What another worker sealed, that one may have seen come back already: it goes on,
-        but whoever has to allow the call is asked again."""
+    def _continue_from_state(
+        self, call: RunningCall, start: Start, answers: Mapping[str, Answer], held: dict[str, Any]
+    ) -> None:
+        """Run the handler with its own state. An earlier worker may have accepted a state that it sealed already: the
+        call continues, but the user is asked for approval again."""
         try:
             # defence: a state of a worker before
-            call.begin(start, answers, held["s"], goes_on=held.get("p") == self._office.parking.place)
+            call.begin(start, answers, held["s"], goes_on=held.get("p") == self._services.parked.worker_id)
         except BaseException:
-            self._office.spent.give_back(held)  # nothing was run
+            self._services.used_states.release(held)  # nothing ran
             raise
 
-    def _wishes(self, session: CallerSession, params: Params) -> RequestMeta:
-        meta = params.get("_meta", {})
-        known, wishes = self._wished
-        is_modern = session.era is Era.MODERN  # in a session, a log level in `_meta` means nothing
-        if is_modern and meta == known:
-            return wishes
-        wishes = read_wishes(meta, session.era)
-        # Not where Python finds equal what JSON tells apart, such as true and 1.
-        if is_modern and wishes.token is None and wishes.target is None:
-            self._wished = meta, wishes
-        return wishes
+    def _read_meta(self, session: CallerSession, params: Params) -> RequestMeta:
+        raw = params.get("_meta", {})
+        cached_raw, meta = self._last_meta
+        is_modern = session.era is Era.MODERN  # in a session, a log level in `_meta` has no meaning
+        if is_modern and raw == cached_raw:
+            return meta
+        meta = read_meta(raw, session.era)
+        # Not with a token or target: Python finds values equal that JSON distinguishes, such as true and 1.
+        if is_modern and meta.token is None and meta.target is None:
+            self._last_meta = raw, meta
+        return meta
 
     def _is_safe(self, kind: MethodKind, params: Params) -> bool:
-        """May it be run from its beginning, although it was begun before? At worst the client is asked again."""
+        """Whether it may run from its beginning a second time. At worst the client is asked again."""
         if kind.method != methods.TOOLS_CALL:
             return True  # reading a resource or a prompt changes nothing
         tool = next((tool for tool in self._catalogue.tools() if tool.get("name") == params.get("name")), {})
         hints = tool.get("annotations", {})
         return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 
-    def _dress_tool(self, session: CallerSession, result: Result, params: Params) -> Result:
+    def _format_tool_result(self, session: CallerSession, result: Result, params: Params) -> Result:
         result = result if "content" in result else {"content": []} | result
         if session.era is Era.MODERN:
             return result
@@ -199,41 +206,41 @@ class Invocations:
 
 
 def _invalid() -> Refusal:
-    """Foreign, used, expired, for another request: whoever guesses learns nothing from the answer."""
-    return Refusal(INVALID_PARAMS, "params.requestState is not valid (any more); make the request again")
+    """One error for a foreign, used, expired or misapplied state: a client that guesses learns nothing."""
+    return Refusal(INVALID_PARAMS, "params.requestState is not valid, or no longer; make the request again")
 
 
-def _as_it_is(session: CallerSession, result: Result, params: Params) -> Result:
+def _unchanged(session: CallerSession, result: Result, params: Params) -> Result:
     return result
 
 
-def _dress_messages(session: CallerSession, result: Result, params: Params) -> Result:
+def _format_prompt(session: CallerSession, result: Result, params: Params) -> Result:
     return result if session.era is Era.MODERN else legacy_prompt(result, session.caller.version)
 
 
-def _dress_contents(session: CallerSession, result: Result, params: Params) -> Result:
+def _format_resource(session: CallerSession, result: Result, params: Params) -> Result:
     return UNCACHED | result if session.era is Era.MODERN else result
 
 
-def _fail(error: BaseException) -> Outcome:
+def _format_failure(error: BaseException) -> Outcome:
     return error if isinstance(error, Refusal) else Refusal(INTERNAL_ERROR, f"{type(error).__name__}: {error}")
 
 
-_PROMPT: Final = MethodKind(methods.PROMPTS_GET, _dress_messages, _fail)
-_RESOURCE: Final = MethodKind(methods.RESOURCES_READ, _dress_contents, _fail)
-_COMPLETION: Final = MethodKind(methods.COMPLETION_COMPLETE, _as_it_is, _fail)
+_PROMPT: Final = MethodKind(methods.PROMPTS_GET, _format_prompt, _format_failure)
+_RESOURCE: Final = MethodKind(methods.RESOURCES_READ, _format_resource, _format_failure)
+_COMPLETION: Final = MethodKind(methods.COMPLETION_COMPLETE, _unchanged, _format_failure)
 
 
 def _nothing_to_cancel(reason: str) -> None:
-    """It was over before it began."""
+    """The call ended before it started."""
 
 
 def _refuse_unknown(noun: str, name: str, offered: Iterable[dict[str, Any]]) -> NoReturn:
     raise Refusal(INVALID_PARAMS, unknown(noun, name, offered))
 
 
-def read_wishes(meta: Params, era: Era) -> RequestMeta:
-    """Raises Refusal for what makes no sense."""
+def read_meta(meta: Params, era: Era) -> RequestMeta:
+    """Raises Refusal for values of the wrong type."""
     token, level = meta.get("progressToken"), meta.get(META_LOG_LEVEL)
     if token is not None and not is_request_id(token):
         raise Refusal(INVALID_PARAMS, f"params._meta.progressToken: expected string or integer, got {show(token)}")

@@ -1,7 +1,8 @@
-"""What the older revisions can't say, said the way they can.
+"""Tools and results in the form of protocol versions before 2026-07-28.
 
-They know structured results that are objects only; the modern one knows any JSON value. A tool's own form is the modern
-one. The oldest do not know every kind of content either, and their clients refuse a whole result for one block of it.
+Handlers produce the modern form. Older versions allow only objects as structured results, and the oldest lack some
+kinds of content: their clients refuse a whole result for one unknown block. The version of a
+caller is not decided here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ AUDIO_SINCE: Final = "2025-03-26"
 
 
 def legacy_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A tool whose output is no object says that it gives an object with that output as its `result`."""
+    """Wrap an output schema that is not an object into an object with one property, `result`."""
     schema = tool.get("outputSchema")
     if schema is None or _is_object(schema):
         return tool
@@ -26,7 +27,7 @@ def legacy_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def legacy_result(tool: dict[str, Any] | None, result: Result, version: str) -> Result:
-    """The result of that tool, as its legacy schema promises it."""
+    """A tool result that matches the schema of `legacy_tool`."""
     if version < LINKS_SINCE and isinstance(result.get("content"), list):
         result = result | {"content": [legacy_block(block, version) for block in result["content"]]}
     if "structuredContent" not in result:
@@ -47,7 +48,7 @@ def legacy_prompt(result: Result, version: str) -> Result:
 
 
 def legacy_block(block: Any, version: str) -> Any:
-    """A link as text, a sound as a resource."""
+    """Replace a resource link by text, and audio by a resource, for versions without them."""
     kind = block.get("type") if isinstance(block, dict) else None
     if kind == "resource_link" and version < LINKS_SINCE:
         return {"type": "text", "text": f"{block.get('title') or block.get('name')}: {block.get('uri')}"}

@@ -1,7 +1,7 @@
-"""Messages out of the MCP core: answers, errors, notices and our own questions, as one line of JSON each.
+"""Outgoing JSON-RPC messages of the MCP server: responses, errors, notifications and requests to the client.
 
-What is said to somebody who has left is dropped here, and so is everything after an answer on a channel that had only
-one request.
+Messages to a closed session are dropped. A channel of one request closes with its response, so nothing follows it. When
+a message is sent is decided by the callers of this module.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from ..wire.frames import Kind
 from ..wire.jsonrpc import INTERNAL_ERROR, RequestId, error_message, notification, request, result_message
 from .sessions import CallerSession, CallerSessions
 
-# Outside the ranges that JSON-RPC and MCP keep for themselves.
+# Outside the ranges that JSON-RPC and MCP reserve.
 RESULT_TOO_LARGE: Final = -31014
-# What handshake revisions call a resource that is not there; the modern one has no code of its own for it.
+# The code of handshake versions for an unknown resource. The modern version has none.
 RESOURCE_NOT_FOUND: Final = -32002
 
 
 class Outbox:
-    """Speaks by `send(channel, kind, text, id=…, related=…)`."""
+    """Sends by `send(channel, kind, text, id=…, related=…)`."""
 
     def __init__(self, info: dict[str, Any], sessions: CallerSessions, send: Callable[..., None]) -> None:
         self._info, self._sessions, self._send = info, sessions, send
-        # A late answer to a question of an earlier worker must not be taken for one to ours.
+        # A late answer to a question of an earlier worker must not match a question of this one.
         self._prefix = secrets.token_hex(3)
         self._numbers = itertools.count(1)
-        # What most results say of themselves.
+        # The `_meta` of most results.
         self.own_meta = self.meta({})
-        # The last `_meta` that was passed on, and its text: most results are of the same tab.
-        self._said: tuple[dict[str, Any], str] = {}, ""
+        # The last `_meta` of a written result, and its text: most results come from the same tab.
+        self._last_meta: tuple[dict[str, Any], str] = {}, ""
 
     def answer(self, session: CallerSession, id: RequestId, result: Result) -> None:
         try:
@@ -54,11 +54,11 @@ class Outbox:
             text = self.text(session.era, id, text_result(sorry, is_error=True))
         self._reply(session, id, text)
 
-    def pass_on(self, session: CallerSession, id: RequestId, result: Written) -> None:
-        """Answer a modern request with a result that nobody has to read: megabytes of it cost next to nothing."""
-        if result.meta != self._said[0]:
-            self._said = result.meta, self.meta(result.meta)
-        self._reply(session, id, passed_on(id, result.text, self._said[1]))
+    def send_written(self, session: CallerSession, id: RequestId, result: Written) -> None:
+        """Answer a modern request with a result that is already JSON text, without parsing it."""
+        if result.meta != self._last_meta[0]:
+            self._last_meta = result.meta, self.meta(result.meta)
+        self._reply(session, id, written_response(id, result.text, self._last_meta[1]))
 
     def refuse(self, session: CallerSession, id: RequestId, refusal: Refusal) -> None:
         is_missing = session.era is Era.LEGACY and isinstance(refusal, ResourceNotFound)
@@ -69,19 +69,19 @@ class Outbox:
         self, session: CallerSession, method: str, params: dict[str, Any] | None, related: RequestId | None = None
     ) -> None:
         if self._sessions.has(session):
-            # A notice that finds no room is lost; the answer still comes.
+            # A notification without room in the buffer is dropped; the response is still sent.
             with suppress(BufferFull, MessageTooLarge):
                 self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
 
-    def tell_relay(self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId) -> None:
-        """What must not get lost. Raises BufferFull when the link has no room for it."""
+    def notify_relay(self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId) -> None:
+        """A notification that must not get lost. Raises BufferFull if the link has no room for it."""
         if self._sessions.has(session):
             self._send(session.id, Kind.NOTE, dump(notification(method, params)), related=related)
 
     def ask(
         self, session: CallerSession, method: str, params: dict[str, Any], related: RequestId
     ) -> tuple[str, asyncio.Future[Answer]]:
-        """Put a request of ours on a session's way; the future gets its answer."""
+        """Send a request to the client of a session. The future gets the answer."""
         id = f"{self._prefix}-{next(self._numbers)}"
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         session.asked[id] = answer
@@ -94,10 +94,10 @@ class Outbox:
         return dump(meta | {META_SERVER_INFO: self._info})
 
     def text(self, era: Era, id: RequestId, result: Result) -> str:
-        """An answer in the form of the caller's era. Raises what `dump` raises."""
+        """A response in the form of the caller's era. Raises what `dump` raises."""
         if era is Era.MODERN:
             if "_meta" not in result and "resultType" not in result and result:
-                return passed_on(id, dump(result), self.own_meta)
+                return written_response(id, dump(result), self.own_meta)
             meta = result.get("_meta")
             meta = (meta if isinstance(meta, dict) else {}) | {META_SERVER_INFO: self._info}
             result = {"resultType": "complete"} | result | {"_meta": meta}
@@ -117,7 +117,7 @@ class Outbox:
             self._send(session.id, Kind.RES, dump(sorry), id=id)
 
 
-def passed_on(id: RequestId, result: str, meta: str) -> str:
-    """A modern answer of a result that is JSON text already; `meta` is its `_meta`."""
+def written_response(id: RequestId, result: str, meta: str) -> str:
+    """A modern response with a result that is already JSON text; `meta` is its `_meta`."""
     inner = f'{{"resultType":"complete",{result[1:-1]},"_meta":{meta}}}'
     return f'{{"jsonrpc":"2.0","id":{id if isinstance(id, int) else dump(id)},"result":{inner}}}'

@@ -1,4 +1,7 @@
-"""Long lists in pages, with cursors that mean nothing to the client."""
+"""Pagination of lists, with opaque cursors.
+
+A cursor is an offset into the list as it is now; there is no snapshot of earlier pages.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ PAGE: Final = 100
 
 
 def page(key: str, items: list[dict[str, Any]], cursor: object) -> dict[str, Any]:
-    """The part of a list that a cursor asks for. A list that has become shorter simply ends earlier."""
+    """The page at a cursor. If the list has become shorter, the page is shorter or empty."""
     start = 0 if cursor is None else _read(key, cursor)
     result: dict[str, Any] = {key: items[start : start + PAGE]}
     return result | ({"nextCursor": _write(key, start + PAGE)} if len(items) > start + PAGE else {})

@@ -1,10 +1,9 @@
-"""Where calls wait that asked a modern client something, and the seal on what the client carries back.
+"""Parked calls: handlers that wait for a modern client's answer, and the sealed `requestState` that the client returns.
 
-A modern client is not asked in the middle of a request: the request is answered with the question, and made again with
-the answer. Meanwhile the handler stands still, here, under a random handle. The client gets the handle, or a handler's
-own state, with a seal: only for the same principal, method and arguments, only for a while, and once. The relay gives
-the page's next worker the same key: a handler's own state outlives a reload, and of a call that stood still it can be
-said that it went with its worker.
+A modern client is not asked in the middle of a request: the response is the question, and the client sends the request
+again with the answer. A state (a random handle, or a handler's own state) is signed for one principal, method and
+arguments, expires, and is accepted once. The relay gives the next worker of a page the same key, so a handler's own
+state survives a reload, and a lost handle is recognised as one. Calls are stopped and resumed in `call`, not here.
 """
 
 from __future__ import annotations
@@ -25,38 +24,38 @@ T = TypeVar("T")
 
 TTL_S: Final = 600.0
 MOST_PARKED: Final = 32
-MOST_SPENT: Final = 1024  # states that came back already; beyond that, those that are nearly too old count as spent
-# What a retry adds to the request that it repeats, and what is about one request only.
+MOST_USED_STATES: Final = 1024  # beyond this number, the states that expire first count as used
+# Params that a retry adds, or that belong to one request only.
 _OWN_TO_A_ROUND: Final = ("_meta", "inputResponses", "requestState")
 
 
 def digest(method: str, params: dict[str, Any]) -> str:
-    """The same for a request and its retries, and for nothing else."""
+    """Equal for a request and its retries only."""
     kept = {key: value for key, value in params.items() if key not in _OWN_TO_A_ROUND}
     text = json.dumps([method, kept], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class StateSeal:
-    """Signs what a client carries. The client can read it, but not change it, nor use it for another request."""
+    """Signature of the state that a client carries. The client can read it, but not change it."""
 
     def __init__(self) -> None:
-        # What is closed with the last key but one is still opened: a relay may be replaced while a client thinks.
+        # The previous key still opens states: a relay may be replaced between question and answer.
         self._keys = [secrets.token_bytes(32)]
 
     def use(self, key: str) -> None:
-        """Seal with this from now on."""
+        """Seal with this key from now on."""
         made = hashlib.sha256(b"tabserver state\0" + key.encode()).digest()
         if key and made != self._keys[0]:
             self._keys = [made, self._keys[0]]
 
     def close(self, held: dict[str, Any], principal: str, digest: str, until: float) -> str:
-        # Two that hold the same are two all the same, and each is good once.
+        # The nonce makes states with equal content different: each is accepted once.
         body = _encode(dump(held | {"x": until, "n": secrets.token_urlsafe(9)}).encode())
         return f"{body}.{_mark(self._keys[0], body, principal, digest)}"
 
     def open(self, state: str, principal: str, digest: str, now: float) -> dict[str, Any] | None:
-        """What was sealed; None if it is not ours, not this caller's, not for this request, or too old."""
+        """The content; None if the state is foreign, of another caller, for another request, or expired."""
         body, _, mark = state.partition(".")
         given = mark.encode(errors="replace")
         marks = [_mark(key, body, principal, digest).encode() for key in self._keys]
@@ -70,33 +69,32 @@ class StateSeal:
 
 
 class UsedStates:
-    """States that came back, by their numbers, until they are too old: with the same one, a call that somebody allowed
-    once would run again."""
+    """Nonces of states that were used, until they expire: a call that the user approved once must not run again."""
 
-    def __init__(self, most: int = MOST_SPENT) -> None:
+    def __init__(self, most: int = MOST_USED_STATES) -> None:
         self._most = most
         self._until: dict[str, float] = {}
-        self._floor = -math.inf  # whatever ends by then counts as spent
+        self._expired_until = -math.inf  # states that expire by then count as used
 
     def __len__(self) -> int:
         return len(self._until)
 
-    def spend(self, held: dict[str, Any]) -> bool:
-        """Is it the first time?"""
+    def use(self, held: dict[str, Any]) -> bool:
+        """Whether this is its first use."""
         number, until = str(held.get("n")), float(held["x"])
         # defence: a state that comes back twice
         # defence: states that others push out
-        if until <= self._floor or number in self._until:
+        if until <= self._expired_until or number in self._until:
             return False
         self._until[number] = until
         if len(self._until) > self._most:
             ends = sorted(self._until.values())
-            self._floor = ends[len(ends) // 4]
-            self._until = {number: end for number, end in self._until.items() if end > self._floor}
+            self._expired_until = ends[len(ends) // 4]
+            self._until = {number: end for number, end in self._until.items() if end > self._expired_until}
         return True
 
-    def give_back(self, held: dict[str, Any]) -> None:
-        """Nothing came of it."""
+    def release(self, held: dict[str, Any]) -> None:
+        """Nothing ran: the state may be used again."""
         self._until.pop(str(held.get("n")), None)
 
 
@@ -110,13 +108,13 @@ def _encode(data: bytes) -> str:
 
 
 class ParkedHandles(Generic[T]):
-    """What waits, by handle. Each handle is good once."""
+    """Parked items by handle. Each handle is accepted once."""
 
     def __init__(self, most: int = MOST_PARKED) -> None:
-        """`most`: how many of one principal may wait at a time."""
+        """`most`: parked items of one principal."""
         self._most = most
-        # Tells the parking of this worker from that of another.
-        self.place = secrets.token_hex(4)
+        # Distinguishes the handles of this worker from those of another.
+        self.worker_id = secrets.token_hex(4)
         self._waiting: dict[str, tuple[T, str]] = {}
         self._counts: Counter[str] = Counter()
 
@@ -133,7 +131,7 @@ class ParkedHandles(Generic[T]):
         return handle
 
     def take(self, handle: str) -> T | None:
-        """The seal around the handle has said whose it is."""
+        """The caller of this method has verified the seal, so the handle belongs to the client."""
         item, principal = self._waiting.pop(handle, (None, None))
         if principal is not None:
             self._counts[principal] -= 1

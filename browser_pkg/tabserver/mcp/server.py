@@ -1,8 +1,8 @@
-"""The MCP core: a message in, messages out, for both eras at once.
+"""MCP server core: JSON-RPC messages in and out, on channels, for both eras.
 
-It speaks JSON-RPC on channels and asks a Catalogue for what there is. It does no I/O, and knows no tabs and no sockets.
-What the envelope of a modern request must hold is checked by the relay before it gets here. Requests that run something
-are taken at the `desk`.
+Every request gets one response; nothing that a caller sends raises. What is offered comes from a ToolCatalogue, and
+requests that run a handler go to `invocations`. It does no I/O and has no notion of tabs or sockets. The relay checks
+the envelope of a modern request before it arrives here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["MAX_RUNNING", "Server", "ToolCatalogue"]
 
 MOST_SUBSCRIPTIONS: Final = 1000
 
-# The same for everybody and always: a session asks once, and a tab that comes later may bring any of it.
+# The same for all clients at all times: a session asks once, and a tab that opens later may offer any of it.
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
     "resources": {"subscribe": True, "listChanged": True},
@@ -59,12 +59,12 @@ _REASONS: Final = {
 }
 
 Params = dict[str, Any]
-# What a method answers with; None: the answer comes by itself.
+# The result of a method; None: the response is sent later.
 _Method = Callable[[CallerSession, RequestId, Params], Result | None]
 
 
 class Server:
-    """One named MCP server for any number of callers. It speaks by `send(channel, kind, text, id=…, related=…)`."""
+    """One named MCP server for any number of callers. It sends by `send(channel, kind, text, id=…, related=…)`."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Server:
         instructions: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock`: seconds since a time that is the same for the next worker, which may get what this one sealed."""
-        # Which tabs there are; whoever has tabs says.
+        """`clock`: wall-clock seconds, because the next worker reads expiry times that this one sealed."""
+        # The list of tabs; the hub replaces it.
         self.census: Callable[[], Params] = lambda: {"tabs": [], "used": 0}
         self._info = {"name": name, "version": version}
         self._catalogue = catalogue
@@ -84,18 +84,18 @@ class Server:
         self._sessions = CallerSessions()
         self.channels: Container[str] = self._sessions.channels
         self.outbox = Outbox(self._info, self._sessions, send)
-        self._desk = desk = Invocations(name, catalogue, self.outbox, clock)
+        self._invocations = invocations = Invocations(name, catalogue, self.outbox, clock)
         shared: dict[str, _Method] = {
             methods.TOOLS_LIST: self._list_tools,
-            methods.TOOLS_CALL: desk.call_tool,
+            methods.TOOLS_CALL: invocations.call_tool,
             methods.RESOURCES_LIST: self._list_resources,
             methods.RESOURCES_TEMPLATES_LIST: self._list_templates,
-            methods.RESOURCES_READ: desk.read_resource,
+            methods.RESOURCES_READ: invocations.read_resource,
             methods.PROMPTS_LIST: self._list_prompts,
-            methods.PROMPTS_GET: desk.get_prompt,
-            methods.COMPLETION_COMPLETE: desk.complete,
+            methods.PROMPTS_GET: invocations.get_prompt,
+            methods.COMPLETION_COMPLETE: invocations.complete,
         }
-        # What a version removed is simply absent from its table, and so answered as unknown.
+        # A method that an era does not have is not in its table, and gets METHOD_NOT_FOUND.
         self._methods: dict[Era, dict[str, _Method]] = {
             Era.MODERN: shared | {methods.SERVER_DISCOVER: self._discover, methods.SUBSCRIPTIONS_LISTEN: self._listen},
             Era.LEGACY: shared
@@ -109,11 +109,11 @@ class Server:
         }
 
     def use_key(self, key: str) -> None:
-        """What clients carry for us is sealed with this."""
-        self._desk.use_key(key)
+        """Seal the states that clients carry with this key."""
+        self._invocations.use_key(key)
 
     def receive(self, event: Opened | Received[str] | Closed) -> None:
-        """Take one event of the link. Whatever a caller sends is answered or dropped, never raised."""
+        """Handle one event of the link. A message of a caller is answered or dropped; it never raises."""
         if isinstance(event, Opened):
             self._close(event.channel, "opened again")
             self._sessions.open(event.channel, event.caller, is_single=False)
@@ -125,47 +125,47 @@ class Server:
                 if session is not None:
                     self._close(event.channel, "opened again")
                 session = self._sessions.open(event.channel, event.caller, is_single=True)
-            # No session: it was closed while this was under way, and nobody waits for an answer any more.
+            # No session: it was closed while this message was on its way, so no client waits for a response.
             if session is None:
                 return
             if event.kind is Kind.REQ and event.id is not None:
-                self._take_request(session, event.id, event.payload)
+                self._receive_request(session, event.id, event.payload)
             elif event.kind is Kind.NOTE:
-                self._take_notification(session, event.payload)
+                self._receive_notification(session, event.payload)
             elif event.kind is Kind.RES:
-                self._take_answer(session, event.payload)
+                self._receive_answer(session, event.payload)
 
     def catalogue_changed(self, lists: Iterable[str] = LISTS) -> None:
-        """Tell those who want to know: sessions past their handshake, and modern callers that listen."""
+        """Notify sessions after their handshake, and modern callers that listen."""
         for name in lists:
             method = f"notifications/{name}/list_changed"
             for session in self._sessions:
                 if session.era is Era.LEGACY and session.is_ready:
                     self.outbox.notify(session, method, None)
-            self._tell(method, {}, lambda wanted, name=name: name in wanted.lists)  # type: ignore[misc]
+            self._notify_listeners(method, {}, lambda wanted, name=name: name in wanted.lists)  # type: ignore[misc]
 
     def tabs_changed(self) -> None:
-        """Tell the relay, which reads the lists as a caller of its own."""
+        """Notify the relay, which has its own session to read the lists."""
         for session in self._sessions:
             if session.caller.principal == RELAY and session.is_ready:
                 self.outbox.notify(session, TABS, self.census())
 
     def resource_updated(self, uri: str) -> None:
-        """Tell everybody who subscribed to it."""
+        """Notify all subscribers of this resource."""
         method = methods.RESOURCES_UPDATED
         for session in self._sessions:
             if session.era is Era.LEGACY and uri in session.subscribed:
                 self.outbox.notify(session, method, {"uri": uri})
-        self._tell(method, {"uri": uri}, lambda wanted: uri in wanted.uris)
+        self._notify_listeners(method, {"uri": uri}, lambda wanted: uri in wanted.uris)
 
     def stop(self) -> None:
-        """The server goes: whoever listens is told that nothing more will come."""
+        """End all subscriptions with their response: nothing follows."""
         for session in self._sessions:
             for id in list(session.listening):
                 del session.listening[id]
                 self.outbox.answer(session, id, {"_meta": {META_SUBSCRIPTION: id}})
 
-    def _tell(self, method: str, params: Params, is_wanted: Callable[[SubscribedTo], bool]) -> None:
+    def _notify_listeners(self, method: str, params: Params, is_wanted: Callable[[SubscribedTo], bool]) -> None:
         for session in self._sessions:
             for id, wanted in session.listening.items():
                 if is_wanted(wanted):
@@ -178,9 +178,9 @@ class Server:
 
     # -- messages in --------------------------------------------------------------------------------------------------
 
-    def _take_request(self, session: CallerSession, id: RequestId, payload: str) -> None:
+    def _receive_request(self, session: CallerSession, id: RequestId, payload: str) -> None:
         if id in session.running or id in session.listening:
-            return  # the same request again: the answer to the first is the answer to both
+            return  # sent again: the response to the first answers both
         try:
             method, params = parse(payload, id)
             handler = self._methods[session.era].get(method)
@@ -199,18 +199,18 @@ class Server:
                 self.outbox.answer(session, id, result)
 
     def _not_run(self, refusal: Refusal) -> Refusal:
-        """What is refused at the door was certainly not done: an agent may want to know."""
+        """State that a request which was refused before it started did not run: agents decide on retries by it."""
         reason = _REASONS.get(refusal.code)
         if reason is not None and refusal.data is None:
             name = self._info["name"]
             refusal.data = {"reason": reason, "delivered": "no", "retryable": False, "server": name}
         return refusal
 
-    def _take_notification(self, session: CallerSession, payload: str) -> None:
+    def _receive_notification(self, session: CallerSession, payload: str) -> None:
         try:
             method, params = parse(payload, None)
         except Refusal:
-            return  # a notification has no answer, not even a bad one
+            return  # a notification has no response, not even an error
         if session.era is Era.MODERN:
             return  # closing the channel is how a modern caller cancels
         if method == methods.INITIALIZED:
@@ -222,12 +222,12 @@ class Server:
             call = session.running.get(id) if is_request_id(id) else None
             if call is not None and is_request_id(id):
                 call.cancel(reason if isinstance(reason, str) else "cancelled by the caller")
-                # The caller no longer waits, but the stream that carries this request ends with its answer.
+                # The caller no longer waits, but the stream of this request ends with its response.
                 self.outbox.refuse(session, id, Refusal(REQUEST_CANCELLED, "Request cancelled"))
-        # roots/list_changed needs nothing: roots are asked for anew each time.
+        # roots/list_changed needs no action: roots are requested each time.
 
-    def _take_answer(self, session: CallerSession, payload: str) -> None:
-        """What a client says to a question of ours; what we did not ask has no meaning."""
+    def _receive_answer(self, session: CallerSession, payload: str) -> None:
+        """The client's answer to a question. An answer without a question is dropped."""
         answer = parse_answer(payload)
         waiting = session.asked.pop(answer[0], None) if answer is not None else None
         if answer is None or waiting is None or waiting.done():
@@ -249,13 +249,17 @@ class Server:
             client=client if isinstance(client, dict) else session.caller.client,
             capabilities=capabilities if isinstance(capabilities, dict) else session.caller.capabilities,
         )
-        return {"protocolVersion": version, "capabilities": _CAPABILITIES, "serverInfo": self._info} | self._manual()
+        return {
+            "protocolVersion": version,
+            "capabilities": _CAPABILITIES,
+            "serverInfo": self._info,
+        } | self._instructions_field()
 
     def _discover(self, session: CallerSession, id: RequestId, params: Params) -> Result:
         result: Result = {"supportedVersions": list(MODERN_VERSIONS), "capabilities": _CAPABILITIES}
-        return result | self._manual() | UNCACHED
+        return result | self._instructions_field() | UNCACHED
 
-    def _manual(self) -> Result:
+    def _instructions_field(self) -> Result:
         return {"instructions": self._instructions} if self._instructions else {}
 
     def _ping(self, session: CallerSession, id: RequestId, params: Params) -> Result:
@@ -281,7 +285,7 @@ class Server:
         return _listed(session, "prompts", self._catalogue.prompts(), params)
 
     def _subscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        uri = _uri(params)
+        uri = _read_uri(params)
         if not self._catalogue.has_resource(uri):
             raise ResourceNotFound(uri)
         if uri not in session.subscribed and len(session.subscribed) >= MOST_SUBSCRIPTIONS:
@@ -290,15 +294,15 @@ class Server:
         return {}
 
     def _unsubscribe(self, session: CallerSession, id: RequestId, params: Params) -> Result:
-        session.subscribed.discard(_uri(params))
+        session.subscribed.discard(_read_uri(params))
         return {}
 
     def _listen(self, session: CallerSession, id: RequestId, params: Params) -> None:
-        """The acknowledgement comes first, then what was asked for. The response ends it, when the server goes."""
+        """Sends the acknowledgement first, then the notifications. The response follows when the server stops."""
         wanted = read_wanted(params)
         session.listening[id] = wanted
-        said = {"notifications": wanted.honoured(), "_meta": {META_SUBSCRIPTION: id}}
-        self.outbox.notify(session, methods.SUBSCRIPTIONS_ACKNOWLEDGED, said, id)
+        acknowledged = {"notifications": wanted.honoured(), "_meta": {META_SUBSCRIPTION: id}}
+        self.outbox.notify(session, methods.SUBSCRIPTIONS_ACKNOWLEDGED, acknowledged, id)
 
 
 def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], params: Params) -> Result:
@@ -306,7 +310,7 @@ def _listed(session: CallerSession, key: str, items: list[dict[str, Any]], param
     return result | UNCACHED if session.era is Era.MODERN else result
 
 
-def _uri(params: Params) -> str:
+def _read_uri(params: Params) -> str:
     uri = params.get("uri")
     if not isinstance(uri, str):
         raise Refusal(INVALID_PARAMS, f"params.uri: expected string, got {show(uri)}")

@@ -1,4 +1,8 @@
-"""The callers that the MCP core knows: a handshake session each, or one modern request each. Values and a register."""
+"""Caller sessions of the MCP server, by channel: a handshake session, or one modern request.
+
+A session has the requests that run, the subscriptions and the questions without an answer. Values and a table; messages
+are handled in `server`.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +22,17 @@ DEFAULT_LEVEL: Final = "info"
 
 
 class Stoppable(Protocol):
-    """A request that runs."""
+    """A running request."""
 
     def cancel(self, reason: str) -> None:
-        """Stop it and let nothing more out."""
+        """Stop the handler. Nothing is sent any more."""
 
 
 @dataclass(eq=False)
 class CallerSession:
-    """One caller. `is_single`: opened by its only request, gone with the answer. `level`: None sends no log at all.
+    """One caller. `is_single`: opened by its only request, closed with the response. `level`: None sends no log.
 
-    `listening`: by the id of the request that listens. Without slots: what few need is made when it is asked for.
+    `listening`: by the id of the request that listens. Without slots, because of the cached properties that few need.
     """
 
     id: str
@@ -42,7 +46,7 @@ class CallerSession:
 
     @cached_property
     def asked(self) -> dict[str, asyncio.Future[Answer]]:
-        """What we asked the client and it has not answered."""
+        """Questions to the client without an answer."""
         return {}
 
     @cached_property
@@ -55,7 +59,7 @@ class CallerSession:
 
 
 class CallerSessions:
-    """Everybody who is there now, by channel."""
+    """Open sessions by channel."""
 
     def __init__(self) -> None:
         self.channels: dict[str, CallerSession] = {}
@@ -70,7 +74,7 @@ class CallerSessions:
         return self.channels.get(session.id) is session
 
     def open(self, channel: str, caller: Caller, *, is_single: bool) -> CallerSession:
-        """`caller.ready`: a session that is opened again, and whose handshake is done."""
+        """`caller.ready`: a session that is opened again and has finished its handshake."""
         is_modern = caller.era is Era.MODERN
         is_ready = is_modern or caller.ready
         session = CallerSession(channel, caller, is_single, is_ready, is_ready, None if is_modern else DEFAULT_LEVEL)

@@ -1,4 +1,7 @@
-"""Which changes a caller wants to hear of: the filter of `subscriptions/listen`, and the names of the notices."""
+"""Filter of `subscriptions/listen`: which changes a caller is notified of.
+
+A caller gets only what it asked for. The subscriptions of handshake sessions are in `sessions`.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,20 @@ from ..rpc import Refusal
 from ..schema.shapes import show
 from ..wire.jsonrpc import INVALID_PARAMS
 
-# The three lists that change, and what a filter calls the change.
+# The lists that can change, and their names in a filter.
 LISTS: Final = {"tools": "toolsListChanged", "resources": "resourcesListChanged", "prompts": "promptsListChanged"}
 MOST_URIS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribedTo:
-    """Nothing is sent that was not asked for."""
+    """The lists and resources of one subscription."""
 
     lists: frozenset[str]
     uris: frozenset[str]
 
     def honoured(self) -> dict[str, Any]:
-        """The filter as we keep it: what was asked for and is known here."""
+        """The filter as it is applied: what was asked for and is known."""
         kept: dict[str, Any] = {LISTS[name]: True for name in LISTS if name in self.lists}
         return kept | ({"resourceSubscriptions": sorted(self.uris)} if self.uris else {})
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from ..handlers.context import Cancel, Done, Outcome, Request, Result
 from ..handlers.tools import Tool
 from ..mcp.caller_state import caller_key
-from ..mcp.invocations import RequestMeta, read_wishes
-from ..mcp.outbox import passed_on
+from ..mcp.invocations import RequestMeta, read_meta
+from ..mcp.outbox import written_response
 from ..mcp.server import Server
 from ..rpc import Refusal, parse
 from ..tabs.hub import Hub
@@ -125,7 +125,7 @@ class WorkerFastPath:
     def _is_plain(self, meta: dict[str, Any]) -> bool:
         """Does it wish for nothing? A level for log messages is read when there is one."""
         try:
-            request_meta = read_wishes(meta, Era.MODERN)
+            request_meta = read_meta(meta, Era.MODERN)
         except Refusal:
             return False
         if request_meta != RequestMeta(None, request_meta.level, None, None, None):
@@ -189,7 +189,7 @@ class WorkerFastPath:
             return False
         assert event.id is not None
         try:
-            self._send(event.channel, Kind.RES, passed_on(event.id, text, self.meta_of(tab)), id=event.id)
+            self._send(event.channel, Kind.RES, written_response(event.id, text, self.meta_of(tab)), id=event.id)
         except MessageTooLarge:
             self._hand_over(plain)
             return False

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, NoReturn, Protocol
 
-from ..mcp.outbox import passed_on
+from ..mcp.outbox import written_response
 from ..tabs.hub import Hub
 from ..transport.connection import LinkSession
 from ..wire.events import Received
@@ -122,7 +122,7 @@ class GrantedCalls:
                 is_sound = is_sound and not session.is_open(channel)
                 if grant.destination is not None and grant.destination.tab is not None:
                     self._calls.served(grant.destination.tab)
-                answers.append((channel, id, passed_on(id, result, meta)))
+                answers.append((channel, id, written_response(id, result, meta)))
             elif kind == "answered":
                 answers.append(self._record_answer(next(lines), next(lines)))
             elif kind == "received":
@@ -148,7 +148,7 @@ class GrantedCalls:
         tab, event = plain.tab, plain.event
         assert tab is not None and event.id is not None
         self._fast_path.ended(plain, tab)
-        return event.channel, event.id, passed_on(event.id, result, self._fast_path.meta_of(tab))
+        return event.channel, event.id, written_response(event.id, result, self._fast_path.meta_of(tab))
 
     def _record_start(
         self, grant: CallGrant, call: str, began_ms: float, channel: str, id: RequestId, payload: str
@@ -189,7 +189,7 @@ class GrantedCalls:
         session, number = self._session, _id(id)
         session.receive_request(upto, channel, number, size)
         if result:
-            session.send(channel, Kind.RES, passed_on(number, result, self._fast_path.own_meta), id=number)
+            session.send(channel, Kind.RES, written_response(number, result, self._fast_path.own_meta), id=number)
         else:
             assert self._last_run is not None
             (grant, begin), self._last_run = self._last_run, None
