@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from tabserver.handlers.toolbox import Toolbox
+from tabserver.handlers.context import Context
+from tabserver.handlers.signature import InvalidArguments
+from tabserver.handlers.toolbox import Toolbox, tool
 from tabserver.tabs.hub import Hub
 from tabserver.wire.frames import Kind
 from tests.support.core import MODERN, READY, Bench
+from tests.support.hub_rig import HubRig, reply
 from tests.support.node import node
 from tests.support.paths import SUPPORT
 from tests.support.port import FakePort
@@ -109,3 +112,72 @@ def test_each_result_says_its_own_tab_also_when_tabs_take_turns_or_change_their_
     ]
     hub.receive(ports["a"], {"t": "tab", "title": "Another", "visible": True})
     assert call("a", 5) == (5, {"id": "a", "title": "Another"})
+
+
+# -- activity messages for pages that watch calls ----------------------------------------------------------------------
+
+
+def test_every_tab_sees_a_call_begin_and_end(rig: HubRig) -> None:
+    port, watcher = rig.tab("a", "info"), rig.tab("b")
+    rig.call("info")
+    rig.time_ms += 12.34
+    reply(rig, port, {"content": []})
+    started, done = watcher.of("activity")
+    assert (started["phase"], started["name"], started["owner"], started["client"]) == ("started", "info", "a", "probe")
+    assert (done["phase"], done["call"], done["ms"]) == ("done", started["call"], 12.3)
+
+
+def test_a_page_that_watches_no_calls_receives_none_until_it_does(rig: HubRig) -> None:
+    port, quiet = rig.tab("a", "info"), FakePort()
+    rig.hub.attach(quiet, {"id": "b", "watches": False})
+    rig.call("info")
+    assert (len(port.of("activity")), quiet.of("activity")) == (1, [])
+    rig.hub.receive(quiet, {"t": "watch"})
+    reply(rig, port, {"content": []})
+    assert [message["phase"] for message in quiet.of("activity")] == ["done"]
+
+
+def test_a_worker_call_that_fails_is_seen_as_failed(rig: HubRig) -> None:
+    @tool(toolbox=rig.toolbox)
+    def boom() -> str:
+        raise RuntimeError("no luck")
+
+    port = rig.tab("a")
+    rig.call("boom")
+    assert [message["phase"] for message in port.of("activity")] == ["started", "failed"]
+    assert "no luck" in port.last("activity")["error"]
+
+
+def test_bad_arguments_of_a_worker_tool_are_raised_and_seen(rig: HubRig) -> None:
+    @tool(toolbox=rig.toolbox)
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    port = rig.tab("a")
+    with pytest.raises(InvalidArguments):
+        rig.call("add", a=1)
+    assert port.last("activity")["phase"] == "failed"
+
+
+async def test_a_cancelled_worker_call_says_nothing_more(rig: HubRig) -> None:
+    @tool(toolbox=rig.toolbox)
+    async def wait(context: Context) -> str:
+        context.progress(1, 2)
+        raise AssertionError("not reached: the call is cancelled before it runs")
+
+    port = rig.tab("a")
+    cancel = rig.call("wait")
+    cancel("gone")
+    assert [message["phase"] for message in port.of("activity")] == ["started", "cancelled"]
+    assert rig.results == []
+
+
+def test_progress_is_shown_at_most_ten_times_a_second(rig: HubRig) -> None:
+    port = rig.tab("a", "info")
+    rig.call("info")
+    call = port.last("call")["call"]
+    for step in range(1, 101):
+        rig.time_ms += 10
+        rig.hub.receive(port, {"t": "progress", "call": call, "progress": step, "total": 100})
+    assert len(rig.context.said) == 100
+    assert len([message for message in port.of("activity") if message["phase"] == "progress"]) == 10

@@ -1,0 +1,12 @@
+"""Fixture of the tests of tabs: a hub with a fake clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.hub_rig import HubRig
+
+
+@pytest.fixture
+def rig() -> HubRig:
+    return HubRig()
