@@ -186,7 +186,7 @@ WALL_CLOCK = {
     "relay/tabrelay/observe/process_metrics.py": "start of the process, for Prometheus",
     "relay/tabrelay/assets/page/nodes.js": "how long a relay runs, for people",
     "browser_pkg/tabserver/mcp/server.py": "expiry of state that outlives the worker",
-    "browser_pkg/tabserver/worker/main.py": "since when a state lasts, for the page",
+    "browser_pkg/tabserver/worker/service.py": "since when a state lasts, for the page",
     "browser_pkg/tabserver/worker/snapshot_reset.py": "names it in a comment",
     "browser_pkg/tabserver/js/client/offers.js": "which of two tabs offered a tool first",
     "browser_pkg/tabserver/js/client/state.js": "since when a state lasts, for the page",

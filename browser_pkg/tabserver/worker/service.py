@@ -1,0 +1,157 @@
+"""MCP server of one name on its link to the relay."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from ..browser.clock import now_s
+from ..browser.python_bridge import PythonBridge, allow, report, when_online
+from ..browser.values import Aborter
+from ..browser.websocket import Dialer
+from ..mcp.server import Server
+from ..tabs.hub import Hub
+from ..timing import Timing
+from ..transport.dialing import DialError
+from ..transport.reconnect import Transport, TransportState
+from ..wire.frames import Greeting
+from ..wire.limits import Limits
+from ..wire.link import Link
+from ..wire.names import check_server_name
+from .fast_path import WorkerFastPath
+from .js_calls import GrantedCalls
+
+_STATE_MESSAGES: Final = {
+    "connecting": "Connecting to the relay",
+    "stopped": "The connection was closed by a page.",
+}
+
+
+class Service:
+    """One server's MCP core on its link, and what the pages are told about its state."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        server: str,
+        timing: Timing,
+        instance: str | None,
+        *,
+        bridge: PythonBridge,
+        new_dialer: Callable[[str], Dialer],
+        build: str,
+        version: str,
+    ) -> None:
+        """`instance`: what this browser is called, where several offer the server."""
+        self._hub = hub
+        self._server_name = check_server_name(server)
+        self._build = build
+        self._dialer = new_dialer(server)
+        greeting = Greeting(server=server, inst=uuid.uuid4().hex, build=build, browser=instance)
+        link: Link[str] = Link.dialer(greeting, Limits(watchdog_s=timing.watchdog_s))
+        self._transport = Transport(
+            link,
+            self._dialer,
+            clock=now_s,
+            new_abort=Aborter,
+            jitter=random.random,
+            timing=timing,
+        )
+        self._core = core = Server(server, version, self._hub, self._transport.session.send)
+        fast_path = WorkerFastPath(core, hub, self._transport.session.send)
+        self._transport.session.on_message = fast_path.receive
+        self._dialer.recorder = GrantedCalls(hub, fast_path, self._transport.session, partial(allow, bridge), bridge)
+        self._transport.on_state = self._state_changed
+        self._transport.on_error = _report_bug
+        self._hub.on_change = core.catalogue_changed
+        self._hub.on_update = core.resource_updated
+        self._hub.on_tabs = core.tabs_changed
+        core.census = self._hub.census
+        self._is_started = False
+        # The relay has other code for the browser than this worker is made of.
+        self._is_outdated = False
+        self.state = describe_state(TransportState("connecting"), server)
+        when_online(bridge, self.retry_if_waiting)
+
+    async def start(self, token: str) -> None:
+        self.use_token(token)
+        if not self._is_started:
+            self._is_started = True
+            await self._transport.start()
+
+    async def stop_dialing(self) -> None:
+        """No tab is left: leave no dial behind. A link that is up stays: most pages that go are only reloading."""
+        if self._is_started and self.state["state"] in ("connecting", "waiting") and not self._hub.tabs:
+            self._is_started = False
+            await self._transport.close()
+            if not self._is_started:  # no tab has come while the dial was given up
+                self.state = describe_state(TransportState("connecting"), self._server_name)
+
+    async def stop(self) -> None:
+        """Stay down, also for tabs that come later, until somebody asks to retry."""
+        self._core.stop()
+        await self._transport.close()
+
+    async def retry(self) -> None:
+        """Somebody asked for it: whatever the reason to wait or to stop was, try now."""
+        await self._transport.start()
+        self._transport.retry_now()
+
+    def retry_if_waiting(self) -> None:
+        """A good moment (the network is back, a tab is looked at): do not wait any longer, but wake no stopped link."""
+        if self.state["state"] == "waiting":
+            self._transport.retry_now()
+
+    def use_token(self, token: str) -> None:
+        if not token or token == self._dialer.token:
+            return
+        self._dialer.token = token
+        if self.state["state"] == "stopped" and self.state["why"] in (
+            "unauthorized",
+            "forbidden",
+            "taken",
+            "not_paired",
+        ):
+            self._transport.retry_now()
+
+    def _state_changed(self, state: TransportState) -> None:
+        welcome = self._transport.welcome
+        if state.state == "connected" and welcome is not None:
+            self._hub.use_static_tools(welcome.static_tools)
+            self._hub.use_approval(welcome.approve)
+            self._core.use_key(welcome.key)
+            self._is_outdated = welcome.build != self._build
+        # It works as far as it goes, until a page brings a worker with the relay's own code: then that has the name.
+        if self._is_outdated and state.state == "connected":
+            state = replace(state, why="version", message="The relay was updated. Reload the page to update it too.")
+        elif self._is_outdated and state.why == "replaced":
+            text = "The relay was updated, and a page with the new version has taken over. Reload this one."
+            state = replace(state, why="version", message=text)
+        self.state = describe_state(state, self._server_name)
+        self._hub.broadcast(self.state)
+
+
+def describe_state(state: TransportState, server: str) -> dict[str, Any]:
+    # The one stop without a reason is the one that a page asked for.
+    why = "closed" if state.state == "stopped" and state.why is None else state.why
+    return {
+        "t": "state",
+        "state": state.state,
+        "why": why,
+        "message": state.message or _STATE_MESSAGES.get(state.state),
+        "retry_in_ms": state.retry_in_ms,
+        "server": server,
+        "since_ms": time.time() * 1000,
+        "attempts": state.attempts,
+    }
+
+
+def _report_bug(error: Exception) -> None:
+    # A dial that failed is part of the state that the pages are told.
+    if not isinstance(error, DialError):
+        report(error, "the connection to the relay met an error")
