@@ -1,5 +1,8 @@
 /**
- * Draws the live list of calls, newest first, and keeps the last fifty: a page left open for a week must not grow.
+ * Live list of calls on the demo page, newest first.
+ *
+ * It keeps the last 50 calls, so that a page that is left open for a week does not grow. It shows what the worker reports and
+ * starts no call.
  */
 
 import { byId, duration, element, setText } from "/-/page/element.js";
@@ -15,81 +18,87 @@ const TICK_MS = 500;
 /** @type {Record<Activity["phase"], string>} */
 const PHASES = { started: "running", progress: "running", done: "done", failed: "failed", cancelled: "cancelled" };
 
-/**
- * @param {(owner: string) => string} nameOwner what to call the place where a call ran
- * @param {(inFlight: number) => void} onInFlight
- */
-export function calls(nameOwner, onInFlight) {
-  const host = byId("calls", HTMLOListElement);
-  const empty = byId("calls-empty", HTMLElement);
-  const counter = byId("calls-count", HTMLElement);
+export class CallList {
+  #list = byId("calls", HTMLOListElement);
+  #empty = byId("calls-empty", HTMLElement);
+  #counter = byId("calls-count", HTMLElement);
+  #nameOwner;
+  #onInFlight;
   /** @type {Map<string, Entry>} */
-  const entries = new Map();
-  let seen = 0;
+  #entries = new Map();
+  #seen = 0;
   /** @type {ReturnType<typeof setInterval> | undefined} */
-  let ticking;
+  #ticking;
+
+  /**
+   * @param {(owner: string) => string} nameOwner names the tab or worker where a call ran
+   * @param {(inFlight: number) => void} onInFlight
+   */
+  constructor(nameOwner, onInFlight) {
+    this.#nameOwner = nameOwner;
+    this.#onInFlight = onInFlight;
+  }
+
+  /** @param {Activity} activity */
+  show(activity) {
+    const entry = this.#entryOf(activity);
+    const { row } = entry;
+    entry.isOpen = PHASES[activity.phase] === "running";
+    row.dataset.phase = activity.phase;
+    write(row, ".phase", PHASES[activity.phase]);
+    write(row, ".where", [activity.client, this.#nameOwner(activity.owner)].filter(Boolean).join(" → "));
+    if (activity.ms !== undefined) write(row, ".took", duration(activity.ms));
+    progress(row, activity, entry.isOpen);
+    const wrong = row.querySelector(".wrong");
+    if (wrong instanceof HTMLElement) {
+      wrong.hidden = !activity.error;
+      setText(wrong, activity.error ?? "");
+    }
+    this.#count();
+  }
 
   /** @param {Activity} activity @returns {Entry} */
-  function entryOf(activity) {
-    const known = entries.get(activity.call);
+  #entryOf(activity) {
+    const known = this.#entries.get(activity.call);
     if (known) return known;
     const row = /** @type {HTMLLIElement} */ (newRow(activity));
-    // A page that joins late hears of a call only when it ends; then the call began that much earlier.
+    // A page that joined late receives only the end of a call; the call's duration then gives its start.
     const entry = { row, startedMs: activity.at_ms - (activity.ms ?? 0), isOpen: true };
-    entries.set(activity.call, entry);
-    host.prepend(row);
-    seen += 1;
-    prune();
+    this.#entries.set(activity.call, entry);
+    this.#list.prepend(row);
+    this.#seen += 1;
+    this.#prune();
     return entry;
   }
 
-  function prune() {
-    for (const [call, entry] of entries) {
-      if (entries.size <= KEPT) return;
+  #prune() {
+    for (const [call, entry] of this.#entries) {
+      if (this.#entries.size <= KEPT) return;
       entry.row.remove();
-      entries.delete(call);
+      this.#entries.delete(call);
     }
   }
 
-  function tick() {
-    for (const { row, startedMs, isOpen } of entries.values()) {
+  #tick() {
+    for (const { row, startedMs, isOpen } of this.#entries.values()) {
       if (isOpen) write(row, ".took", duration(Math.max(1, Date.now() - startedMs)));
     }
   }
 
-  function count() {
+  #count() {
     let inFlight = 0;
-    for (const { isOpen } of entries.values()) inFlight += isOpen ? 1 : 0;
-    empty.hidden = seen > 0;
-    setText(counter, seen === 0 ? "" : `${seen} since this page opened${inFlight ? `, ${inFlight} running` : ""}`);
-    onInFlight(inFlight);
-    // The clock runs only while something does.
-    if (inFlight && ticking === undefined) ticking = setInterval(tick, TICK_MS);
+    for (const { isOpen } of this.#entries.values()) inFlight += isOpen ? 1 : 0;
+    const seen = this.#seen;
+    this.#empty.hidden = seen > 0;
+    setText(this.#counter, seen === 0 ? "" : `${seen} since this page opened${inFlight ? `, ${inFlight} running` : ""}`);
+    this.#onInFlight(inFlight);
+    // The timer runs only while a call does.
+    if (inFlight && this.#ticking === undefined) this.#ticking = setInterval(() => this.#tick(), TICK_MS);
     if (!inFlight) {
-      clearInterval(ticking);
-      ticking = undefined;
+      clearInterval(this.#ticking);
+      this.#ticking = undefined;
     }
   }
-
-  return {
-    /** @param {Activity} activity */
-    show(activity) {
-      const entry = entryOf(activity);
-      const { row } = entry;
-      entry.isOpen = PHASES[activity.phase] === "running";
-      row.dataset.phase = activity.phase;
-      write(row, ".phase", PHASES[activity.phase]);
-      write(row, ".where", [activity.client, nameOwner(activity.owner)].filter(Boolean).join(" → "));
-      if (activity.ms !== undefined) write(row, ".took", duration(activity.ms));
-      progress(row, activity, entry.isOpen);
-      const wrong = row.querySelector(".wrong");
-      if (wrong instanceof HTMLElement) {
-        wrong.hidden = !activity.error;
-        setText(wrong, activity.error ?? "");
-      }
-      count();
-    },
-  };
 }
 
 /** @param {Activity} activity */

@@ -8,11 +8,11 @@
 import { clientPanel } from "/-/page/clients.js";
 import { byId, setText } from "/-/page/element.js";
 import { askRelay } from "/-/client/redeem_code.js";
-import { calls } from "./calls.js";
+import { CallList } from "./calls.js";
 import { catalogue } from "./catalogue.js";
 import { callPath } from "./call_path.js";
 import { startPython } from "./python.js";
-import { statusText } from "./status_text.js";
+import { StatusText } from "./status_text.js";
 import { describeTab } from "./tab.js";
 
 /**
@@ -47,8 +47,8 @@ let hasClient = false;
 const panel = clientPanel(byId("connect-panel", HTMLElement), "MCP clients");
 const path = callPath();
 const tools = catalogue();
-const log = calls(nameOwner, (inFlight) => path.busy(inFlight > 0));
-const statusPanel = statusText((action) => (action === "reload" ? location.reload() : connection?.retry()));
+const log = new CallList(nameOwner, (inFlight) => path.busy(inFlight > 0));
+const statusPanel = new StatusText((action) => (action === "reload" ? location.reload() : connection?.retry()));
 
 /** @param {string} owner */
 function nameOwner(owner) {

@@ -1,7 +1,7 @@
 /**
- * Draws the state of the connection: lamp, words, what to do, and the progress of the first boot.
+ * Status panel of the demo page: lamp, title, text, what to do, and the progress of the first boot.
  *
- * The words come from state.js; this file decides nothing but where they go.
+ * `state.js` turns a state into texts; this file puts them into the document. It decides no text.
  */
 
 import { command } from "/-/page/clients.js";
@@ -17,97 +17,97 @@ import { ACTIONS, bootNotice, noticeOf } from "./state.js";
 
 const SECOND_MS = 1000;
 
-/** @param {(action: NonNullable<Notice["action"]>) => void} onAction */
-export function statusText(onAction) {
-  const section = byId("state", HTMLElement);
-  const lamp = byId("state-lamp", HTMLElement);
-  const title = byId("state-title", HTMLElement);
-  const text = byId("state-text", HTMLElement);
-  const detail = byId("state-detail", HTMLElement);
-  const button = byId("state-action", HTMLButtonElement);
-  const next = byId("state-next", HTMLElement);
-  const todo = byId("state-todo", HTMLElement);
-  const boot = byId("boot", HTMLElement);
-  const bar = byId("boot-bar", HTMLProgressElement);
-
+export class StatusText {
+  #section = byId("state", HTMLElement);
+  #lamp = byId("state-lamp", HTMLElement);
+  #title = byId("state-title", HTMLElement);
+  #text = byId("state-text", HTMLElement);
+  #detail = byId("state-detail", HTMLElement);
+  #button = byId("state-action", HTMLButtonElement);
+  #next = byId("state-next", HTMLElement);
+  #todo = byId("state-todo", HTMLElement);
+  #boot = byId("boot", HTMLElement);
+  #bar = byId("boot-bar", HTMLProgressElement);
   /** @type {Notice["action"]} */
-  let action;
+  #action;
   /** @type {ReturnType<typeof setInterval> | undefined} */
-  let countdown;
-  button.addEventListener("click", () => action && onAction(action));
+  #countdown;
+
+  /** @param {(action: NonNullable<Notice["action"]>) => void} onAction */
+  constructor(onAction) {
+    this.#button.addEventListener("click", () => this.#action && onAction(this.#action));
+  }
+
+  /** @param {StateMessage} state @param {Place} place @returns {Notice["lamp"]} */
+  show(state, place) {
+    this.#section.dataset.state = state.state;
+    this.#section.dataset.why = state.why ?? "";
+    this.#boot.hidden = true;
+    const notice = noticeOf(state, place);
+    this.#showNotice(notice, state.message);
+    this.#count(state.state === "waiting" ? state.retry_in_ms : null);
+    return notice.lamp;
+  }
+
+  /** @param {BootMessage} message */
+  boot(message) {
+    if (message.stage === "ready" || message.stage === "failed") {
+      this.#boot.hidden = true;
+      return;
+    }
+    this.#showNotice(bootNotice(message), null);
+    this.#boot.hidden = false;
+    const label = this.#boot.querySelector("label");
+    const { loaded, total } = message;
+    if (message.stage === "download" && loaded !== undefined && total) {
+      this.#bar.value = Math.min(1, loaded / total);
+      if (label) setText(label, `${megabytes(loaded)} of ${megabytes(total)} MB`);
+    } else {
+      this.#bar.removeAttribute("value");
+      if (label) setText(label, message.stage === "download" ? "Downloading" : "Almost there");
+    }
+  }
 
   /** @param {Notice} notice @param {string | null} message */
-  function showNotice(notice, message) {
-    lamp.dataset.lamp = notice.lamp;
-    setText(title, notice.title);
-    setText(text, notice.text);
+  #showNotice(notice, message) {
+    this.#lamp.dataset.lamp = notice.lamp;
+    setText(this.#title, notice.title);
+    setText(this.#text, notice.text);
     const isDetailShown = notice.hasDetail && message;
-    detail.hidden = !isDetailShown;
-    setText(detail, isDetailShown ? message : "");
-    action = notice.action;
-    button.hidden = !action;
-    if (action) setText(button, ACTIONS[action]);
-    showTodo(notice);
+    this.#detail.hidden = !isDetailShown;
+    setText(this.#detail, isDetailShown ? message : "");
+    this.#action = notice.action;
+    this.#button.hidden = !notice.action;
+    if (notice.action) setText(this.#button, ACTIONS[notice.action]);
+    this.#showTodo(notice);
   }
 
   /** @param {Notice} notice */
-  function showTodo(notice) {
-    todo.hidden = !notice.command;
-    const [label, place] = todo.children;
+  #showTodo(notice) {
+    this.#todo.hidden = !notice.command;
+    const [label, place] = this.#todo.children;
     if (!notice.command || !label || !place) return;
     setText(label, notice.todo ?? "");
     if (place.querySelector("code")?.textContent !== notice.command) place.replaceChildren(command(notice.command));
   }
 
   /**
-   * A page that counts down says that it has not given up. Outside the live region: nobody wants to hear it.
+   * The countdown shows that the page keeps trying. It is outside the live region, so screen readers do not read it aloud.
    *
    * @param {number | null} retryInMs
    */
-  function count(retryInMs) {
-    clearInterval(countdown);
-    next.hidden = retryInMs === null;
+  #count(retryInMs) {
+    clearInterval(this.#countdown);
+    this.#next.hidden = retryInMs === null;
     if (retryInMs === null) return;
     const due = Date.now() + retryInMs;
     const update = () => {
       const left = Math.ceil((due - Date.now()) / SECOND_MS);
-      setText(next, left > 0 ? `next try in ${left} s` : "trying…");
+      setText(this.#next, left > 0 ? `next try in ${left} s` : "trying…");
     };
     update();
-    countdown = setInterval(update, SECOND_MS / 4);
+    this.#countdown = setInterval(update, SECOND_MS / 4);
   }
-
-  return {
-    /** @param {StateMessage} state @param {Place} place @returns {Notice["lamp"]} */
-    show(state, place) {
-      section.dataset.state = state.state;
-      section.dataset.why = state.why ?? "";
-      boot.hidden = true;
-      const notice = noticeOf(state, place);
-      showNotice(notice, state.message);
-      count(state.state === "waiting" ? state.retry_in_ms : null);
-      return notice.lamp;
-    },
-
-    /** @param {BootMessage} message */
-    boot(message) {
-      if (message.stage === "ready" || message.stage === "failed") {
-        boot.hidden = true;
-        return;
-      }
-      showNotice(bootNotice(message), null);
-      boot.hidden = false;
-      const label = boot.querySelector("label");
-      const { loaded, total } = message;
-      if (message.stage === "download" && loaded !== undefined && total) {
-        bar.value = Math.min(1, loaded / total);
-        if (label) setText(label, `${megabytes(loaded)} of ${megabytes(total)} MB`);
-      } else {
-        bar.removeAttribute("value");
-        if (label) setText(label, message.stage === "download" ? "Downloading" : "Almost there");
-      }
-    },
-  };
 }
 
 /** @param {number} bytes */

@@ -34,50 +34,16 @@ import { duration, element, setText } from "./element.js";
 /**
  * @typedef {object} CardActions what a card's buttons do
  * @property {(name: string) => void} accept the tools are fine as they are
- * @property {(name: string) => void} reconnect connect to a server elsewhere now
+ * @property {(name: string) => void} reconnect connect to an upstream now
  *
  * @param {string} name
  * @param {CardActions} actions
  */
-export function serverCard(name, { accept, reconnect }) {
-  const lamp = element("span", { class: "lamp" });
-  const presence = element("p", { class: "presence" });
-  const callCount = element("dd");
-  const runningCount = element("dd");
-  const toolList = element("ul", { class: "tools" });
-  const noTools = element("p", { class: "empty" }, "None are known yet.");
-  const drift = element("p", { class: "about" });
-  const fine = element("button", { type: "button", class: "copy" }, "These are fine");
-  fine.addEventListener("click", () => accept(name));
-  const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
-  const cause = element("p", { class: "cause" });
-  const plan = element("p", { class: "plan" });
-  const now = element("button", { type: "button", class: "copy" }, "Connect now");
-  now.addEventListener("click", () => reconnect(name));
-  const trouble = element("div", { class: "trouble", hidden: true }, element("div", {}, cause, plan), now);
-  const leftOut = element("p", { class: "about left-out", hidden: true });
-  const browsers = browserList(name);
-  const panelHost = element("div", { id: `connect-${name}` });
-  const counters = element(
-    "dl",
-    {},
-    element("div", {}, element("dt", {}, "calls"), callCount),
-    element("div", {}, element("dt", {}, "running"), runningCount),
-  );
-  const root = element(
-    "article",
-    { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
-    element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
-    trouble,
-    warning,
-    browsers.root,
-    element(
-      "div",
-      { class: "columns" },
-      element("div", {}, element("h4", {}, "Tools"), toolList, noTools, leftOut),
-      element("div", {}, element("h4", {}, "Connect a client"), panelHost),
-    ),
-  );
+export function serverCard(name, actions) {
+  const { root, lamp, presence, callCount, runningCount, toolList, noTools, leftOut, panelHost, ...parts } = makeCard(name);
+  const { browsers, warning, drift, fine, trouble, cause, plan, now } = parts;
+  fine.addEventListener("click", () => actions.accept(name));
+  now.addEventListener("click", () => actions.reconnect(name));
   const panel = clientPanel(panelHost, `MCP clients for ${name}`);
   let drawnTools = "";
 
@@ -107,6 +73,52 @@ export function serverCard(name, { accept, reconnect }) {
       toolList.replaceChildren(...server.tools.map(toolRow));
     },
   };
+}
+
+/**
+ * The elements of a card, without their texts.
+ *
+ * @param {string} name
+ */
+function makeCard(name) {
+  const lamp = element("span", { class: "lamp" });
+  const presence = element("p", { class: "presence" });
+  const callCount = element("dd");
+  const runningCount = element("dd");
+  const toolList = element("ul", { class: "tools" });
+  const noTools = element("p", { class: "empty" }, "None are known yet.");
+  const drift = element("p", { class: "about" });
+  const fine = element("button", { type: "button", class: "copy" }, "These are fine");
+  const warning = element("div", { class: "drift", role: "status", hidden: true }, drift, fine);
+  const cause = element("p", { class: "cause" });
+  const plan = element("p", { class: "plan" });
+  const now = element("button", { type: "button", class: "copy" }, "Connect now");
+  const trouble = element("div", { class: "trouble", hidden: true }, element("div", {}, cause, plan), now);
+  const leftOut = element("p", { class: "about left-out", hidden: true });
+  const browsers = browserList(name);
+  const panelHost = element("div", { id: `connect-${name}` });
+  const counters = element(
+    "dl",
+    {},
+    element("div", {}, element("dt", {}, "calls"), callCount),
+    element("div", {}, element("dt", {}, "running"), runningCount),
+  );
+  const root = element(
+    "article",
+    { class: "sheet server", "data-server": name, "aria-labelledby": `name-${name}` },
+    element("header", {}, lamp, element("h3", { id: `name-${name}` }, name), presence, counters),
+    trouble,
+    warning,
+    browsers.root,
+    element(
+      "div",
+      { class: "columns" },
+      element("div", {}, element("h4", {}, "Tools"), toolList, noTools, leftOut),
+      element("div", {}, element("h4", {}, "Connect a client"), panelHost),
+    ),
+  );
+  const columns = { toolList, noTools, leftOut, panelHost };
+  return { root, lamp, presence, callCount, runningCount, warning, drift, fine, trouble, cause, plan, now, browsers, ...columns };
 }
 
 /** @param {Server} server */
