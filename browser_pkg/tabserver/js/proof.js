@@ -16,6 +16,8 @@
  * @typedef {{ bearer: string, socket: string }} Proof what to show, and what a WebSocket of the relay begins with
  */
 
+/** Where a relay answers without a token. */
+export const HEALTH_PATH = "/-/healthz";
 const HMAC = { name: "HMAC", hash: "SHA-256" };
 const MAX_ANSWER_CHARACTERS = 1024;
 /** How a relay that is about to restart answers. */
@@ -127,7 +129,7 @@ async function challenge(origin, challengeBody, signal) {
  */
 export async function checkHealth(origin, signal) {
   try {
-    const { ok, status } = await fetch(`${origin}/-/healthz`, { cache: "no-store", signal });
+    const { ok, status } = await fetch(`${origin}${HEALTH_PATH}`, { cache: "no-store", signal });
     if (ok || status === STATUS_DRAINING) return;
   } catch {
     // As if it had answered something else.

@@ -9,6 +9,8 @@
  * @typedef {{ title: string, text: string[], lasting: string, details: string }} Dialog
  */
 
+import { append, ENABLE_DELAY_MS } from "./text_elements.js";
+
 const STYLE = `
 :host { all: initial !important; display: contents !important; }
 dialog {
@@ -37,8 +39,6 @@ button:disabled { opacity: 0.55; cursor: default; }
 :focus-visible { outline: 2px solid light-dark(#1257c4, #8ab8ff); outline-offset: 2px; }
 `;
 
-/** A click or a key that was meant for something else, in the moment that the dialog appeared, decides nothing. */
-const ENABLE_DELAY_MS = 600;
 /**
  * @param {string} lasting
  * @returns {[Decision, string, string][]}
@@ -67,19 +67,19 @@ export function showDialog({ title, text, lasting, details }, others, decide) {
   root.setAttribute("aria-describedby", "about");
   root.tabIndex = -1;
   shadow.append(root);
-  const from = add(root, "p", "");
+  const from = append(root, "p", "");
   from.className = "from";
-  add(root, "h2", title).id = "title";
-  const about = add(root, "div");
+  append(root, "h2", title).id = "title";
+  const about = append(root, "div");
   about.id = "about";
   const [question = "", ...rest] = text;
-  add(about, "p", question);
-  const argumentsBox = add(about, "pre", details);
+  append(about, "p", question);
+  const argumentsBox = append(about, "pre", details);
   argumentsBox.tabIndex = 0;
   argumentsBox.setAttribute("aria-label", "Arguments");
-  for (const line of rest) add(about, "p", line);
+  for (const line of rest) append(about, "p", line);
   const buttons = choices(lasting).map(([decision, label, look]) => choiceButton(label, look, () => decide(decision)));
-  const row = add(root, "div");
+  const row = append(root, "div");
   row.className = "actions";
   row.append(...buttons);
   const count = setInterval(() => showOrigin(from, others()), 500);
@@ -146,16 +146,4 @@ function showOrigin(place, others) {
   const more = others === 0 ? "" : others === 1 ? " · 1 more waits" : ` · ${others} more wait`;
   const text = `Tabrelay asks on ${location.host || "this page"}${more}`;
   if (place.textContent !== text) place.textContent = text;
-}
-
-/**
- * @param {HTMLElement} parent
- * @param {string} tag
- * @param {string} [text]
- */
-function add(parent, tag, text) {
-  const made = document.createElement(tag);
-  if (text !== undefined) made.textContent = text;
-  parent.append(made);
-  return made;
 }

@@ -17,6 +17,8 @@
  * }} Panel
  */
 
+import { append, ENABLE_DELAY_MS } from "./text_elements.js";
+
 const STYLE = `
 :host { all: initial; }
 .stack {
@@ -57,9 +59,6 @@ a { color: inherit; }
 :focus-visible { outline: 2px solid light-dark(#1257c4, #8ab8ff); outline-offset: 2px; }
 `;
 
-/** A click that was meant for something else, in the moment that the panel appeared, decides nothing. */
-const ENABLE_DELAY_MS = 600;
-
 /** @type {HTMLElement | undefined} */
 let stack;
 
@@ -72,18 +71,18 @@ export function showPanel({ title, text, code, details, link, actions = [], urge
   const root = document.createElement("section");
   root.setAttribute("part", "panel");
   root.setAttribute("role", urgent ? "alertdialog" : "status");
-  const heading = add(root, "h2", title);
+  const heading = append(root, "h2", title);
   heading.id = `title-${crypto.randomUUID()}`;
   root.setAttribute("aria-labelledby", heading.id);
-  for (const line of text) add(root, "p", line);
-  if (code) add(root, "p", code).className = "code";
+  for (const line of text) append(root, "p", line);
+  if (code) append(root, "p", code).className = "code";
   if (details) {
-    const more = add(root, "details");
-    add(more, "summary", details.label);
-    add(more, "pre", details.text);
+    const more = append(root, "details");
+    append(more, "summary", details.label);
+    append(more, "pre", details.text);
   }
   if (link) {
-    const anchor = /** @type {HTMLAnchorElement} */ (add(add(root, "p"), "a", link.label));
+    const anchor = /** @type {HTMLAnchorElement} */ (append(append(root, "p"), "a", link.label));
     anchor.href = link.href;
     anchor.target = "_blank";
     anchor.rel = "noreferrer";
@@ -98,7 +97,7 @@ function buttons(actions) {
   const row = document.createElement("div");
   row.className = "actions";
   for (const { label, kind = "quiet", run } of actions) {
-    const button = /** @type {HTMLButtonElement} */ (add(row, "button", label));
+    const button = /** @type {HTMLButtonElement} */ (append(row, "button", label));
     button.type = "button";
     button.className = kind;
     button.setAttribute("part", `button ${kind}`);
@@ -108,18 +107,6 @@ function buttons(actions) {
     button.addEventListener("click", (event) => event.isTrusted && run());
   }
   return row;
-}
-
-/**
- * @param {HTMLElement} parent
- * @param {string} tag
- * @param {string} [text]
- */
-function add(parent, tag, text) {
-  const element = document.createElement(tag);
-  if (text !== undefined) element.textContent = text;
-  parent.append(element);
-  return element;
 }
 
 /** One place for all panels of the page. */

@@ -10,6 +10,8 @@
 import { findKeys, keepKeys } from "./key_store.js";
 import { prove } from "../proof.js";
 
+/** Headers of a request with a JSON body. */
+export const JSON_HEADERS = { "Content-Type": "application/json" };
 export const TOKEN_KEY = "tabrelay.token";
 
 /**
@@ -47,7 +49,7 @@ export async function askRelay(path, init) {
       const bearer = keys ? (await prove(location.origin, keys.page, init.signal)).bearer : "";
       lastProof = { bearer, made_ms: performance.now() };
     }
-    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${lastProof.bearer}` };
+    const headers = { ...JSON_HEADERS, Authorization: `Bearer ${lastProof.bearer}` };
     const answer = await fetch(path, { ...init, headers });
     if (answer.status !== 401 || attempt > 1) return answer;
   }
@@ -78,7 +80,7 @@ async function redeem(relay, code) {
   try {
     const response = await fetch(`${relay}/-/pair`, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers: JSON_HEADERS,
       body: JSON.stringify({ code }),
     });
     const answer = await response.json();

@@ -4,6 +4,8 @@
  * @import { Why } from "../client.js"
  */
 
+import { HEALTH_PATH } from "../proof.js";
+
 const HEALTH_TIMEOUT_MS = 5_000;
 /** What browsers call the permission to reach this computer, the newest name first. */
 const PERMISSIONS = ["loopback-network", "local-network-access"];
@@ -19,7 +21,7 @@ const PERMISSIONS = ["loopback-network", "local-network-access"];
 export async function askHealth(relay, cancelled) {
   try {
     const signal = AbortSignal.any([AbortSignal.timeout(HEALTH_TIMEOUT_MS), cancelled]);
-    const response = await fetch(`${relay}/-/healthz`, { cache: "no-store", signal });
+    const response = await fetch(`${relay}${HEALTH_PATH}`, { cache: "no-store", signal });
     return response.ok ? String((await response.json()).build) : undefined;
   } catch {
     return undefined; // refused, reset or timed out: `whyUnreachable` finds out

@@ -8,7 +8,7 @@
  */
 
 import { findKeys, keepKeys } from "./key_store.js";
-import { tokenKey } from "./redeem_code.js";
+import { JSON_HEADERS, tokenKey } from "./redeem_code.js";
 import { showPanel } from "./corner_panel.js";
 import { pause } from "./locks.js";
 
@@ -115,8 +115,7 @@ async function pollAnswer(request, relay, signal) {
  */
 async function post(url, body, cancelled) {
   const signal = AbortSignal.any([AbortSignal.timeout(REQUEST_TIMEOUT_MS), cancelled]);
-  const headers = { "Content-Type": "application/json" };
-  const response = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), cache: "no-store", signal });
+  const response = await fetch(url, { method: "POST", headers: JSON_HEADERS, body: JSON.stringify(body), cache: "no-store", signal });
   return { status: response.status, body: await response.json() };
 }
 

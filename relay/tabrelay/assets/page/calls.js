@@ -6,6 +6,7 @@
  */
 
 import { byId, duration, element, setText } from "./element.js";
+import { TOOLS_CALL } from "./mcp_methods.js";
 
 /**
  * @typedef {object} Call one line of the call log
@@ -77,7 +78,7 @@ function row(call) {
     const text = `${call.calls} calls are not written down: they came too fast`;
     return element("li", { "data-outcome": call.outcome }, time, element("p", { class: "about" }, text));
   }
-  const what = call.method === "tools/call" ? "" : `${call.method} `;
+  const what = call.method === TOOLS_CALL ? "" : `${call.method} `;
   const who = [call.principal, call.client].filter(Boolean).join(", ");
   const outcome = call.outcome.replaceAll("_", " ");
   return element(

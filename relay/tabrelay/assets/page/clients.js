@@ -6,6 +6,7 @@
  */
 
 import { element } from "./element.js";
+import { TOOLS_CALL, TOOLS_LIST } from "./mcp_methods.js";
 
 const VERSION = "2026-07-28";
 const DEFAULT_PORT = "4747";
@@ -100,7 +101,7 @@ function vscode({ name, url, tokenCommand }) {
 
 /** @param {Target} target @returns {Step[]} */
 function curl({ url, tokenCommand, example }) {
-  const method = example ? "tools/call" : "tools/list";
+  const method = example ? TOOLS_CALL : TOOLS_LIST;
   const meta = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
     "io.modelcontextprotocol/clientCapabilities": {},
